@@ -3,8 +3,6 @@
 import os
 import sys
 
-__version__ = "0.1.0"
-
 # OpenBLAS's idle workers spin for 2^26 ticks of the time-stamp counter before they sleep. Contenders that stand on
 # two OpenBLAS builds (NumPy's and SciPy's) and are measured in turn would then run against each other's spinning
 # threads: a 256^3 SGEMM was seen 22x slower. 2^20 ticks keep a pool awake within a batch and let it sleep between

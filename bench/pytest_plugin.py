@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bench.plan.errors import UsageError
-from bench.plan.options import OPTIONS, Option
-from bench.plan.status import AGAINST, Status
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.options import OPTIONS, Option
+from kernelmark.bench.plan.status import AGAINST, Status
 
 if TYPE_CHECKING:  # what a session measures with is wanted only where one measures
-    from bench.pytest_session import Bridge, Case
+    from kernelmark.bench.pytest_session import Bridge, Case
 
 
 class VirtualClock:
@@ -73,7 +73,7 @@ def _add(group: pytest.OptionGroup, option: Option) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A plain `pytest` runs no benchmark."""
-    ours = collection_path.name == "test_bench.py" and collection_path.parent == Path(__file__).parent
+    ours = collection_path.name == "test_bench.py" and collection_path.parent.samefile(Path(__file__).parent)
     return True if ours and not config.getoption("benchmark_only", False) else None
 
 
@@ -95,7 +95,7 @@ _REFUSED = pytest.StashKey[UsageError]()
 
 
 def _bridge(config: pytest.Config) -> "Bridge":
-    from bench.pytest_session import Bridge
+    from kernelmark.bench.pytest_session import Bridge
 
     if _BRIDGE not in config.stash:
         config.stash[_BRIDGE] = Bridge(config)
@@ -118,7 +118,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if _REFUSED in session.config.stash:
         raise pytest.UsageError(f"kernelmark: {session.config.stash[_REFUSED]}")
     if _BRIDGE in session.config.stash:
-        from bench.pytest_session import Case
+        from kernelmark.bench.pytest_session import Case
 
         items = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
         params = [item.callspec.params.get("km_case") for item in items]
@@ -131,7 +131,7 @@ _NOTE = pytest.StashKey[str]()
 
 def _leave_histograms_out(config: pytest.Config) -> None:
     """Draw no histograms where the package for them is missing: pytest-benchmark would end in a traceback."""
-    from bench.measure.machine import module_missing
+    from kernelmark.bench.measure.machine import module_missing
 
     if config.getoption("benchmark_histogram") and (reason := module_missing("pygal")):
         config.stash[_NOTE] = f"--benchmark-histogram: {reason}"

@@ -10,20 +10,20 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from bench.measure.lock import exclusive
-from bench.plan.case import Entrant, PlannedJob, case_count, case_of, jobs
-from bench.plan.discovery import discover
-from bench.plan.options import OPTIONS
-from bench.plan.suites import find_suite
-from bench.record.result import Result
-from bench.record.store import Store, default_store
-from bench.report.export import check_writable, write_file
-from bench.report.format import count
-from bench.report.pages import run_end, run_tables
-from bench.run.asked import plan_asked
-from bench.run.pool import Workers
-from bench.run.progress import Progress
-from bench.run.session import Session, run_passes
+from kernelmark.bench.measure.lock import exclusive
+from kernelmark.bench.plan.case import Entrant, PlannedJob, case_count, case_of, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.options import OPTIONS
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.export import check_writable, write_file
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.pages import run_end, run_tables
+from kernelmark.bench.run.asked import plan_asked
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_passes
 
 DEFAULT_SUITES = ("smoke", "founding")
 #: Lines of tables at the end of a session and the columns of a line; `kernelmark show` has the rest.

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bench.pytest_plugin import VIRTUAL_CLOCK
-from bench.pytest_session import Case
+from kernelmark.bench.pytest_plugin import VIRTUAL_CLOCK
+from kernelmark.bench.pytest_session import Case
 
 
 @pytest.mark.benchmark(timer=VIRTUAL_CLOCK)

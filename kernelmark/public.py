@@ -1,15 +1,15 @@
 """The public face of kernelmark: what a file with kernels or operations imports."""
 
-from bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
-from bench.plan.errors import Unsupported
-from bench.plan.kernel import Im2colMap, KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
-from bench.plan.limits import DeviceLimits
-from bench.plan.numbers import DECIMAL, WHOLE
-from bench.plan.operation import Arrays, Dim, Operand, Problem
-from bench.plan.registry import cuda_kernel, kernel, operation
-from bench.plan.tiles import Tunable, tile_on
-from bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
-from bench.plan.verdict import Bound, Verdict, compare, equal, error_variance, sums_limit
+from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.numbers import DECIMAL, WHOLE
+from kernelmark.bench.plan.operation import Arrays, Dim, Operand, Problem
+from kernelmark.bench.plan.registry import cuda_kernel, kernel, operation
+from kernelmark.bench.plan.tiles import Tunable, tile_on
+from kernelmark.bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
+from kernelmark.bench.plan.verdict import Bound, Verdict, compare, equal, error_variance, sums_limit
 
 __all__ = [
     "DECIMAL",

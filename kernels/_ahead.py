@@ -24,7 +24,7 @@ def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[
     wanted: functions, each with what compiles it. A function has a child once as long as the cache lasts. What is not
     in the cache then is left to the calling process, as is everything where that has one CPU.
     """
-    from kernels._numba import claim, get_ready
+    from kernelmark.kernels._numba import claim, get_ready
 
     missing = [compiles for function, compiles in wanted if _may_fork() and claim(function)]
     if missing:

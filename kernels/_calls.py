@@ -17,7 +17,7 @@ from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from kernels._host import Compiled
+from kernelmark.kernels._host import Compiled
 
 WORD = ir.IntType(64)
 

@@ -12,8 +12,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._numba import data, prefetch
-from kernels._tile import INTEGER, LANES, VECTOR, after, loaded, number, stored, vectors_at
+from kernelmark.kernels._numba import data, prefetch
+from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, after, loaded, number, stored, vectors_at
 
 
 def _ends(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._host import LINE_BYTES, Compiled
-from kernels._team import Band, team
+from kernelmark.kernels._host import LINE_BYTES, Compiled
+from kernelmark.kernels._team import Band, team
 
 
 class Shared:
@@ -30,7 +30,7 @@ class Shared:
         try:
             self._team.run(self._held)
         except BaseException:
-            from kernels._spin import OPEN
+            from kernelmark.kernels._spin import OPEN
 
             self._is_broken = True
             self._count(OPEN)
@@ -116,7 +116,7 @@ def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
 
 def _meeting(count: Array, threads: int) -> Any:
     """The call by which each thread waits until all others have come as often."""
-    from kernels._numba import bind
-    from kernels._spin import meet
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels._spin import meet
 
     return cast(Compiled, bind(meet, count, threads)).calls

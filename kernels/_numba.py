@@ -17,7 +17,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from kernelmark import Launch
-from kernels._host import Compiled, cache_folder, registers
+from kernelmark.kernels._host import Compiled, cache_folder, registers
 
 KEPT_S = 30 * 24 * 3600
 _alloca = cast(Any, cgutils).alloca_once

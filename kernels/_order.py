@@ -2,10 +2,10 @@
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from kernels._host import ALONE, is_read_in_place
-from kernels._numba import inlined, part
-from kernels._packing import ROWS, WIDTH
-from kernels._tile import LANES
+from kernelmark.kernels._host import ALONE, is_read_in_place
+from kernelmark.kernels._numba import inlined, part
+from kernelmark.kernels._packing import ROWS, WIDTH
+from kernelmark.kernels._tile import LANES
 
 #: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
 DEPTH, PANELS = 512, 4

@@ -4,11 +4,11 @@
 
 import numpy as np
 
-from kernels._copies import fetch_line, moved, padded, put_line
-from kernels._host import registers
-from kernels._numba import part
-from kernels._tile import AHEAD, LANES, LINE
-from kernels.transpose._blocks import square, square_side
+from kernelmark.kernels._copies import fetch_line, moved, padded, put_line
+from kernelmark.kernels._host import registers
+from kernelmark.kernels._numba import part
+from kernelmark.kernels._tile import AHEAD, LANES, LINE
+from kernelmark.kernels.transpose._blocks import square, square_side
 
 #: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
 VECTORS = 3

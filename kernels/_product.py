@@ -19,12 +19,12 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from kernelmark import Array, Launch
-from kernels._ahead import ahead
-from kernels._host import ALONE
-from kernels._numba import c_function, data, jit, move, part
-from kernels._order import DEPTH, PANELS, SHALLOW, order
-from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
-from kernels._tile import LANES, LINE, dots, next_lines, products
+from kernelmark.kernels._ahead import ahead
+from kernelmark.kernels._host import ALONE
+from kernelmark.kernels._numba import c_function, data, jit, move, part
+from kernelmark.kernels._order import DEPTH, PANELS, SHALLOW, order
+from kernelmark.kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
+from kernelmark.kernels._tile import LANES, LINE, dots, next_lines, products
 
 #: Tiles of a whose rows are copied at a time.
 TILES = 8

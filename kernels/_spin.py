@@ -9,7 +9,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Array
-from kernels._numba import bind, data, jit
+from kernelmark.kernels._numba import bind, data, jit
 
 WORDS = 3  # of a call (`_calls.py`)
 CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, how many they are

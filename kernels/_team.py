@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from kernelmark import Launch
-from kernels._host import Compiled
+from kernelmark.kernels._host import Compiled
 
 if TYPE_CHECKING:
-    from kernels._calls import Table
+    from kernelmark.kernels._calls import Table
 
 #: How often a thread looks for work before it sleeps: 0.3 ms on an AMD EPYC, elsewhere by what a pause costs the CPU.
 #: That has to be less than what contenders are apart, as for the threads of OpenBLAS and libgomp (bench/__init__.py).
@@ -36,7 +36,7 @@ class Band(NamedTuple):
 
     @staticmethod
     def of(launch: Launch) -> "Band":
-        from kernels._calls import table
+        from kernelmark.kernels._calls import table
 
         return Band(launch, table(launch) if isinstance(launch, Compiled) else None)
 
@@ -45,7 +45,7 @@ class _Member:
     """A thread that does one task after the other: compiled calls without the GIL, and launches of Python with it."""
 
     def __init__(self, name: str) -> None:
-        from kernels import _spin
+        from kernelmark.kernels import _spin
 
         self._spin = _spin
         lines = np.zeros(64, np.int64)
@@ -115,7 +115,7 @@ class _Team:
     """The calling thread, and one for each further band."""
 
     def __init__(self, others: int) -> None:
-        from kernels._spin import perform
+        from kernelmark.kernels._spin import perform
 
         self._members = [_Member(f"kernelmark-{i}") for i in range(others)]
         self._lock, self._cpu, self._perform = Lock(), -1, perform

@@ -14,8 +14,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import LINE_BYTES, registers
-from kernels._numba import data, everywhere, llvm, prefetch
+from kernelmark.kernels._host import LINE_BYTES, registers
+from kernelmark.kernels._numba import data, everywhere, llvm, prefetch
 
 LANES, LINE = registers().nbytes // 4, LINE_BYTES // 4
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._team import beside, here
+from kernelmark.kernels._team import beside, here
 
 TASKS = Path("/proc/self/task")
 

@@ -13,8 +13,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 import numpy as np
 
 from kernelmark import Launch
-from kernels._ahead import ahead
-from kernels._host import registers
+from kernelmark.kernels._ahead import ahead
+from kernelmark.kernels._host import registers
 
 LAUNCHES = 2  # that a kernel is taken to consist of
 MOST_S = 100e-6  # of a launch, whatever was measured on a machine that was busy
@@ -72,7 +72,7 @@ def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], Set
 @cache
 def _compile() -> None:
     """Compile what `pays` measures, and what threads need."""
-    from kernels._spin import compiled
+    from kernelmark.kernels._spin import compiled
 
     _multiply_adds()
     compiled()
@@ -88,9 +88,9 @@ def pays(problem: Sized, threads: int, compiled: bool) -> bool:
 @cache
 def launch_s(threads: int, compiled: bool) -> float:
     """Return the seconds of a launch whose bands do nothing."""
-    from kernels._launches import in_bands
-    from kernels._numba import bind
-    from kernels._spin import nothing
+    from kernelmark.kernels._launches import in_bands
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels._spin import nothing
 
     def band(start: int, _: int) -> Launch:
         return bind(nothing, start) if compiled else lambda: None
@@ -109,8 +109,8 @@ def rates() -> tuple[float, float]:
 
 @cache
 def _multiply_adds() -> Launch:
-    from kernels._numba import bind
-    from kernels.fma._numba import groups
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels.fma._numba import groups
 
     size = registers().group(4)
     d, x = np.zeros((2, size), np.float32)

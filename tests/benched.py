@@ -2,10 +2,10 @@
 
 from contextlib import closing
 
-from bench.record.store import Store
+from kernelmark.bench.record.store import Store
 
 NT = "gemm/m8n8k8/f32/NT"
-BENCH = ("-m", "pytest", "--pyargs", "bench", "-p", "no:cacheprovider", "-q", "-rA", "--tb=short")
+BENCH = ("-m", "pytest", "--pyargs", "kernelmark.bench", "-p", "no:cacheprovider", "-q", "-rA", "--tb=short")
 ONLY = (*BENCH, "--benchmark-only", "--km-max-time", "0.02", "--km-db", "results.db")
 
 

@@ -1,10 +1,10 @@
 """Ceilings over a worker whose microbenchmarks run at given rates."""
 
-from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval
-from bench.plan.case import Budget, Job
-from bench.plan.modes import Mode
-from bench.run import ceilings
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Interval
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run import ceilings
 
 #: 2^31 flop on operands of 3 MB.
 GEMM = "gemm/m1024n1024k1024/f32/NN"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.draw import logical
-from bench.plan.dtypes import numpy_dtype
+from kernelmark.bench.measure.draw import logical
+from kernelmark.bench.plan.dtypes import numpy_dtype
 
 STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16"}
 
@@ -109,7 +109,7 @@ class HostOperands(SimpleNamespace):
 
 def blas_stand_in(stand_in: Any) -> Any:
     """What `_cublas._cublas` is replaced by: a binding that calls the stand-in."""
-    from kernels.gemm import _cublas
+    from kernelmark.kernels.gemm import _cublas
 
     workspace = np.empty(1, np.uint8)
     return lambda: _cublas._CuBlas(stand_in, 7, array(workspace))

@@ -5,9 +5,9 @@ import csv
 import msgspec
 import numpy as np
 
-from bench.compare.runs import compare_runs
-from bench.measure.measurement import Part
-from bench.record.store import Run
+from kernelmark.bench.compare.runs import compare_runs
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.record.store import Run
 from stored import result
 
 NUMPY = {"versions": {"numpy": "2.4.5"}, "blas": []}

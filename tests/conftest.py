@@ -12,14 +12,14 @@ from typing import NamedTuple
 import pytest
 
 import emulated
-from bench.measure.cuda import cuda_missing
-from bench.measure.machine import module_missing
-from bench.plan import discovery
-from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.registry import Registry
-from bench.record.store import Store
 from complaints import refusal
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.plan import discovery
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.store import Store
 
 #: The width of tables in tests, in characters.
 WIDE = "250"
@@ -174,7 +174,7 @@ def called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Called]:
     """Call a command in this test's folder, in this process: most of a process's time goes into imports."""
-    from bench.cli import main
+    from kernelmark.bench.cli import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -194,7 +194,7 @@ def called(
 @pytest.fixture(scope="session")
 def cuda_compiler() -> str:
     """The CUDA compiler here; without one the test is skipped with the install command, and in CI it is an error."""
-    from bench.measure.compilers import compiler
+    from kernelmark.bench.measure.compilers import compiler
 
     try:
         return compiler()

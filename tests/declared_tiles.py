@@ -1,8 +1,8 @@
 """Our kernels that have tunables, and the problem under which the space of each is looked at."""
 
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, Kernel
-from bench.plan.operation import Problem
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.operation import Problem
 
 REGISTRY = discover()
 OURS = {k.id: k for k in REGISTRY.kernels.values() if k.is_ours and k.tunables}

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.host import Host, digests
-from bench.plan.case import Plan, case_count, jobs
-from bench.plan.discovery import discover
-from bench.plan.suites import load_suite
-from bench.record.store import Store
-from bench.run.dispatch import Broker, Dispatch
-from bench.run.progress import Progress
-from bench.run.session import Session
+from kernelmark.bench.measure.host import Host, digests
+from kernelmark.bench.plan.case import Plan, case_count, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.dispatch import Broker, Dispatch
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session
 
 GPUS = ("GPU-one", "GPU-two")
 #: Parsl's threads: nothing has to start.

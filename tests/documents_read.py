@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from bench.cli.documents import DOCUMENTS
+from kernelmark.bench.cli.documents import DOCUMENTS
 
 
 def strict(text: str) -> Any:

@@ -6,8 +6,8 @@ from itertools import islice
 
 import pytest
 
-from bench.emulator.build import compiler, missing_tool
-from bench.emulator.sweep import Case, complaints, entries
+from kernelmark.bench.emulator.build import compiler, missing_tool
+from kernelmark.bench.emulator.sweep import Case, complaints, entries
 from missing import needed
 
 #: The cases that tests of this session are parametrised with, as `case` or `every`, by kernel.

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.cpu import Cpu
-from bench.measure.devices import DEVICES
-from bench.measure.monitor import Unwatched
-from bench.plan import declared
 from kernelmark import Launch, kernel
+from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.devices import DEVICES
+from kernelmark.bench.measure.monitor import Unwatched
+from kernelmark.bench.plan import declared
 
 STICKY = "cudaErrorIllegalAddress: an illegal memory access was encountered"
 NOOP_S = 0.125

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.limits import DeviceLimits
 from kernel_rig import CUDA, REGISTRY
+from kernelmark.bench.plan.limits import DeviceLimits
 
 TILED = CUDA["gemm/cuda.tiled"]
 CLUSTERED = CUDA["gemm/cuda.wgmma_persistent"]

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import gpu_stages
-from bench.measure import timing
 from gpu_stages import Stage
 from gpu_task import Task
+from kernelmark.bench.measure import timing
 
 HERE = Path(__file__).resolve()
 

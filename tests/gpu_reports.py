@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.record.store import Store
+from kernelmark.bench.record.store import Store
 from stub.library import environment
 
 TESTS = Path(__file__).resolve().parent

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bench.tune.inspect import InspectRow
+from kernelmark.bench.tune.inspect import InspectRow
 
 
 def row(**values: Any) -> InspectRow:

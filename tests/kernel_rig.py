@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.measure.compile import Cubin, compile_cubin
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
-from bench.measure.measurement import Measurement
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.modes import Mode
-from bench.plan.operation import Problem
-from bench.run.job import run_job
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.measure.compile import Cubin, compile_cubin
+from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.run.job import run_job
 from ptxas import losses
 
 REGISTRY = discover()

@@ -5,16 +5,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bench.plan.case import Plan, case_count, jobs
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.shards import parse_shard
-from bench.plan.shards_owners import sharded
-from bench.plan.suites import load_suite
-from bench.record.store import Store
-from bench.run.job import run_job
-from bench.run.progress import Progress
-from bench.run.session import Session, run_jobs
+from kernelmark.bench.plan.case import Plan, case_count, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.shards import parse_shard
+from kernelmark.bench.plan.shards_owners import sharded
+from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_jobs
 
 FAKE = str(Path(__file__).with_name("fake_device.py"))
 KERNELS = ("copy/fake.*", "!copy/fake.sticky")
@@ -66,7 +66,7 @@ def measure(db: Path, suite: Path, shard: str = "", name: str = "", most: int | 
 
 def rows(db: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     """The rows of a run in their order, without what is a run's own."""
-    from bench.record.result import COLUMNS
+    from kernelmark.bench.record.result import COLUMNS
 
     with closing(Store(db, create=False)) as store:
         found = store.find_run(run_id)["run_id"]

@@ -4,8 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
-from bench.cli import listing
-from bench.plan.discovery import discover
+from kernelmark.bench.cli import listing
+from kernelmark.bench.plan.discovery import discover
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable, Iterable
 
-from bench.measure.measurement import Part
-from bench.record.store import Store
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.record.store import Store
 from report_rows import begin, put
 
 #: The kernel of a product and the seconds that it takes, by (m, n, k); None where it refuses.

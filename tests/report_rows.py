@@ -7,11 +7,11 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from bench.measure.ceiling import Ceiling
-from bench.measure.measurement import Part
-from bench.measure.stats import median_interval
-from bench.record.result import Result, finite
-from bench.record.store import Run, Store
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.record.result import Result, finite
+from kernelmark.bench.record.store import Run, Store
 
 MACHINE = {"cpu": "Some CPU", "cpus": 4, "cpus_usable": 2, "llc_bytes": 32_000_000, "memory_bytes": 8_000_000_000}
 ENVIRONMENT = {"kernelmark": "0.1.0", "versions": {"numpy": "2.4.6"}, "blas": ["openblas 0.3"], "variables": {}}
@@ -107,11 +107,13 @@ def varied(store: Store) -> None:
     ceilings(store)
     for n in (16, 64, 256):
         for layout in ("NN", "NT"):
-            problem, dims = f"gemm/m{n}n{n}k{n}/f32/{layout}", {"m": n, "n": n, "k": n}
+            problem = f"gemm/m{n}n{n}k{n}/f32/{layout}"
+            dims: dict[str, Any] = {"m": n, "n": n, "k": n}
             base = n**3 * 1e-10
-            rates = {"gflop_per_s": n**3 * 2e-9 / base, "gbyte_per_s": n * n * 12e-9 / base}
+            rates: dict[str, Any] = {"gflop_per_s": n**3 * 2e-9 / base, "gbyte_per_s": n * n * 12e-9 / base}
             put(store, problem, "gemm/some.base", base, dims, baseline="gemm/some.base", **rates)
-            faster = {"baseline": "gemm/some.base", "speedup": 1.25, "speedup_ci95_low": 1.2, "speedup_ci95_high": 1.3}
+            ratio = {"speedup": 1.25, "speedup_ci95_low": 1.2, "speedup_ci95_high": 1.3}
+            faster: dict[str, Any] = {"baseline": "gemm/some.base", **ratio}
             for threads in (1, 2):
                 put(store, problem, "gemm/other.fast", base * 1.6 / threads, dims, **faster, **rates, threads=threads)
     for r in (1, 3, 5):
@@ -146,7 +148,12 @@ def _like(known: dict[str, Any], i: int, kernels: int, rng: random.Random) -> di
     size, layout = 16 + i // kernels, ("NN", "NT", "TN", "TT")[i // kernels % 4]
     problem, kernel = f"gemm/m{size}n{size}k{size}/f32/{layout}", f"gemm/some.k{i % kernels}"
     floats = {name: value * rng.uniform(0.5, 2) for name, value in known.items() if isinstance(value, float)}
-    own = {"problem": problem, "kernel": kernel, "layout": layout, "case": f"{kernel} {problem} cold t2"}
+    own: dict[str, Any] = {
+        "problem": problem,
+        "kernel": kernel,
+        "layout": layout,
+        "case": f"{kernel} {problem} cold t2",
+    }
     own |= {"dims": json.dumps({"m": size, "n": size, "k": size})}
     own |= {"baseline": "gemm/some.k0", "started_at": f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.5"}
     if i % kernels:

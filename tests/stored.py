@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bench.record.result import Result
-from bench.record.store import Run
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Run
 
 RUN = Run("r1", {"cpu": "some"}, "2026-01-01T00:00:00", ("smoke",), "kernelmark run smoke", {"blas": []}, "c0ffee", {})
 

@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from bench.emulator.build import missing_tool
-from bench.emulator.sweep import Case, complaints, entries
-from bench.plan.discovery import discover
+from kernelmark.bench.emulator.build import missing_tool
+from kernelmark.bench.emulator.sweep import Case, complaints, entries
+from kernelmark.bench.plan.discovery import discover
 from pages import DOCS, save_files
 
 LAYOUTS = ("NN", "NT", "TN", "TT")

@@ -7,10 +7,10 @@ from typing import Any
 import click
 import pytest
 
-from bench.cli.commands import cli
-from bench.plan.discovery import discover
-from bench.plan.suites import suite_names
-from bench.record.result import COLUMNS
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.suites import suite_names
+from kernelmark.bench.record.result import COLUMNS
 
 #: As of schema 4; a script may depend on each name, so only a major version removes one.
 PROMISED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "contract.json").read_text())

@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 from click.testing import CliRunner
 
-from bench.cli import listing, options
-from bench.cli.commands import cli
-from bench.measure.machine import module_missing
-from bench.plan.discovery import discover
-from bench.plan.modes import TIMED, Mode
-from bench.plan.status import AGAINST, Status
-from bench.record.result import COLUMNS
+from kernelmark.bench.cli import listing, options
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import TIMED, Mode
+from kernelmark.bench.plan.status import AGAINST, Status
+from kernelmark.bench.record.result import COLUMNS
 from missing import needed
 from pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, commands, reduced, save_files
 
@@ -34,7 +34,7 @@ def play(tmp_path, python_in, kernelmark_in):
             return kernelmark_in(tmp_path, *words)
         if program == "python":
             return python_in(ROOT, *words)
-        return python_in(tmp_path, "-m", "pytest", "--pyargs", "bench", *words)
+        return python_in(tmp_path, "-m", "pytest", "--pyargs", "kernelmark.bench", *words)
 
     return run
 

@@ -12,8 +12,6 @@ import pytest
 
 from pages import EXTENDING, ROOT, SMALL, apply_changes, commands, reduced, save_files
 
-CLI = "from bench.cli import main; main()"
-
 
 class Copy(NamedTuple):
     """A copy of the source tree with the changes of one section."""
@@ -37,12 +35,12 @@ def extended(tmp_path, python_in):
         (section,) = (text for text in sections if text.startswith(f"{heading}\n"))
         for name in ("bench", "kernels"):
             shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("kernelmark.py", "cuda"):
-            (tmp_path / name).symlink_to(ROOT / name)
+        shutil.copytree(ROOT / "kernelmark", tmp_path / "kernelmark", symlinks=True)
+        (tmp_path / "cuda").symlink_to(ROOT / "cuda")
         (tmp_path / "small.toml").write_text(SMALL)
         save_files(section, tmp_path)
         apply_changes(section, tmp_path)
-        copy = Copy(tmp_path, lambda *words: python_in(tmp_path, "-c", CLI, *words))
+        copy = Copy(tmp_path, lambda *words: python_in(tmp_path, "-m", "kernelmark", *words))
         for command in commands(section):
             done = copy.run(*reduced(command)[1:])
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"

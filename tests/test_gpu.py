@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench.measure.machine import module_missing
-from bench.measure.stats import MIN_SAMPLES
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.stats import MIN_SAMPLES
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.job import run_job
 
 pytestmark = pytest.mark.gpu
 

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from bench.record.store import Store
 from benched import BENCH, NT, ONLY, outcomes, rows_in
+from kernelmark.bench.record.store import Store
 
 WRONG = """\
 from kernelmark import kernel
@@ -197,7 +197,7 @@ def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, word
 def test_kernelmark_is_inert_in_another_projects_tests(python_in, tmp_path):
     (tmp_path / "test_mine.py").write_text(
         "import sys\n\ndef test_mine(benchmark):\n    benchmark(sum, [1])\n"
-        "    assert not {'bench.run.job', 'bench.plan.discovery'} & set(sys.modules)\n"
+        "    assert not {'kernelmark.bench.run.job', 'kernelmark.bench.plan.discovery'} & set(sys.modules)\n"
     )
     done = python_in(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--benchmark-only")
     assert done.returncode == 0

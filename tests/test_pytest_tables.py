@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.pytest_session import COLUMNS, LINES, fitting
 from benched import NT, ONLY, outcomes, rows_in
+from kernelmark.bench.pytest_session import COLUMNS, LINES, fitting
 
 
 @pytest.fixture

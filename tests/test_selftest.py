@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bench.cli.selftest import selftest
-from bench.measure.compile import ARCHS, compile_cubin
-from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval, Ratio
-from bench.plan.case import Budget
-from bench.selftest import adversaries, checks, comparing, durations, headline, ratio, repeats
-from bench.selftest.finding import Finding, Tick, table
-from bench.selftest.known import counter_missing
-from bench.selftest.neighbour import Neighbour, pinned
+from kernelmark.bench.cli.selftest import selftest
+from kernelmark.bench.measure.compile import ARCHS, compile_cubin
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.plan.case import Budget
+from kernelmark.bench.selftest import adversaries, checks, comparing, durations, headline, ratio, repeats
+from kernelmark.bench.selftest.finding import Finding, Tick, table
+from kernelmark.bench.selftest.known import counter_missing
+from kernelmark.bench.selftest.neighbour import Neighbour, pinned
 
 
 def _row(median_s: float, **others: Any) -> Measurement:
@@ -226,7 +226,7 @@ def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_it
 
 
 def test_the_command_list_loads_no_compiler():
-    code = "import sys, bench.cli.selftest; sys.exit('numba' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, kernelmark.bench.cli.selftest; sys.exit('numba' in sys.modules or 'numpy' in sys.modules)"
     assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
 
 

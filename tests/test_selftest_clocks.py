@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from bench.plan.discovery import discover
-from bench.run.watched import Lost
-from bench.selftest import clocks
-from bench.selftest.clocks import Way
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.run.watched import Lost
+from kernelmark.bench.selftest import clocks
+from kernelmark.bench.selftest.clocks import Way
 
 FAKE = str(Path(__file__).with_name("fake_device.py"))
 SPAN = {"event_s": 2e-3, "wall_s": 2e-3}
@@ -80,6 +80,6 @@ def test_every_way_is_a_kernel_on_a_problem_that_it_takes() -> None:
 
 
 def test_without_a_gpu_a_way_is_missing_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.measure.devices.cuda_missing", lambda: "no GPU today")
+    monkeypatch.setattr("kernelmark.bench.measure.devices.cuda_missing", lambda: "no GPU today")
     clocks.get_device.cache_clear()
     assert list(clocks.replies(["cuBLAS"])) == [{"missing": "no GPU today"}]

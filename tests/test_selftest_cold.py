@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.selftest import cold
+from kernelmark.bench.selftest import cold
 
 
 def test_cold_against_hot_is_the_ratio_of_both_turns():

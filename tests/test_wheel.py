@@ -1,4 +1,4 @@
-"""The wheel holds everything and runs outside the repository."""
+"""The wheel holds everything, below one name, and runs outside the repository."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.emulator.build import missing_tool
+from kernelmark.bench.emulator.build import missing_tool
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -30,28 +30,27 @@ def _run(installed: Path, code: str, **settings: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=installed.parent, env=env).stdout
 
 
-def test_every_cu_file_travels_as_data_of_bench(installed: Path) -> None:
+def test_every_cu_file_travels(installed: Path) -> None:
     ours = {path.relative_to(ROOT / "cuda") for path in (ROOT / "cuda").rglob("*.cu*")}
-    theirs = {path.relative_to(installed / "bench/_cuda") for path in (installed / "bench/_cuda").rglob("*.cu*")}
-    assert theirs == ours
-    assert not (installed / "cuda").exists()
+    folder = installed / "kernelmark" / "cuda"
+    assert {path.relative_to(folder) for path in folder.rglob("*.cu*")} == ours
 
 
 def test_every_module_and_suite_travels(installed: Path) -> None:
     for folder, pattern in (("bench", "*.py"), ("kernels", "*.py"), ("bench/plan/suites", "*.toml")):
         ours = {path.relative_to(ROOT) for path in (ROOT / folder).rglob(pattern)}
         assert ours
-        assert all((installed / path).is_file() for path in ours)
+        assert all((installed / "kernelmark" / path).is_file() for path in ours)
 
 
 def test_it_measures_outside_the_repository(installed: Path) -> None:
     code = (
-        "import sys, bench; words = 'gemm/m8n8k8/f32/NT --mode hot --no-ceilings --max-time 0.02'.split();"
+        "import sys, kernelmark; words = 'gemm/m8n8k8/f32/NT --mode hot --no-ceilings --max-time 0.02'.split();"
         "sys.argv = ['kernelmark', 'run', *words];"
-        "print(bench.__file__); from bench.cli import main; main()"
+        "print(kernelmark.__file__); from kernelmark.bench.cli import main; main()"
     )
     out = _run(installed, code)
-    assert str(installed / "bench") in out
+    assert str(installed / "kernelmark") in out
     assert "numpy.matmul" in out
 
 
@@ -59,15 +58,15 @@ def test_every_source_of_the_emulator_travels(installed: Path) -> None:
     files = (ROOT / "bench/emulator").rglob("*")
     ours = [path.relative_to(ROOT) for path in files if path.suffix in (".h", ".hpp", ".cpp")]
     assert ours
-    assert all((installed / path).is_file() for path in ours)
+    assert all((installed / "kernelmark" / path).is_file() for path in ours)
 
 
 def test_it_emulates_outside_the_repository(installed: Path) -> None:
     if reason := missing_tool():
         pytest.skip(reason)
-    source = installed / "bench" / "_cuda" / "transpose" / "naive.cu"
+    source = installed / "kernelmark" / "cuda" / "transpose" / "naive.cu"
     code = (
         f"import sys; sys.argv = ['kernelmark', 'watch', {str(source)!r}, 'transpose/m33n17/f32/out', '--once'];"
-        "from bench.cli import main; main()"
+        "from kernelmark.bench.cli import main; main()"
     )
     assert "PASS: no races or memory errors" in _run(installed, code, CUDA_VISIBLE_DEVICES="")

@@ -5,10 +5,10 @@ import weakref
 import numpy as np
 import pytest
 
-from bench.plan.discovery import discover
-from bench.plan.verdict import Verdict
-from bench.selftest.wrong import check, conv, library
-from bench.selftest.wrong.library import Family
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.verdict import Verdict
+from kernelmark.bench.selftest.wrong import check, conv, library
+from kernelmark.bench.selftest.wrong.library import Family
 
 MEMBERS = [wrong for family in check.FAMILIES for wrong in family.members]
 
@@ -59,7 +59,7 @@ def test_the_scratch_of_a_right_convolution_lasts_as_long_as_its_launch(monkeypa
 
 
 def test_a_checker_that_sees_nothing_fails_the_trial(monkeypatch):
-    monkeypatch.setattr("kernels.gemm._reference.Reference.check", lambda *_: Verdict())
+    monkeypatch.setattr("kernelmark.kernels.gemm._reference.Reference.check", lambda *_: Verdict())
     small = tuple(wrong for wrong in check.GEMM.members if "m33n65" in wrong.problem)
     findings = list(library.trial((Family(check.GEMM.exact, small),), 2, lambda: None))
     assert {finding.found for finding in findings} == {"0 of 2"}

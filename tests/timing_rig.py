@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from bench.measure.cpu import Cpu
-from bench.measure.device import Window
-from bench.measure.draw import Draw
-from bench.measure.operands import OperandSet
-from bench.measure.series import Series
-from bench.measure.timing import CpuClock
-from bench.plan.discovery import discover
+from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.device import Window
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.operands import OperandSet
+from kernelmark.bench.measure.series import Series
+from kernelmark.bench.measure.timing import CpuClock
+from kernelmark.bench.plan.discovery import discover
 
 
 class FakeTime:

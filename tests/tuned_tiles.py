@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bench.tune.tuned import Entry
+from kernelmark.bench.tune.tuned import Entry
 
 
 def entry(**values: Any) -> Entry:

@@ -1,6 +1,6 @@
 """A user's kernel as `kernelmark watch` sees it: texts of its source, the plug-in that declares it, and versions."""
 
-from bench.tune.watch.source import keep
+from kernelmark.bench.tune.watch.source import keep
 
 PROBLEM = "transpose/m61n47/f32/out"
 SOURCE = """#include "common.cuh"

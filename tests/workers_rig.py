@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.measure.measurement import Measurement
+from kernelmark.bench.measure.measurement import Measurement
 from small_runs import FAULTS
 
 FAKE = str(Path(__file__).with_name("fake_device.py"))

@@ -11,16 +11,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bench.measure.stats import median_interval
-from bench.plan.discovery import discover
-from bench.record.store import Store
-from bench.report import format as fmt
-from bench.report.overlap import Overlap, overlaps
-from bench.selftest.wrong.aggregate import CHEATS, COMPRESSED
-from bench.selftest.wrong.library import trial
 from encode_bars import encode_bars
 from honest import alarms
-from kernels.aggregate._formats import FORMATS
+from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.overlap import Overlap, overlaps
+from kernelmark.bench.selftest.wrong.aggregate import CHEATS, COMPRESSED
+from kernelmark.bench.selftest.wrong.library import trial
+from kernelmark.kernels.aggregate._formats import FORMATS
 from throughput_bars import main
 from took import COMMAND
 

@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
-from bench.emulator.sweep import Case, cases, complaints, entries
-from bench.measure.cpu import cpu_count
-from bench.measure.cuda import present_limits
-from bench.measure.devices import get_device
-from bench.measure.draw import Draw
-from bench.measure.launch import cuda_launch
-from bench.measure.operands import Operands, OperandSet, Scratch, place_of
-from bench.measure.timing import now
-from bench.measure.verify import References, verify
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.registry import Registry
-from bench.run.watched import Lost, answers
+from kernelmark.bench.emulator.sweep import Case, cases, complaints, entries
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch, place_of
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.measure.verify import References, verify
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.run.watched import Lost, answers
 
 #: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others. The first also
 #: waits for the processors to compile.

@@ -29,9 +29,9 @@ from tuning_bars import tuning_bars
 
 MILLION = """
 import resource, time
-from bench.plan.case import Plan, jobs
-from bench.plan.discovery import discover
-from bench.plan.suites import load_suite
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.suites import load_suite
 from pathlib import Path
 registry = discover()
 start = time.perf_counter()

@@ -60,9 +60,9 @@ def clock_bars() -> Iterator[tuple[str, str, bool]]:
 
 def known_duration() -> tuple[str, str, bool]:
     """A plug-in that waits exactly 2.000 ms."""
-    from bench.plan.case import Budget, Job
-    from bench.plan.modes import Mode
-    from bench.run.job import run_job
+    from kernelmark.bench.plan.case import Budget, Job
+    from kernelmark.bench.plan.modes import Mode
+    from kernelmark.bench.run.job import run_job
 
     with tempfile.TemporaryDirectory() as folder:
         plugin = Path(folder, "spin.py")
@@ -95,14 +95,14 @@ class Spent:
 
 def overhead() -> tuple[str, str, bool]:
     """Wall time of a warm run less set-up, drawing, verifying and measuring, a case."""
-    from bench.measure.contender import Contender
-    from bench.plan.case import Plan
-    from bench.plan.discovery import discover
-    from bench.plan.modes import Mode
-    from bench.plan.suites import load_suite
-    from bench.record.store import Store
-    from bench.run import job
-    from bench.run.session import Session, run_suites
+    from kernelmark.bench.measure.contender import Contender
+    from kernelmark.bench.plan.case import Plan
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.modes import Mode
+    from kernelmark.bench.plan.suites import load_suite
+    from kernelmark.bench.record.store import Store
+    from kernelmark.bench.run import job
+    from kernelmark.bench.run.session import Session, run_suites
 
     registry, spent = discover(), Spent()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as patches:
@@ -128,10 +128,10 @@ def overhead() -> tuple[str, str, bool]:
 
 def bare_loop() -> tuple[str, str, bool]:
     """NumPy NT's hot median against bare loops in a process of their own, just before and after; best of three."""
-    from bench.measure.cpu import cpu_count
-    from bench.plan.case import Budget, Job
-    from bench.plan.modes import Mode
-    from bench.run.job import run_job
+    from kernelmark.bench.measure.cpu import cpu_count
+    from kernelmark.bench.plan.case import Budget, Job
+    from kernelmark.bench.plan.modes import Mode
+    from kernelmark.bench.run.job import run_job
 
     job = Job((FOUNDING,), ("gemm/numpy.matmul",), Mode.HOT, (), 0, Budget(max_time_s=5.0), threads=cpu_count())
     tries = []

@@ -17,9 +17,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from bench.measure.machine import module_missing
-from bench.run.family import below
 from dispatching import LOCAL, config_file, single_rows
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.run.family import below
 from merging import FAKE
 from parent_bars import parent
 from throughput_bars import main
@@ -32,7 +32,7 @@ KILLS, APART, SEED, STALLED_S = 30, 24, 20, 120.0
 SLEEPS = """
 import time
 import numpy as np
-from bench.measure.devices import get_device
+from kernelmark.bench.measure.devices import get_device
 from kernelmark import kernel
 
 @kernel("copy", provider="slow", device="fake", numerics="exact")
@@ -53,7 +53,7 @@ from merging import asked
 suite, db, config, kernels, *plugins = sys.argv[1:]
 resume = None
 if Path(db).exists():
-    from bench.record.store import Store
+    from kernelmark.bench.record.store import Store
     store = Store(Path(db))
     resume = store.run_ids()[-1] if store.run_ids() else None
     store.close()
@@ -131,7 +131,12 @@ def kills(folder: Path) -> Iterator[tuple[str, str, bool]]:
 
 
 #: What is killed, by a word of its command line; the parent is killed as itself.
-VICTIMS = {"parent": "", "manager": "process_worker_pool", "worker": "multiprocessing", "job": "bench.run.worker"}
+VICTIMS = {
+    "parent": "",
+    "manager": "process_worker_pool",
+    "worker": "multiprocessing",
+    "job": "kernelmark.bench.run.worker",
+}
 Case = tuple[Path, Path, str]
 
 

@@ -6,8 +6,8 @@ Each ratio comes from samples taken in turn in one run of the worker, hot, on tw
 import json
 from collections.abc import Iterator
 
-from bench.measure.measurement import Measurement
 from hot_rows import hot, median_s, ratio
+from kernelmark.bench.measure.measurement import Measurement
 
 ONEDNN = "conv/torch.conv2d"
 FULL, TILED = "conv/pyfftw.full", "conv/numba.fft_tiled"
@@ -26,7 +26,7 @@ AGAINST_ONEDNN = (
 
 def conv_bars() -> Iterator[tuple[str, str, bool]]:
     """Our best algorithm against oneDNN on four layers, and tiled FFTs against whole ones."""
-    from bench.measure.machine import module_missing
+    from kernelmark.bench.measure.machine import module_missing
 
     missing = module_missing("torch")
     for problem, least, words in AGAINST_ONEDNN:
@@ -46,7 +46,7 @@ def _against_onednn(problem: str, least: float) -> tuple[str, bool]:
 
 def _ours(problem: str) -> list[str]:
     """The suite's contenders that need no extra; FFTs of whole images are out of question here."""
-    from bench.plan.discovery import discover
+    from kernelmark.bench.plan.discovery import discover
 
     registry = discover()
     parsed = registry.problem(problem)

@@ -22,18 +22,18 @@ from typing import Any, NamedTuple, NoReturn
 
 from tabulate import tabulate
 
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.plan.operation import Problem
-from bench.plan.status import Status
-from bench.plan.suites import Suite, find_suite
-from bench.record.result import Result
-from bench.record.store import Store, default_store
-from bench.report import format as fmt
-from bench.report.contest import Ratio, Setting, contests, is_timed
-from bench.report.markdown import in_markdown
-from bench.report.noise import MARK, is_noisy, noise_of
-from bench.report.standings import find_run
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.suites import Suite, find_suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.contest import Ratio, Setting, contests, is_timed
+from kernelmark.bench.report.markdown import in_markdown
+from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
+from kernelmark.bench.report.standings import find_run
 
 ONEDNN = "conv/torch.conv2d"
 DIRECTIONS = ("fprop", "dgrad", "wgrad")

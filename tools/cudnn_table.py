@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from bench.measure.cuda import cuda_missing
-from bench.measure.machine import module_missing
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.status import Status
-from bench.run.pool import Execute, Workers
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run.pool import Execute, Workers
 
 #: Small, since every answer is verified; the filters are those that algorithms differ in.
 SHAPES = {

@@ -43,10 +43,10 @@ def emulator_bars() -> Iterator[tuple[str, str, bool]]:
 
 def checked_sgemm() -> tuple[str, str, bool]:
     """Run time of one tiled SGEMM under the checker, without compiling and without starting the process."""
-    from bench.emulator.build import CUDA, program
-    from bench.emulator.worker import Buffer, Launch, run
-    from bench.plan.discovery import discover
-    from bench.plan.kernel import CudaKernel
+    from kernelmark.bench.emulator.build import CUDA, program
+    from kernelmark.bench.emulator.worker import Buffer, Launch, run
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.kernel import CudaKernel
 
     registry = discover()
     problem, kernel = registry.problem(SGEMM), registry.kernels["gemm/cuda.tiled"]
@@ -63,8 +63,8 @@ def checked_sgemm() -> tuple[str, str, bool]:
 
 
 def _emulated() -> int:
-    from bench.plan.discovery import discover
-    from bench.plan.kernel import CudaKernel
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.kernel import CudaKernel
 
     kernels = discover().kernels.values()
     return sum(isinstance(kernel, CudaKernel) and not kernel.emulated for kernel in kernels)

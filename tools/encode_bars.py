@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure.devices import get_device
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.stats import speedup
-from bench.plan.discovery import discover
-from kernels._launches import in_bands
-from kernels.aggregate import _plans
-from kernels.aggregate._formats import FORMATS
-from kernels.aggregate._threads import on_threads
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.stats import speedup
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.kernels._launches import in_bands
+from kernelmark.kernels.aggregate import _plans
+from kernelmark.kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._threads import on_threads
 from throughput_bars import main
 
 ELEMENTS, WORKERS, THREADS, ROUNDS = 25_600_000, 2, 2, 40

@@ -13,17 +13,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.plan.discovery import discover
-from bench.record.store import Store
-from bench.report.figures import draw, kinds
-from bench.report.figures.plan import Kind, file_name
-from bench.report.figures.winners import TITLE as MAP
-from bench.report.format import count
-from bench.report.method import software
-from bench.report.noise import noise_of
-from bench.report.run_data import RunData
-from bench.tune.select.figure import choice_figures, regret_figure
-from bench.tune.select.train import train
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.figures import draw, kinds
+from kernelmark.bench.report.figures.plan import Kind, file_name
+from kernelmark.bench.report.figures.winners import TITLE as MAP
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.method import software
+from kernelmark.bench.report.noise import noise_of
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
+from kernelmark.bench.tune.select.train import train
 from took import COMMAND
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from bench.plan.discovery import discover
+from kernelmark.bench.plan.discovery import discover
 
 MOST_S = 5.0
 #: Small problems: sizes change no code, but 1x1 filters and groups have code of their own.

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 import gpu_stages
-from bench.measure.timing import now
-from bench.report.publish import folder_name
-from bench.report.publish_readme import Publication
-from bench.run.watched import Lost, answers
 from gpu_folder import Folder, Outcome, against, publish
 from gpu_task import Question, Settings
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.report.publish import folder_name
+from kernelmark.bench.report.publish_readme import Publication
+from kernelmark.bench.run.watched import Lost, answers
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 540.0

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
-from bench.measure.measurement import Measurement
-from bench.measure.timing import now
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.status import Status
-from bench.run.job import run_job
-from bench.run.watched import Lost, answers
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.watched import Lost, answers
 
 BUDGET = Budget(max_time_s=0.4)
 #: A bar takes seconds; one that is silent for longer has hung.

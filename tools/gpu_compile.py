@@ -1,10 +1,10 @@
 """Compiles every CUDA kernel with the compiler of the environment that runs this, for one problem each."""
 
-from bench.measure.compile import compile_cubin
-from bench.measure.compilers import compiler
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.tune.inspect import sample_problem
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.compilers import compiler
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.tune.inspect import sample_problem
 
 ARCH = "sm_90a"
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from bench.measure import tensormap
-from kernels.conv.vendor import _cudnn
-from kernels.gemm import _cublas
+from kernelmark.bench.measure import tensormap
+from kernelmark.kernels.conv.vendor import _cudnn
+from kernelmark.kernels.gemm import _cublas
 
 _WIDTHS = {ctypes.c_int: "i32", ctypes.c_uint32: "u32", ctypes.c_longlong: "i64", ctypes.c_size_t: "u64"}
 

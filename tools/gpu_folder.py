@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 from tabulate import tabulate
 
-from bench.plan.errors import UsageError
-from bench.plan.status import AGAINST
-from bench.record.store import Store
-from bench.report.figures import Drawn
-from bench.report.publish import README, Report
-from bench.report.publish_index import write_index
-from bench.report.publish_readme import Publication, Readme
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.status import AGAINST
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.figures import Drawn
+from kernelmark.bench.report.publish import README, Report
+from kernelmark.bench.report.publish_index import write_index
+from kernelmark.bench.report.publish_readme import Publication, Readme
 
 STORE, RUNS, LEFT_OUT = "results.db", "runs.json", "left_out.json"
 

@@ -12,28 +12,28 @@ import msgspec
 import cudnn_table
 import gpu_bars
 from agreement import compare
-from bench.claims import claims_rows
-from bench.claims.views import tally, write_files
-from bench.emulator.shapes import problems
-from bench.measure.compile import compile_cubin
-from bench.measure.cpu import cpu_count
-from bench.measure.cuda import present_limits
-from bench.measure.devices import get_device
-from bench.measure.launch import entries_of
-from bench.measure.lock import exclusive
-from bench.measure.machine import module_missing
-from bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey
-from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import CudaKernel, Kernel
-from bench.plan.modes import Mode
-from bench.plan.registry import Registry
-from bench.plan.suites import find_suite
-from bench.run.pool import Workers
-from bench.selftest import clocks
-from bench.selftest.finding import Finding, table
-from bench.tune.inspect import in_parallel
 from gpu_task import DISAGREEING, Question, Task
+from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.views import tally, write_files
+from kernelmark.bench.emulator.shapes import problems
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.launch import entries_of
+from kernelmark.bench.measure.lock import exclusive
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.selftest import clocks
+from kernelmark.bench.selftest.finding import Finding, table
+from kernelmark.bench.tune.inspect import in_parallel
 
 #: One call of a kernel on its smallest shape, and on the shapes of the suites.
 FIRST_S, TIMEOUT_S = 5.0, 10.0

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import msgspec
 
-from bench.measure.timing import now
-from bench.plan.case import Entrant, Plan, PlannedJob, jobs
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, Kernel
-from bench.plan.registry import Kernels, Registry
-from bench.plan.suites import Suite
-from bench.record.result import Result
-from bench.report.tables import status_line
-from bench.run.pool import Workers
-from bench.run.progress import Progress
-from bench.run.session import Session, run_passes
-from bench.run.wary import Wary
 from gpu_folder import LEFT_OUT, RUNS, Folder
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.registry import Kernels, Registry
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.tables import status_line
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_passes
+from kernelmark.bench.run.wary import Wary
 
 #: The ways of launching that are timed wrong, with globs of the kernels that are launched so.
 DISAGREEING = "disagreeing.json"

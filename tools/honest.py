@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.devices import get_device
-from bench.measure.draw import Draw
-from bench.measure.machine import unavailable
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.verify import References
-from bench.plan.discovery import discover
-from bench.plan.dtypes import NUMERICS, numpy_dtype, split_dtype
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from kernels.conv import _reference as conv_reference
-from kernels.gemm import _reference as gemm_reference
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.verify import References
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, split_dtype
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.kernels.conv import _reference as conv_reference
+from kernelmark.kernels.gemm import _reference as gemm_reference
 
 #: Multiply-adds of the largest problem that is drawn.
 LARGEST = 2**25

@@ -1,10 +1,10 @@
 """Rows of kernels measured in turn in one run of the worker, hot, on two threads."""
 
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job
-from bench.plan.modes import Mode
-from bench.plan.status import Status
-from bench.run.job import run_job
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run.job import run_job
 
 
 def hot(problem: str, *kernels: str, max_time_s: float = 3.0) -> list[Measurement]:

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 from tabulate import tabulate
 
-from bench.measure.compilers import compiler
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.registry import Registry
-from bench.tune.inspect import InspectRow, inspect_rows
+from kernelmark.bench.measure.compilers import compiler
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.tune.inspect import InspectRow, inspect_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ladder.md"

@@ -67,7 +67,7 @@ def many_bars() -> Iterator[tuple[str, str, bool]]:
 
 def commands(folder: Path, count: int) -> list[tuple[str, ...]]:
     """Return the commands over a store of `count` rows; `import` reads what `export` has written."""
-    from bench.record.store import Store
+    from kernelmark.bench.record.store import Store
 
     with closing(Store(folder / "many.db")) as store:
         many(store, count, KERNELS)

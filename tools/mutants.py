@@ -27,8 +27,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from bench.emulator.build import CUDA, cache_folder, missing_tool  # noqa: E402
-from bench.plan.discovery import discover  # noqa: E402
 from emulator import short  # noqa: E402
 from emulator.corners import corners  # noqa: E402
 from emulator.cover import cover  # noqa: E402
@@ -36,6 +34,8 @@ from emulator.mutation import mutants  # noqa: E402
 from emulator.narrowing import narrowed_fates  # noqa: E402
 from emulator.offsets import clang_tidy  # noqa: E402
 from emulator.proof import DOCS, Fate, are_explained, fates, headers_by_name, kernels_by_source, mention, plan  # noqa: E402
+from kernelmark.bench.emulator.build import CUDA, cache_folder, missing_tool  # noqa: E402
+from kernelmark.bench.plan.discovery import discover  # noqa: E402
 
 
 def main(words: list[str]) -> int:

@@ -14,9 +14,9 @@ from typing import Self
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from bench.run.station import measure
-from bench.run.task import Answer, Found, Task
 from dispatching import single_rows
+from kernelmark.bench.run.station import measure
+from kernelmark.bench.run.task import Answer, Found, Task
 from merging import FAKE
 
 TESTS = str(Path(__file__).resolve().parents[1] / "tests")

@@ -34,7 +34,7 @@ def page(which: list[str], target: Path) -> None:
     from browser import chromium
 
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-c", "from bench.cli import main; main()", "report", "--out", folder]
+        words = [sys.executable, "-m", "kernelmark", "report", "--out", folder]
         subprocess.run([*words, *which], cwd=ROOT, check=True)
         shot = Path(folder) / "page.png"
         with chromium() as driver:
@@ -50,10 +50,10 @@ def watched() -> str:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("bench", "kernels", "cuda"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "kernelmark.py", folder)
+        shutil.copytree(ROOT / "kernelmark", Path(folder) / "kernelmark", symlinks=True)
         source = Path(folder) / SOURCE
         source.write_text(source.read_text().replace(BARRIER, "", 1))
-        words = ["-c", "from bench.cli import main; main()", "watch", SOURCE, PROBLEM, "--once"]
+        words = ["-m", "kernelmark", "watch", SOURCE, PROBLEM, "--once"]
         variables = os.environ | {"PYTHONPATH": folder, "COLUMNS": str(COLUMNS), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
         main, terminal = pty.openpty()
         process = subprocess.Popen([sys.executable, *words], cwd=folder, env=variables, stdout=terminal)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 #: What `make lint` reads.
 CLEAN = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "kernelmark.py", "conftest.py"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "kernelmark", "conftest.py"),
     *("bench", "cuda", "kernels", "tests", "tools"),
 )
 #: Files that hold the words on purpose: the patterns, and the examples that test them.

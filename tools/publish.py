@@ -15,19 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.claims import claims_rows
-from bench.claims.prices import load_prices
-from bench.claims.views import write_csv
-from bench.measure.cpu import cpu_count, cpu_name
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.plan.status import AGAINST
-from bench.record.store import Store
-from bench.report.export import write_text
-from bench.report.format import count
-from bench.report.publish import CLAIMS, Report, folder_name, noise, refuse_noise, write
-from bench.report.publish_index import write_index
-from bench.report.publish_readme import Price, Publication
+from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.prices import load_prices
+from kernelmark.bench.claims.views import write_csv
+from kernelmark.bench.measure.cpu import cpu_count, cpu_name
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.status import AGAINST
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.export import write_text
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.publish import CLAIMS, Report, folder_name, noise, refuse_noise, write
+from kernelmark.bench.report.publish_index import write_index
+from kernelmark.bench.report.publish_readme import Price, Publication
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("founding", "smoke", "filter-sweep", "alexnet", "transposition")
@@ -76,7 +76,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 def measure(db: Path, asked: argparse.Namespace) -> int:
     """Run what the store lacks with the console script's own command; return its status where it has to end here."""
-    command = [sys.executable, "-c", "from bench.cli import main; main()", "run", "--db", str(db)]
+    command = [sys.executable, "-m", "kernelmark", "run", "--db", str(db)]
     if (unfinished := _unfinished(db, asked.noisy_anyway)) is None:
         return 0
     if unfinished:

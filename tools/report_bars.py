@@ -44,7 +44,7 @@ def report_bars() -> Iterator[tuple[str, str, bool]]:
 
 def reported(folder: Path, count: int) -> tuple[Took, Path]:
     """Return what a report of `count` rows took, and its page."""
-    from bench.record.store import Store
+    from kernelmark.bench.record.store import Store
 
     store = Store(folder / f"{count}.db")
     many(store, count)

@@ -41,7 +41,7 @@ def scale_bars() -> Iterator[tuple[str, str, bool]]:
 
 def filled(folder: Path, count: int) -> Path:
     """Fill a store with the runs `base` and `new` of `count` rows each, in one transaction."""
-    from bench.record.store import Store
+    from kernelmark.bench.record.store import Store
 
     path = folder / f"{count}.db"
     with closing(Store(path)) as store:
@@ -68,7 +68,7 @@ def _template() -> dict[str, Any]:
 
 def _rows(common: dict[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Two kernels a problem, whose processes scatter by 2 %."""
-    from bench.plan.case import case_key
+    from kernelmark.bench.plan.case import case_key
 
     rng = np.random.default_rng(seed)
     for i in range(count):

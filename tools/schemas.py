@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.cli.documents import DOCUMENTS, schema
+from kernelmark.bench.cli.documents import DOCUMENTS, schema
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "schemas"
 

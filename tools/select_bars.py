@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from bench.plan.discovery import discover
-from bench.record.store import Store
-from bench.tune.select.export import as_c
-from bench.tune.select.model import Model
-from bench.tune.select.train import train
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.tune.select.export import as_c
+from kernelmark.bench.tune.select.model import Model
+from kernelmark.bench.tune.select.train import train
 from planted import Took, convolutions, plant
 from throughput_bars import main
 

@@ -76,7 +76,7 @@ def _multiply(db: Path) -> None:
 
 
 def _count(db: Path) -> int:
-    from bench.record.store import Store
+    from kernelmark.bench.record.store import Store
 
     with closing(Store(db, create=False)) as store:
         return sum(store.statuses(store.run_ids()[-1]).values())

@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.measure.devices import get_device
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.stats import Interval, median_interval
-from bench.plan.discovery import discover
-from bench.plan.kernel import Kernel, Launch
-from bench.plan.operation import Problem
-from bench.plan.suites import find_suite
 from hot_rows import hot
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.stats import Interval, median_interval
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import Kernel, Launch
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.suites import find_suite
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
 ROUNDS, MOST_ROUNDS, LEAST_CALLS, LEAST_S = 9, 45, 3, 4e-3

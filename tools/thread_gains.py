@@ -16,11 +16,11 @@ from statistics import geometric_mean
 
 from tabulate import tabulate
 
-from bench.plan.errors import UsageError
-from bench.record.store import Store, default_store
-from bench.report import format as fmt
-from bench.report.figures.threads_sizes import Gain, gains
-from bench.report.run_data import RunData, work
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.figures.threads_sizes import Gain, gains
+from kernelmark.bench.report.run_data import RunData, work
 
 LEAST_FLOP, SLOWER, SHARE = 50e6, 1.0, 0.9
 HEADERS = (

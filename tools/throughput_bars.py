@@ -60,13 +60,13 @@ def throughput_bars() -> Iterator[tuple[str, str, bool]]:
 
 def measured(cases: int, settled: int) -> Found:
     """Return what a run of `cases` cases took; memory is read after the first `settled` ones and at the end."""
-    from bench.plan.case import Plan
-    from bench.plan.discovery import discover
-    from bench.plan.status import Status
-    from bench.plan.suites import load_suite
-    from bench.record.store import Store
-    from bench.run.pool import Workers
-    from bench.run.session import Session, run_suites
+    from kernelmark.bench.plan.case import Plan
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.status import Status
+    from kernelmark.bench.plan.suites import load_suite
+    from kernelmark.bench.record.store import Store
+    from kernelmark.bench.run.pool import Workers
+    from kernelmark.bench.run.session import Session, run_suites
 
     registry, cpu_s = discover((FAKE,)), cpu_seconds()
     with tempfile.TemporaryDirectory() as folder, Workers() as workers:
@@ -107,7 +107,9 @@ class Watch:
 def peaks() -> Peaks:
     """Return the peak memory of this process and of its child, the worker, as the system recorded it."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    (worker,) = (int(pid) for pid in children if b"bench.run.worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    (worker,) = (
+        int(pid) for pid in children if b"kernelmark.bench.run.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
     return Peaks(peak(os.getpid()), peak(worker))
 
 

@@ -19,20 +19,20 @@ import numpy as np
 from scipy.optimize import nnls
 from tabulate import tabulate
 
-from bench.plan.discovery import discover
-from bench.plan.dtypes import Array
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.plan.suites import find_suite
-from bench.record.store import Store, default_store
-from bench.report.standings import find_run
-from bench.tune.select import rows
-from bench.tune.select.bootstrap import drawn, share
-from bench.tune.select.grown import GROWERS
-from bench.tune.select.regret import SELECTOR, folds, held_out, losses
-from bench.tune.select.training import LEAST_PROBLEMS, Data, data_of, space_of
-from kernels.conv.fft._tiling import cuts
-from kernels.conv.fft.cpu import SECONDS, work
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.standings import find_run
+from kernelmark.bench.tune.select import rows
+from kernelmark.bench.tune.select.bootstrap import drawn, share
+from kernelmark.bench.tune.select.grown import GROWERS
+from kernelmark.bench.tune.select.regret import SELECTOR, folds, held_out, losses
+from kernelmark.bench.tune.select.training import LEAST_PROBLEMS, Data, data_of, space_of
+from kernelmark.kernels.conv.fft._tiling import cuts
+from kernelmark.kernels.conv.fft.cpu import SECONDS, work
 
 #: The kernels whose model is refitted, and the name of its seconds.
 FFTS = {"conv/pyfftw.tiled": "SECONDS", "conv/numba.fft_tiled": "STRAIGHT_SECONDS"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMAND = (sys.executable, "-c", "from bench.cli import main; raise SystemExit(main())")
+COMMAND = (sys.executable, "-m", "kernelmark")
 
 
 class Took(NamedTuple):

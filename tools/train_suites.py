@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
 
-from kernels.conv.fft.cpu import STRAIGHT
-from kernels.conv.implicit.cuda import BROAD, LEAST, LOW, NARROW, SQUARE
+from kernelmark.kernels.conv.fft.cpu import STRAIGHT
+from kernelmark.kernels.conv.implicit.cuda import BROAD, LEAST, LOW, NARROW, SQUARE
 from networks import Conv, Dense, Layer, alexnet, googlenet, resnet50, vgg16
 from suite_text import NO_FFT, NO_FULL_FFT, header, table
 

@@ -17,11 +17,11 @@ from statistics import median
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench.plan.options import EXHAUSTIVE, GUIDED, RANDOM
-from bench.run.progress import Progress
-from bench.tune.race import Verdict
-from bench.tune.search import Choice, Config, Field, search
-from bench.tune.tuning import Wanted
+from kernelmark.bench.plan.options import EXHAUSTIVE, GUIDED, RANDOM
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.tune.race import Verdict
+from kernelmark.bench.tune.search import Choice, Config, Field, search
+from kernelmark.bench.tune.tuning import Wanted
 from throughput_bars import main
 from tuning_record import FOLDER, PROCESSES, tuning
 

@@ -12,11 +12,11 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from bench.record.store import Store
-from bench.report.figures import draw
-from bench.report.figures.tunables import tunables
-from bench.report.run_data import RunData
 from figures import slim
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.report.figures.tunables import tunables
+from kernelmark.bench.report.run_data import RunData
 from took import COMMAND
 
 ROOT = Path(__file__).resolve().parents[1]

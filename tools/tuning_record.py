@@ -16,17 +16,17 @@ from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench.measure.cpu import cpu_count, cpu_name
-from bench.plan.case import Plan
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.options import EXHAUSTIVE
-from bench.plan.suites import find_suite
-from bench.record.store import Store
-from bench.run.pool import Workers
-from bench.tune.screen import Rig, Screen
-from bench.tune.subject import subjects_of
-from bench.tune.tuning import Tuning, Wanted
+from kernelmark.bench.measure.cpu import cpu_count, cpu_name
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.options import EXHAUSTIVE
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.tune.screen import Rig, Screen
+from kernelmark.bench.tune.subject import subjects_of
+from kernelmark.bench.tune.tuning import Tuning, Wanted
 
 FOLDER = Path(__file__).resolve().parent / "data" / "tuning"
 SEARCHES, SECONDS_A_TILE, PROCESSES = 3, 0.1, 5

@@ -7,6 +7,6 @@ An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `
 else follows from the rows. `views.write_files(folder, answers, title)` leaves claims.csv and claims.md there.
 """
 
-from bench.claims.answer import Answer as Answer
-from bench.claims.answer import claims_rows as claims_rows
-from bench.claims.verdict import VERDICTS as VERDICTS
+from kernelmark.bench.claims.answer import Answer as Answer
+from kernelmark.bench.claims.answer import claims_rows as claims_rows
+from kernelmark.bench.claims.verdict import VERDICTS as VERDICTS

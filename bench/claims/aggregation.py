@@ -6,15 +6,15 @@ What is added to the time of a row, and which part of it one worker has, is the 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.claims.catalog import Comparison
-from bench.claims.evidence import Evidence
-from bench.claims.findings import Compare, Finding, against, by_problem, fastest
-from bench.plan.globs import matches
-from bench.record.result import Result
-from bench.report.contest import Ratio, parallel, time_of
-from bench.report.format import short
-from bench.report.networks import total, weights
-from bench.report.strategies import STRATEGIES, strategy_name
+from kernelmark.bench.claims.catalog import Comparison
+from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.findings import Compare, Finding, against, by_problem, fastest
+from kernelmark.bench.plan.globs import matches
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, parallel, time_of
+from kernelmark.bench.report.format import short
+from kernelmark.bench.report.networks import total, weights
+from kernelmark.bench.report.strategies import STRATEGIES, strategy_name
 
 FLOAT_BYTES = 4
 OP = "aggregate"

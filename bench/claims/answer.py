@@ -4,19 +4,19 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from bench.claims import aggregation, devices, findings, transfers, wording
-from bench.claims.catalog import Claim, Experiment, claims, experiment
-from bench.claims.evidence import Evidence, gather
-from bench.claims.findings import Finding
-from bench.claims.networks import seconds_a_batch
-from bench.claims.prices import Prices, load_prices
-from bench.claims.problems import entries, missing_here
-from bench.claims.verdict import Found, judge, judged
-from bench.measure.cpu import cpu_count
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.registry import Registry
-from bench.record.store import Store
+from kernelmark.bench.claims import aggregation, devices, findings, transfers, wording
+from kernelmark.bench.claims.catalog import Claim, Experiment, claims, experiment
+from kernelmark.bench.claims.evidence import Evidence, gather
+from kernelmark.bench.claims.findings import Finding
+from kernelmark.bench.claims.networks import seconds_a_batch
+from kernelmark.bench.claims.prices import Prices, load_prices
+from kernelmark.bench.claims.problems import entries, missing_here
+from kernelmark.bench.claims.verdict import Found, judge, judged
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.store import Store
 
 COMPARE = {**findings.COMPARE, **devices.COMPARE, **aggregation.COMPARE, **transfers.COMPARE}
 

@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
-import bench
-from bench.claims.sources import SOURCES
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
+from kernelmark.bench.claims.sources import SOURCES
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
 
-FOLDER = Path(bench.__file__).with_name("claims")
+FOLDER = Path(__file__).parent
 PRICES = FOLDER / "prices.toml"
 #: The files of claims, in the order of the catalog.
 ORDER = ("transposition", "convolution", "threads", "gpu", "transfer", "aggregation", "batch", "cost")

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.claims.catalog import Comparison
-from bench.claims.evidence import Evidence
-from bench.claims.findings import Compare, Finding, against, fastest, label, threads
-from bench.claims.prices import Prices
-from bench.plan.operation import Problem
-from bench.record.result import Result
-from bench.report.contest import Ratio, comparable, time_of
+from kernelmark.bench.claims.catalog import Comparison
+from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.findings import Compare, Finding, against, fastest, label, threads
+from kernelmark.bench.claims.prices import Prices
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, comparable, time_of
 
 #: How far a sensor of energy may be off.
 SENSOR = 0.05

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
-from bench.claims.catalog import Experiment
-from bench.claims.problems import Layered, chosen, entries, grouped, plan
-from bench.plan.case import PlannedJob, case_of, jobs
-from bench.plan.globs import matches
-from bench.plan.modes import Mode
-from bench.plan.registry import Registry
-from bench.plan.status import Status
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report.contest import Ratio, faster
+from kernelmark.bench.claims.catalog import Experiment
+from kernelmark.bench.claims.problems import Layered, chosen, entries, grouped, plan
+from kernelmark.bench.plan.case import PlannedJob, case_of, jobs
+from kernelmark.bench.plan.globs import matches
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import Ratio, faster
 
 
 class Evidence:

@@ -5,18 +5,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench.claims.catalog import Claim, Experiment, experiment
-from bench.claims.evidence import Known
-from bench.claims.problems import Layered, chosen, grouped, missing_here, plan
-from bench.measure.devices import choose_devices
-from bench.measure.lock import exclusive
-from bench.measure.machine import machine
-from bench.measure.timing import now
-from bench.plan.case import Plan
-from bench.plan.registry import Registry
-from bench.record.store import Store
-from bench.run.pool import Workers
-from bench.run.session import Session, run_suites
+from kernelmark.bench.claims.catalog import Claim, Experiment, experiment
+from kernelmark.bench.claims.evidence import Known
+from kernelmark.bench.claims.problems import Layered, chosen, grouped, missing_here, plan
+from kernelmark.bench.measure.devices import choose_devices
+from kernelmark.bench.measure.lock import exclusive
+from kernelmark.bench.measure.machine import machine
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import Session, run_suites
 
 #: Seconds after which no problem is begun: one may take a minute, and ten minutes are the promise.
 BUDGET_S = 510.0

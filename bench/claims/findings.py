@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from bench.claims.catalog import Comparison
-from bench.claims.evidence import Evidence
-from bench.claims.problems import batch_of
-from bench.plan.globs import matches
-from bench.plan.operation import Problem
-from bench.plan.status import Status
-from bench.record.result import Result
-from bench.report.contest import Ratio, Setting, by_setting
-from bench.report.format import count, short
+from kernelmark.bench.claims.catalog import Comparison
+from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.problems import batch_of
+from kernelmark.bench.plan.globs import matches
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, Setting, by_setting
+from kernelmark.bench.report.format import count, short
 
 #: Words of an id that all problems of the claims share.
 UNSAID = ("f32", "nchw")

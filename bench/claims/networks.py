@@ -1,8 +1,8 @@
 """Seconds a batch of the networks whose layers an experiment holds, at each of its batches."""
 
-from bench.claims.evidence import Evidence
-from bench.claims.findings import by_problem, fastest
-from bench.report.networks import Sum, total
+from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.findings import by_problem, fastest
+from kernelmark.bench.report.networks import Sum, total
 
 PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")}
 

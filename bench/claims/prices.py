@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.claims.catalog import PRICES, Table, read_table
-from bench.plan.errors import UsageError
-from bench.record.result import Result
-from bench.record.store import Store
+from kernelmark.bench.claims.catalog import PRICES, Table, read_table
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
 
 REMEDY = f"; {PRICES} is an example"
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import msgspec
 
-from bench.claims.catalog import Experiment
-from bench.measure.cpu import cpu_count
-from bench.measure.cuda import cuda_missing
-from bench.measure.isa import choose_isas
-from bench.plan.case import Plan
-from bench.plan.errors import UsageError
-from bench.plan.globs import matches
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.plan.suites import Suite, find_suite
-from bench.plan.sweep import Entry
+from kernelmark.bench.claims.catalog import Experiment
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.isa import choose_isas
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.globs import matches
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import Suite, find_suite
+from kernelmark.bench.plan.sweep import Entry
 
 #: Seconds from the start of one process to that of the next; ten minutes for all claims leave no more.
 SPREAD_S = 25.0

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bench.claims.catalog import Comparison
-from bench.claims.devices import pairs
-from bench.claims.evidence import Evidence
-from bench.claims.findings import Compare, Finding, against, fastest, label
-from bench.record.result import Result
-from bench.report.contest import Ratio, time_of
-from bench.report.networks import total
+from kernelmark.bench.claims.catalog import Comparison
+from kernelmark.bench.claims.devices import pairs
+from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.findings import Compare, Finding, against, fastest, label
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, time_of
+from kernelmark.bench.report.networks import total
 
 
 def with_transfers(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bench.claims.catalog import Confirm
-from bench.claims.findings import Finding
-from bench.report.contest import TIE, Ratio
+from kernelmark.bench.claims.catalog import Confirm
+from kernelmark.bench.claims.findings import Finding
+from kernelmark.bench.report.contest import TIE, Ratio
 
 CONFIRMED, REFUTED, DEPENDS, NOT_TESTABLE = VERDICTS = ("confirmed", "refuted", "depends", "not testable here")
 YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)

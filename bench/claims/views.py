@@ -8,12 +8,12 @@ from typing import IO, Any
 
 import msgspec
 
-from bench.claims.answer import Answer
-from bench.claims.verdict import VERDICTS, Found
-from bench.report.export import write_text
-from bench.report.format import count, yes_or_no
-from bench.report.layout import Column, paragraph, table
-from bench.report.page import Statement, Statements
+from kernelmark.bench.claims.answer import Answer
+from kernelmark.bench.claims.verdict import VERDICTS, Found
+from kernelmark.bench.report.export import write_text
+from kernelmark.bench.report.format import count, yes_or_no
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.page import Statement, Statements
 
 _FIELDS = (
     "id", "verdict", "said", "notes", "words", "source", "applies", "experiment", "number", "expected",

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from bench.claims.catalog import Claim, Comparison, Experiment
-from bench.claims.evidence import Evidence
-from bench.claims.findings import Finding
-from bench.claims.verdict import ANSWERS, Found
-from bench.plan.globs import matches
-from bench.record.result import Result
-from bench.report.contest import APART
+from kernelmark.bench.claims.catalog import Claim, Comparison, Experiment
+from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.findings import Finding
+from kernelmark.bench.claims.verdict import ANSWERS, Found
+from kernelmark.bench.plan.globs import matches
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import APART
 
 #: How many numbers are listed one by one, and how many names of those that are not.
 TOLD, NAMED = 4, 8

@@ -14,7 +14,7 @@ def main() -> None:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _leave)
-    from bench.cli.commands import call
+    from kernelmark.bench.cli.commands import call
 
     sys.exit(call(interruptible))
 

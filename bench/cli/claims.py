@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, run_argument
+from kernelmark.bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, run_argument
 
 
 @click.command()
@@ -34,12 +34,12 @@ def claims(
     Each claim is confirmed, refuted or neither. With RUN, only the rows of that run count. Without RUN, the latest cold
     rows of this machine count, and what is missing is measured first, in about ten minutes.
     """
-    from bench.claims import catalog, claims_rows, prices, views
-    from bench.claims.experiments import Measured, measure_missing
-    from bench.plan.discovery import discover
-    from bench.record.store import Store, default_store
-    from bench.report.export import check_writable, write_text
-    from bench.report.layout import paragraph
+    from kernelmark.bench.claims import catalog, claims_rows, prices, views
+    from kernelmark.bench.claims.experiments import Measured, measure_missing
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.export import check_writable, write_text
+    from kernelmark.bench.report.layout import paragraph
 
     wanted = tuple(name.strip() for name in only.split(",")) if only is not None else ()
     chosen, paid, registry = catalog.claims(wanted), prices.load_prices(prices_path), discover()

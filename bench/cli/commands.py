@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench.cli import (
+from kernelmark.bench.cli import (
     claims,
     compare,
     history,
@@ -27,10 +27,10 @@ from bench.cli import (
     views,
     watch,
 )
-from bench.cli.defaults import default_map
-from bench.cli.ending import Commands, interrupt_again, on_interrupt, status_of
-from bench.plan.errors import UsageError
-from bench.run.family import adopt, end_rest, known
+from kernelmark.bench.cli.defaults import default_map
+from kernelmark.bench.cli.ending import Commands, interrupt_again, on_interrupt, status_of
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.run.family import adopt, end_rest, known
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)

@@ -6,9 +6,9 @@ from typing import IO, Any
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import AGAINST, OK, Read, db_option, file_option, json_option, select_options
-from bench.plan.options import per_cent
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import AGAINST, OK, Read, db_option, file_option, json_option, select_options
+from kernelmark.bench.plan.options import per_cent
 
 PER_CENT = Read(per_cent)
 
@@ -52,8 +52,8 @@ def compare(
     Cases are judged by the medians of their processes. Both runs need several processes (`run --processes 5`), since
     one process cannot show run-to-run variation.
     """
-    from bench.compare.runs import compare_runs
-    from bench.record.store import Store, default_store
+    from kernelmark.bench.compare.runs import compare_runs
+    from kernelmark.bench.record.store import Store, default_store
 
     new_store = Store(db or default_store(), create=False)
     base_store = Store(base_db, create=False) if base_db else new_store

@@ -6,14 +6,14 @@ from pathlib import Path
 from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
-from bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError
 
 Complete = Callable[[Context, Parameter, str], list[CompletionItem]]
 
 
 def suites(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
     """The suites that come with kernelmark, and TOML files."""
-    from bench.plan.suites import suite_names
+    from kernelmark.bench.plan.suites import suite_names
 
     return _beginning([(name, "") for name in (*suite_names(), *_files(incomplete))], incomplete)
 
@@ -26,7 +26,7 @@ def _files(incomplete: str) -> list[str]:
 
 def runs(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
     """The names and ids of the runs of the store, the newest first, each with its suites."""
-    from bench.record.store import Store, default_store
+    from kernelmark.bench.record.store import Store, default_store
 
     try:
         store = Store(ctx.params.get("db") or default_store(), create=False)
@@ -44,7 +44,7 @@ def runs(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem
 
 def kernels(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
     """The kernels, with those of the plugins that were named before."""
-    from bench.plan.discovery import discover
+    from kernelmark.bench.plan.discovery import discover
 
     try:
         registry = discover(tuple(ctx.params.get("plugins") or ()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bench.plan.defaults import Defaults, find_defaults
+from kernelmark.bench.plan.defaults import Defaults, find_defaults
 
 #: What names, continues or removes a run, or changes its tiles, is given on the command line alone.
 NEVER = ("name", "resume", "delete", "prune", "tuned", "shard", "list", "dry-run")

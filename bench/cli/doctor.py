@@ -7,17 +7,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.cli.listing import remedied
-from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
-from bench.measure.cuda import cuda_missing
-from bench.measure.devices import devices_present
-from bench.measure.machine import environment, module_missing, module_version, unavailable
-from bench.measure.timing import resolution
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.record.store import Store
-from bench.report.format import count
-from bench.report.layout import Column, paragraph, table
+from kernelmark.bench.cli.listing import remedied
+from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.measure.machine import environment, module_missing, module_version, unavailable
+from kernelmark.bench.measure.timing import resolution
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import Column, paragraph, table
 
 COLUMNS = (Column("usable"), Column("part"), Column("found", wraps=30))
 _MODULES = (
@@ -90,8 +90,8 @@ def _kernels() -> list[Finding]:
 
 def _tuned() -> list[Finding]:
     """Report the tiles that `run --tuned auto` takes on the devices here, and each that is stale."""
-    from bench.tune.tuned import AUTO, file_of, tiles_in
-    from bench.tune.use import usable
+    from kernelmark.bench.tune.tuned import AUTO, file_of, tiles_in
+    from kernelmark.bench.tune.use import usable
 
     findings = []
     for file in (file_of(AUTO, device) for device in devices_present()):

@@ -4,19 +4,19 @@ from typing import Any
 
 import msgspec
 
-from bench.claims.answer import Answer
-from bench.compare.document import CompareDocument
-from bench.measure.ceiling import Ceiling
-from bench.record.result import Result
-from bench.report.crossover_json import CrossoverDocument
-from bench.report.history import HistoryDocument
-from bench.report.run_json import RunDocument
-from bench.report.runs import RunSummary
-from bench.report.scaling_json import ScalingDocument
-from bench.tune.inspect import InspectRow
-from bench.tune.profile.view import Profile
-from bench.tune.select.document import SelectDocument
-from bench.tune.select.model import Model
+from kernelmark.bench.claims.answer import Answer
+from kernelmark.bench.compare.document import CompareDocument
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.crossover_json import CrossoverDocument
+from kernelmark.bench.report.history import HistoryDocument
+from kernelmark.bench.report.run_json import RunDocument
+from kernelmark.bench.report.runs import RunSummary
+from kernelmark.bench.report.scaling_json import ScalingDocument
+from kernelmark.bench.tune.inspect import InspectRow
+from kernelmark.bench.tune.profile.view import Profile
+from kernelmark.bench.tune.select.document import SelectDocument
+from kernelmark.bench.tune.select.model import Model
 
 
 class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):

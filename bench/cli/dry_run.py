@@ -9,8 +9,8 @@ import click
 
 def print_list(plan: Any, jobs: Sequence[Any], registry: Any) -> None:
     """Print the comparison groups of a run or a shard, with their problems and cases."""
-    from bench.plan.shards import group_of
-    from bench.report.layout import Column, table
+    from kernelmark.bench.plan.shards import group_of
+    from kernelmark.bench.report.layout import Column, table
 
     groups: dict[str, list[Any]] = {}
     for planned in jobs:
@@ -27,12 +27,12 @@ def print_list(plan: Any, jobs: Sequence[Any], registry: Any) -> None:
 
 def print_estimate(plan: Any, jobs: Sequence[Any], registry: Any, db: Path, prices_path: Path | None) -> None:
     """Print what a run or a shard would take: jobs, machine-hours, cost and bytes, and on what each stands."""
-    from bench.claims.prices import load_prices
-    from bench.measure.machine import machine
-    from bench.plan.shards import group_of
-    from bench.record.store import Store
-    from bench.report.estimate import estimate
-    from bench.report.layout import paragraph
+    from kernelmark.bench.claims.prices import load_prices
+    from kernelmark.bench.measure.machine import machine
+    from kernelmark.bench.plan.shards import group_of
+    from kernelmark.bench.record.store import Store
+    from kernelmark.bench.report.estimate import estimate
+    from kernelmark.bench.report.layout import paragraph
 
     prices, facts = load_prices(prices_path), machine()
     store = Store(db, create=False) if db.is_file() else None
@@ -50,13 +50,13 @@ def print_estimate(plan: Any, jobs: Sequence[Any], registry: Any, db: Path, pric
 
 
 def _cases(jobs: Sequence[Any], registry: Any) -> int:
-    from bench.plan.case import case_count
+    from kernelmark.bench.plan.case import case_count
 
     return case_count(jobs, registry)
 
 
 def _total(plan: Any, groups: int, jobs: int, cases: int) -> str:
-    from bench.report.format import count
+    from kernelmark.bench.report.format import count
 
     whole = f" of {plan.shard.cases}" if plan.shard else ""
     what = f"shard {plan.shard}: " if plan.shard else ""
@@ -65,7 +65,7 @@ def _total(plan: Any, groups: int, jobs: int, cases: int) -> str:
 
 
 def _hours(found: Any) -> Iterator[str]:
-    from bench.report.format import count
+    from kernelmark.bench.report.format import count
 
     known = found.cases - found.unknown
     if known:
@@ -100,7 +100,7 @@ def _cost(found: Any, prices: Any, device: str, name: str) -> str:
 
 
 def _bytes(found: Any, cases: int, db: Path) -> str:
-    from bench.report.format import size
+    from kernelmark.bench.report.format import size
 
     if found.row_bytes is None:
         return f"store: unknown, {db} has no row whose size could be measured"

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from bench.cli.planned import Asked, Done, expanded_plan
-from bench.cli.views import table_style
-from bench.plan.errors import UsageError
+from kernelmark.bench.cli.planned import Asked, Done, expanded_plan
+from kernelmark.bench.cli.views import table_style
+from kernelmark.bench.plan.errors import UsageError
 
 
 class Elsewhere(NamedTuple):
@@ -20,13 +20,13 @@ class Elsewhere(NamedTuple):
 
 def run_elsewhere(store: Any, asked: Asked, where: Elsewhere) -> Done:
     """Measure a run, and record it here."""
-    from bench.cli.progress import Display
-    from bench.measure.lock import exclusive, held_run
-    from bench.plan.case import case_count
-    from bench.plan.discovery import discover
-    from bench.run.dispatch import Broker, Dispatch
-    from bench.run.pool import Workers
-    from bench.run.session import Session
+    from kernelmark.bench.cli.progress import Display
+    from kernelmark.bench.measure.lock import exclusive, held_run
+    from kernelmark.bench.plan.case import case_count
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.run.dispatch import Broker, Dispatch
+    from kernelmark.bench.run.pool import Workers
+    from kernelmark.bench.run.session import Session
 
     config, gpus = _who(asked, where)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
@@ -48,8 +48,8 @@ def run_elsewhere(store: Any, asked: Asked, where: Elsewhere) -> Done:
 
 def _who(asked: Asked, where: Elsewhere) -> tuple[str, tuple[str, ...]]:
     """Return the executor's file and the UUIDs of GPUs, one of which is empty. Raises UsageError."""
-    from bench.measure.cuda import gpu_uuids
-    from bench.plan.gpus import chosen_gpus
+    from kernelmark.bench.measure.cuda import gpu_uuids
+    from kernelmark.bench.plan.gpus import chosen_gpus
 
     if where.executor is not None and where.gpus is not None:
         raise UsageError("--executor and --devices: each chooses who measures; a worker of an executor has one GPU")
@@ -78,16 +78,16 @@ def _planned(asked: Asked, where: Elsewhere, broker: Any, config: str, gpus: tup
     """Return the plan, which the first worker makes for its machine, and that worker's host."""
     import msgspec
 
-    import bench
-    from bench.measure.host import Host, digests
-    from bench.plan.suites import full_name
-    from bench.run.commit import git_commit
-    from bench.run.dispatch import first_answer
-    from bench.run.task import Task
+    from kernelmark import __version__
+    from kernelmark.bench.measure.host import Host, digests
+    from kernelmark.bench.plan.suites import full_name
+    from kernelmark.bench.run.commit import git_commit
+    from kernelmark.bench.run.dispatch import first_answer
+    from kernelmark.bench.run.task import Task
 
     plan = asked.known
     plugins = [str(Path(plugin).absolute()) for plugin in (plan.plugins if plan else asked.options["plugins"])]
-    here = Host("", git_commit(), bench.__version__, plugins=digests(plugins))
+    here = Host("", git_commit(), __version__, plugins=digests(plugins))
     if plan is None:
         options = msgspec.to_builtins({**asked.options, "plugins": plugins})
         plan = first_answer(broker, Task(here, asked=options), where.start_timeout_s).plan

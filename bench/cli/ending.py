@@ -17,10 +17,10 @@ from typing import Any
 import click
 from click import echo  # held since before a plug-in could put another in its place
 
-import bench
-from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
-from bench.plan.errors import Unsupported, UsageError, message
-from bench.plan.text import MOST, one_line
+from kernelmark import __version__
+from kernelmark.bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
+from kernelmark.bench.plan.errors import Unsupported, UsageError, message
+from kernelmark.bench.plan.text import MOST, one_line
 
 #: How soon after an interrupt that could not be raised the next one follows, when what it fell into has returned.
 AGAIN_S = 0.01
@@ -190,14 +190,14 @@ def _defect(error: Exception) -> int:
 
 def _of_plugin(error: BaseException) -> str | None:
     """Return a complaint about the plug-in that raised an error, or None. What finds it is loaded where one is."""
-    discovery = sys.modules.get("bench.plan.discovery")
+    discovery = sys.modules.get("kernelmark.bench.plan.discovery")
     return discovery.of_plugin(error) if discovery else None
 
 
 def _saved(error: Exception) -> str:
     """Write what the authors need to know to a file of its own, and return its name."""
     text = (
-        f"kernelmark {bench.__version__}, Python {sys.version}\n{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n"
+        f"kernelmark {__version__}, Python {sys.version}\n{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n"
         f"{sys.argv}\n\n{''.join(traceback.format_exception(error))}"
     )
     try:

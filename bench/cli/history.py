@@ -6,9 +6,9 @@ from typing import IO
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import db_option, json_option
-from bench.plan.errors import UsageError
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import db_option, json_option
+from kernelmark.bench.plan.errors import UsageError
 
 
 @click.command()
@@ -25,8 +25,8 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
     """
     import msgspec
 
-    from bench.record.store import Store, default_store
-    from bench.report.history import history_document, history_page
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.history import history_document, history_page
 
     if "@" in kernel_id:
         raise UsageError(f"{kernel_id}: a history is that of a kernel with all its tiles; leave out the @ and the tile")
@@ -43,7 +43,7 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
 
 def _require_problem(problem_id: str) -> None:
     """Raise UsageError for what is no problem. One with versions may be of a plug-in, which is not loaded here."""
-    from bench.plan.discovery import discover
+    from kernelmark.bench.plan.discovery import discover
 
     discover().problem(problem_id)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from bench.cli.options import db_option, plugin_option
+from kernelmark.bench.cli.options import db_option, plugin_option
 
 
 @click.command("import")
@@ -18,11 +18,11 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     Reads the JSON of pytest-benchmark and nvbench, and the CSV of kernelmark. Either all files are imported or none.
     Where a benchmark's name, group or parameter is the id of a problem, its row stands beside the kernels on it.
     """
-    from bench.plan.discovery import discover
-    from bench.plan.text import escaped
-    from bench.record.foreign.importing import import_files
-    from bench.record.store import default_store
-    from bench.run.session import new_run_id
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.text import escaped
+    from kernelmark.bench.record.foreign.importing import import_files
+    from kernelmark.bench.record.store import default_store
+    from kernelmark.bench.run.session import new_run_id
 
     registry = discover(plugins)
     for found in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
@@ -34,8 +34,8 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
 
 def _problem(registry: Any, text: str) -> Any:
     """The problem with this id, or None for what is no id. Raises UsageError for one of a plug-in without figures."""
-    from bench.plan.declared import is_foreign, require_figures
-    from bench.plan.errors import UsageError
+    from kernelmark.bench.plan.declared import is_foreign, require_figures
+    from kernelmark.bench.plan.errors import UsageError
 
     try:
         problem = registry.problem(text)

@@ -5,11 +5,11 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.measure.machine import unavailable
-from bench.plan.registry import Registry
-from bench.plan.suites import FOLDER, suite_names
-from bench.report.format import count
-from bench.report.layout import Column, paragraph, table
+from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import FOLDER, suite_names
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import Column, paragraph, table
 
 Rows = list[dict[str, Any]]
 KERNEL_COLUMNS = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import db_option
+from kernelmark.bench.cli.options import db_option
 
 
 @click.command()
@@ -17,9 +17,9 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
     The result goes into the store --db; runs that are not sharded are copied. Files may be given in any order, and
     merged again or later. Shards and problems that are missing are listed.
     """
-    from bench.record.merge import merge_files
-    from bench.record.store import Store, default_store
-    from bench.report.shards import merged_lines
+    from kernelmark.bench.record.merge import merge_files
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.shards import merged_lines
 
     target = db or default_store()
     found = merge_files(target, files)
@@ -32,12 +32,12 @@ def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str
     """Return the problems of shards that are missing, by planning again. Raises UsageError where it cannot."""
     import msgspec
 
-    from bench.plan.case import Plan
-    from bench.plan.discovery import discover
-    from bench.plan.errors import UsageError
-    from bench.plan.shards import group_of
-    from bench.plan.shards_owners import owners
-    from bench.run.asked import jobs_asked, suites_asked
+    from kernelmark.bench.plan.case import Plan
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.errors import UsageError
+    from kernelmark.bench.plan.shards import group_of
+    from kernelmark.bench.plan.shards_owners import owners
+    from kernelmark.bench.run.asked import jobs_asked, suites_asked
 
     try:
         asked = msgspec.convert(plan, Plan)

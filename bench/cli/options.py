@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from bench.cli import completion
-from bench.plan.options import PLUGIN, Option
-from bench.plan.status import Status
-from bench.record.selection import Selection
+from kernelmark.bench.cli import completion
+from kernelmark.bench.plan.options import PLUGIN, Option
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.selection import Selection
 
 OK, AGAINST, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 3, 130
 

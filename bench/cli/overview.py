@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import db_option, plugin_option
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import db_option, plugin_option
 
 
 @click.command("list")
@@ -24,8 +24,8 @@ def list_command(
 
     With --all, also those that cannot run here, and why.
     """
-    from bench.cli import listing
-    from bench.plan.discovery import discover
+    from kernelmark.bench.cli import listing
+    from kernelmark.bench.plan.discovery import discover
 
     registry = discover(plugins)
     if op is not None:
@@ -46,8 +46,8 @@ def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
 
     Also shows the ceilings of the latest run.
     """
-    from bench.cli import doctor as diagnosis
-    from bench.record.store import default_store
+    from kernelmark.bench.cli import doctor as diagnosis
+    from kernelmark.bench.record.store import default_store
 
     found = diagnosis.examine(db or default_store())
     click.echo(diagnosis.as_json(found) if as_json else diagnosis.render(found, everything))
@@ -75,9 +75,9 @@ def inspect(
     Compiles the hand-written CUDA kernels; needs no GPU. With KERNEL PROBLEM, shows the tile that a run takes for
     PROBLEM, and how many tiles KERNEL has for it.
     """
-    from bench.measure.compile import ARCHS
-    from bench.plan.discovery import discover
-    from bench.tune.inspect import inspect_rows, render
+    from kernelmark.bench.measure.compile import ARCHS
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.tune.inspect import inspect_rows, render
 
     registry, wanted = discover(plugins), archs.split(",") if archs else ARCHS
     if kernel is None:
@@ -87,9 +87,9 @@ def inspect(
 
 
 def _inspect_one(registry: Any, kernel: str, problem_id: str | None, archs: Sequence[str], style: str) -> None:
-    from bench.plan.errors import UsageError
-    from bench.tune.inspect import render, space_text, tile_rows
-    from bench.tune.listing import limits_here
+    from kernelmark.bench.plan.errors import UsageError
+    from kernelmark.bench.tune.inspect import render, space_text, tile_rows
+    from kernelmark.bench.tune.listing import limits_here
 
     if problem_id is None:
         raise UsageError(f"inspect {kernel}: expected a problem after the kernel; --kernels GLOB is without one")

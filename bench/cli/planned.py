@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError
 
 
 class Asked(NamedTuple):
@@ -45,9 +45,9 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the plug-ins of the selectors that `--select` names."""
     if where is None:
         return options
-    from bench.measure.cpu import cpu_count
-    from bench.plan.discovery import discover
-    from bench.tune.select.contender import plugins_of
+    from kernelmark.bench.measure.cpu import cpu_count
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.tune.select.contender import plugins_of
 
     threads = options["threads"] or (cpu_count(),)
     return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
@@ -70,10 +70,10 @@ def plan_only(
     **options: Any,
 ) -> None:
     """Print what would be measured, and what that would take."""
-    from bench.cli.dry_run import print_estimate, print_list
-    from bench.plan.discovery import discover
-    from bench.record.store import default_store
-    from bench.run.asked import plan_asked
+    from kernelmark.bench.cli.dry_run import print_estimate, print_list
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.record.store import default_store
+    from kernelmark.bench.run.asked import plan_asked
 
     check_asked(suites, resume, name)
     if executor is not None:
@@ -94,8 +94,8 @@ def expanded_plan(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any
 
     shard: the part whose jobs these are; a shard may have none, where there are fewer comparison groups than shards.
     """
-    from bench.plan.shards_owners import sharded
-    from bench.run.asked import jobs_asked, suites_asked
+    from kernelmark.bench.plan.shards_owners import sharded
+    from kernelmark.bench.run.asked import jobs_asked, suites_asked
 
     if tuned:
         plan = _with_tuned(plan, tuned, registry)
@@ -113,7 +113,7 @@ def _why_none(plan: Any, suites: list[Any], registry: Any) -> str:
     """Return in a line why no kernel contends: none is selected, or those that are need a device that is not used."""
     import msgspec
 
-    from bench.run.asked import jobs_asked
+    from kernelmark.bench.run.asked import jobs_asked
 
     which = (
         f"no kernel matches{''.join(f' --kernels {glob!r}' for glob in plan.kernels)} on {' and '.join(plan.devices)}"
@@ -128,7 +128,7 @@ def _why_none(plan: Any, suites: list[Any], registry: Any) -> str:
 
 def _with_tuned(plan: Any, where: str, registry: Any) -> Any:
     """Return the plan with tuned tiles; remarks on those that are not used go to standard error."""
-    from bench.tune.use import with_tuned
+    from kernelmark.bench.tune.use import with_tuned
 
     plan, remarks = with_tuned(plan, where, registry)
     for remark in remarks:

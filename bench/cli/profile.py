@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import plugin_option
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import plugin_option
 
 
 @click.command()
@@ -43,10 +43,10 @@ def profile(
     Counts sectors, wavefronts, idle lanes and instructions in the emulator and in the machine code, without a GPU.
     Nothing is timed: the last table is a lower bound of the time, by the limits of a GPU that NVIDIA publishes.
     """
-    from bench.measure.occupancy import typical
-    from bench.plan.discovery import discover
-    from bench.plan.errors import UsageError
-    from bench.tune.profile import annotated, counted, devices, view
+    from kernelmark.bench.measure.occupancy import typical
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.errors import UsageError
+    from kernelmark.bench.tune.profile import annotated, counted, devices, view
 
     registry = discover(plugins)
     limits = devices.usual(arch) if device_name is None else devices.published(device_name, arch)

@@ -8,15 +8,15 @@ from typing import Self
 
 import click
 
-from bench.measure.timing import now
-from bench.plan.case import Entrant, PlannedJob
-from bench.plan.registry import Registry
-from bench.record.result import Result
-from bench.report.format import digits, seconds, short
-from bench.report.layout import Column, paragraph, table
-from bench.report.pages import PAGE
-from bench.report.tables import run_table
-from bench.run.progress import Glimpse, Progress
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Entrant, PlannedJob
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.format import digits, seconds, short
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.pages import PAGE
+from kernelmark.bench.report.tables import run_table
+from kernelmark.bench.run.progress import Glimpse, Progress
 
 #: What a kernel is being called for, as the line of progress names it.
 PHASES = {

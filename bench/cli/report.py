@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bench.cli.options import db_option, plugin_option, run_argument
+from kernelmark.bench.cli.options import db_option, plugin_option, run_argument
 
 
 @click.command()
@@ -25,9 +25,9 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
     The page opens without a network. Without RUN, it shows the latest run.
     """
-    from bench.plan.discovery import discover
-    from bench.record.store import Store, default_store
-    from bench.report.runs import summary_of
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.runs import summary_of
 
     with closing(Store(db or default_store(), create=False)) as store:
         found, registry = store.find_run(run_id)["run_id"], discover(plugins)
@@ -38,9 +38,9 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
 def write_folder(store: Any, run_id: str, out: Path, registry: Any, pdf: bool = True) -> Path:
     """Write the page of a run with all that belongs to it, and return the page; pdf: whether figures are PDF too."""
-    from bench.claims import claims_rows
-    from bench.claims.views import statements, write_files
-    from bench.report.page import write_report
+    from kernelmark.bench.claims import claims_rows
+    from kernelmark.bench.claims.views import statements, write_files
+    from kernelmark.bench.report.page import write_report
 
     with store.snapshot():
         answers = claims_rows(store, [run_id], registry)

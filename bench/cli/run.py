@@ -8,9 +8,9 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import click
 
-from bench.cli import completion
-from bench.cli.elsewhere import Elsewhere, run_elsewhere
-from bench.cli.options import (
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.elsewhere import Elsewhere, run_elsewhere
+from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
     OK,
@@ -21,16 +21,16 @@ from bench.cli.options import (
     name_option,
     plan_option,
 )
-from bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only, with_selector
-from bench.cli.views import print_end, print_run, table_style
-from bench.plan.errors import UsageError
-from bench.plan.gpus import parse_gpus
-from bench.plan.modes import Mode
-from bench.plan.options import OPTIONS, Option, above_zero
+from kernelmark.bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only, with_selector
+from kernelmark.bench.cli.views import print_end, print_run, table_style
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.gpus import parse_gpus
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.options import OPTIONS, Option, above_zero
 
 
 def _shard(text: str) -> Any:
-    from bench.plan.shards import parse_shard
+    from kernelmark.bench.plan.shards import parse_shard
 
     return parse_shard(text)
 
@@ -170,9 +170,9 @@ def _measure(
     gpus: tuple[int, ...] | None = None,
     **options: Any,
 ) -> None:
-    from bench.record.store import Store, default_store
-    from bench.report.export import check_writable
-    from bench.run.resume import plan_of
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.export import check_writable
+    from kernelmark.bench.run.resume import plan_of
 
     check_asked(suites, resume, name)
     with closing(Store(db or default_store(), create=resume is None)) as store:
@@ -190,13 +190,13 @@ def _measure(
 
 
 def _run_here(store: Any, asked: Asked) -> Done:
-    from bench.cli.progress import Display
-    from bench.measure.lock import exclusive, held_run
-    from bench.plan.case import case_count
-    from bench.plan.discovery import discover
-    from bench.run.asked import plan_asked
-    from bench.run.pool import Workers
-    from bench.run.session import Session, run_jobs
+    from kernelmark.bench.cli.progress import Display
+    from kernelmark.bench.measure.lock import exclusive, held_run
+    from kernelmark.bench.plan.case import case_count
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.run.asked import plan_asked
+    from kernelmark.bench.run.pool import Workers
+    from kernelmark.bench.run.session import Session, run_jobs
 
     plan = asked.known or plan_asked(asked.suites, asked.options)
     with Workers() as workers:
@@ -217,10 +217,10 @@ def _run_here(store: Any, asked: Asked) -> Done:
 
 def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
     """Write what is wanted of a run, and return whether its noise is a failure."""
-    from bench.cli.report import write_folder
-    from bench.report.export import write_file
-    from bench.report.run_json import write_run
-    from bench.report.runs import summary_of
+    from kernelmark.bench.cli.report import write_folder
+    from kernelmark.bench.report.export import write_file
+    from kernelmark.bench.report.run_json import write_run
+    from kernelmark.bench.report.runs import summary_of
 
     if wanted.json is not None:
         write_run(store, run_id, wanted.json)

@@ -8,9 +8,9 @@ from typing import IO, Any
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import db_option, json_option
-from bench.plan.errors import UsageError
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import db_option, json_option
+from kernelmark.bench.plan.errors import UsageError
 
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
@@ -47,8 +47,8 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
 
     --delete and --prune list what they remove, and ask nothing. A RUN is an id, a name, or the beginning of one.
     """
-    from bench.record.store import Store, default_store
-    from bench.report.runs import removed_line, runs_table, summaries
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.runs import removed_line, runs_table, summaries
 
     if delete and prune:
         raise UsageError("--delete and --prune: each chooses the runs to remove; take one")
@@ -68,7 +68,7 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
 
 def _remove(store: Any, run_ids: list[str]) -> None:
     """Remove all or none. Raises UsageError where one is being measured."""
-    from bench.measure.lock import held_run
+    from kernelmark.bench.measure.lock import held_run
 
     with ExitStack() as locks:
         for run_id in run_ids:

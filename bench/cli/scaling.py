@@ -6,8 +6,8 @@ from typing import IO
 
 import click
 
-from bench.cli.options import Read, db_option, json_option, plugin_option, run_argument
-from bench.plan.numbers import DECIMAL
+from kernelmark.bench.cli.options import Read, db_option, json_option, plugin_option, run_argument
+from kernelmark.bench.plan.numbers import DECIMAL
 
 MOST_WORKERS = 10**6
 _UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "Mbit": 1e6 / 8, "Gbit": 1e9 / 8, "Tbit": 1e12 / 8}
@@ -74,11 +74,11 @@ def scaling(
     Computes a speedup for each strategy of aggregation from the measured times of its layers in RUN, measured times of
     aggregations, and the stated rate of a link. Nothing is measured.
     """
-    from bench.plan.discovery import discover
-    from bench.record.store import Store, default_store
-    from bench.report.scaling import Asked, computed
-    from bench.report.scaling_json import write_json
-    from bench.report.scaling_view import render
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.scaling import Asked, computed
+    from kernelmark.bench.report.scaling_json import write_json
+    from kernelmark.bench.report.scaling_view import render
 
     store = Store(db or default_store(), create=False)
     found = computed(store, discover(plugins), Asked(network, workers, link), run_id, aggregation)
@@ -92,9 +92,9 @@ def scaling(
 
 def _draw(found: object, folder: Path) -> str:
     """Write the figures, and return where they are or why there is none. Raises UsageError."""
-    from bench.plan.errors import UsageError
-    from bench.report.figures import draw
-    from bench.report.figures.scaling import scaling_figures
+    from kernelmark.bench.plan.errors import UsageError
+    from kernelmark.bench.report.figures import draw
+    from kernelmark.bench.report.figures.scaling import scaling_figures
 
     kind = scaling_figures(found)  # type: ignore[arg-type]  # what the model found; importing its type takes long
     try:

@@ -5,9 +5,9 @@ from typing import IO, Any
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import db_option, file_option, json_option, plugin_option, select_options
-from bench.plan.errors import UsageError
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import db_option, file_option, json_option, plugin_option, select_options
+from kernelmark.bench.plan.errors import UsageError
 
 
 @click.command()
@@ -53,8 +53,8 @@ def select(
     The answer states what its choices cost on shapes that were held out of the training. Where one kernel does as well
     on all of them, the answer is that kernel. --train makes the selector from the rows of each RUN.
     """
-    from bench.plan.discovery import discover
-    from bench.tune.select.view import trained
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.tune.select.view import trained
 
     _check(names, train, tests, style, output, figures, selection, json_to)
     registry = discover(plugins)
@@ -99,9 +99,9 @@ def _answer(
     problem_id: str, where: str, registry: Any, style: str | None, output: Path | None, json_to: IO[str] | None
 ) -> None:
     """Print the choice for a problem, or the selector that makes it."""
-    from bench.tune.select.answer import answer
-    from bench.tune.select.model import kept
-    from bench.tune.select.view import answered
+    from kernelmark.bench.tune.select.answer import answer
+    from kernelmark.bench.tune.select.model import kept
+    from kernelmark.bench.tune.select.view import answered
 
     problem = registry.problem(problem_id)
     model = kept(problem, where, registry)
@@ -119,9 +119,9 @@ def _trained(
     names: tuple[str, ...], tests: tuple[str, ...], where: str, selection: Any, registry: Any, db: Path | None
 ) -> Any:
     """Train on the runs, by default the latest, and keep the selector."""
-    from bench.record.store import Store, default_store
-    from bench.tune.select.model import file_of, write
-    from bench.tune.select.train import train
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.tune.select.model import file_of, write
+    from kernelmark.bench.tune.select.train import train
 
     store = Store(db or default_store(), create=False)
     if any(selection):
@@ -137,8 +137,8 @@ def _trained(
 
 def _export(model: Any, style: str, output: Path | None) -> None:
     """Print the selector as code, or write it."""
-    from bench.report.export import write_text
-    from bench.tune.select.export import FORMATS
+    from kernelmark.bench.report.export import write_text
+    from kernelmark.bench.tune.select.export import FORMATS
 
     text = FORMATS[style](model)
     if output is None:
@@ -148,16 +148,16 @@ def _export(model: Any, style: str, output: Path | None) -> None:
 
 
 def _write_json(out: IO[str], model: Any, found: Any) -> None:
-    from bench.tune.select.document import document
+    from kernelmark.bench.tune.select.document import document
 
     out.write(document(model, found))
 
 
 def _draw(found: Any, registry: Any, folder: Path) -> str:
     """Write the figures, and return where they are. Raises UsageError."""
-    from bench.report.export import writing
-    from bench.report.figures import draw
-    from bench.tune.select.figure import choice_figures, regret_figure
+    from kernelmark.bench.report.export import writing
+    from kernelmark.bench.report.figures import draw
+    from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
 
     with writing(folder, "; --figures DIR names another"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from bench.cli.options import AGAINST, OK
+from kernelmark.bench.cli.options import AGAINST, OK
 
 
 @click.command()
@@ -24,10 +24,10 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     Measures known durations, kernels that cheat, the coverage of intervals and false alarms, each against a bound; the
     exit status is 1 if a bound is missed. Takes about half an hour, and the machine should do nothing else.
     """
-    from bench.plan.errors import UsageError
-    from bench.report.layout import paragraph
-    from bench.selftest import checks
-    from bench.selftest.finding import as_json, table
+    from kernelmark.bench.plan.errors import UsageError
+    from kernelmark.bench.report.layout import paragraph
+    from kernelmark.bench.selftest import checks
+    from kernelmark.bench.selftest.finding import as_json, table
 
     if adversaries and (only or quick):
         raise UsageError(f"--adversaries {'--quick' if quick else f'--only {only}'}: each chooses the checks; take one")
@@ -47,7 +47,7 @@ def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Any]:
     """The findings, with a bar on a terminal and nothing in a pipe."""
     from tqdm import tqdm
 
-    from bench.selftest import checks
+    from kernelmark.bench.selftest import checks
 
     with tqdm(total=checks.jobs(names, seeds), unit=" job", disable=not sys.stderr.isatty(), leave=False) as bar:
         return list(checks.run(names, bar.update, seeds))

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, plan_option
-from bench.plan.errors import UsageError
-from bench.plan.options import ALL, BUDGET, STRATEGIES, TUNE_OPTIONS
-from bench.plan.text import one_line
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, plan_option
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.options import ALL, BUDGET, STRATEGIES, TUNE_OPTIONS
+from kernelmark.bench.plan.text import one_line
 
 
 def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,13 +57,13 @@ def tune(
     default; then the best three race the default in fresh processes. After an interruption the same command goes on.
     KERNEL@A=1 searches the tiles with this value alone.
     """
-    from bench.measure.lock import exclusive
-    from bench.record.store import Store, default_store
-    from bench.run.interrupt import interruptible
-    from bench.run.pool import Workers
-    from bench.tune.screen import DefaultFailed, Interrupted, Rig
-    from bench.tune.tuned import opened
-    from bench.tune.tuning import Tuning, Wanted
+    from kernelmark.bench.measure.lock import exclusive
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.run.interrupt import interruptible
+    from kernelmark.bench.run.pool import Workers
+    from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig
+    from kernelmark.bench.tune.tuned import opened
+    from kernelmark.bench.tune.tuning import Tuning, Wanted
 
     with ExitStack() as stack:
         workers = stack.enter_context(Workers())
@@ -91,9 +91,9 @@ def _asked(
     """Return the registry, the suite, the plan, and the kernel on each problem. Raises UsageError."""
     import msgspec
 
-    from bench.plan.discovery import discover
-    from bench.run.asked import plan_asked, suites_asked
-    from bench.tune.subject import subjects_of
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.run.asked import plan_asked, suites_asked
+    from kernelmark.bench.tune.subject import subjects_of
 
     if options["threads"] and len(options["threads"]) > 1:
         raise UsageError(f"--threads {','.join(map(str, options['threads']))}: a tuning has one number of threads")
@@ -108,7 +108,7 @@ def _asked(
 
 def _rank(subjects: Any, budget: int | None, plan: Any) -> None:
     """Print the tiles of each problem by what the compiler reports of them."""
-    from bench.tune.static import arch_here, rank, words
+    from kernelmark.bench.tune.static import arch_here, rank, words
 
     for subject in subjects:
         arch = arch_here(subject.kernel)
@@ -117,11 +117,11 @@ def _rank(subjects: Any, budget: int | None, plan: Any) -> None:
 
 def _carry_out(tuning: Any, file: Any) -> None:
     """Search, race, and keep what is adopted; print what was found on the way."""
-    from bench.cli.progress import Display, show_line
-    from bench.report.layout import paragraph
-    from bench.report.searched import size_words
-    from bench.tune.log import log_adopted
-    from bench.tune.tuned import keep
+    from kernelmark.bench.cli.progress import Display, show_line
+    from kernelmark.bench.report.layout import paragraph
+    from kernelmark.bench.report.searched import size_words
+    from kernelmark.bench.tune.log import log_adopted
+    from kernelmark.bench.tune.tuned import keep
 
     run_id = tuning.session.run_id
     click.echo(f"run {run_id}")
@@ -143,8 +143,8 @@ def _carry_out(tuning: Any, file: Any) -> None:
 
 def print_search(store: Any, run_id: str) -> None:
     """Print what a search has found on each problem."""
-    from bench.report.run_data import RunData
-    from bench.report.searched import learned, searches
+    from kernelmark.bench.report.run_data import RunData
+    from kernelmark.bench.report.searched import learned, searches
 
     with store.snapshot():
         for found in searches(RunData(store, run_id)):
@@ -153,9 +153,9 @@ def print_search(store: Any, run_id: str) -> None:
 
 def print_race(store: Any, run_id: str) -> None:
     """Print what follows from a race."""
-    from bench.report.layout import paragraph
-    from bench.report.raced import over_suite, overall_words, races, sentence
-    from bench.report.run_data import RunData
+    from kernelmark.bench.report.layout import paragraph
+    from kernelmark.bench.report.raced import over_suite, overall_words, races, sentence
+    from kernelmark.bench.report.run_data import RunData
 
     click.echo(f"\nrace: run {run_id}")
     with store.snapshot():
@@ -168,8 +168,8 @@ def print_race(store: Any, run_id: str) -> None:
 
 def _tell(screen: Any) -> None:
     """Show how far the search is: on a terminal in one line, in a pipe in a line for each job."""
-    from bench.cli.progress import show_line
-    from bench.tune.screen import progress
+    from kernelmark.bench.cli.progress import show_line
+    from kernelmark.bench.tune.screen import progress
 
     show_line(progress(screen))
     if not sys.stderr.isatty():

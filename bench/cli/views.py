@@ -7,9 +7,16 @@ from typing import IO, Any
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import db_option, file_option, json_option, plugin_option, run_argument, select_options
-from bench.plan.errors import UsageError
+from kernelmark.bench.cli import completion
+from kernelmark.bench.cli.options import (
+    db_option,
+    file_option,
+    json_option,
+    plugin_option,
+    run_argument,
+    select_options,
+)
+from kernelmark.bench.plan.errors import UsageError
 
 
 @click.command()
@@ -40,11 +47,11 @@ def show(
     db: Path | None,
 ) -> None:
     """Print the tables of a run; by default the latest."""
-    from bench.report.layout import paragraph
-    from bench.report.row import row_page
-    from bench.report.run_json import write_run
-    from bench.report.runs import summary_of
-    from bench.report.summed import summed
+    from kernelmark.bench.report.layout import paragraph
+    from kernelmark.bench.report.row import row_page
+    from kernelmark.bench.report.run_json import write_run
+    from kernelmark.bench.report.runs import summary_of
+    from kernelmark.bench.report.summed import summed
 
     _check_view(by, page, row, json_to)
     if step and by != "network":
@@ -78,7 +85,7 @@ def _selected(db: Path | None, run_id: str | None, selection: Any) -> tuple[Any,
 
     Raises UsageError where no row of the run is selected.
     """
-    from bench.record.store import Store, default_store
+    from kernelmark.bench.record.store import Store, default_store
 
     store = Store(db or default_store(), create=False)
     found: str = store.find_run(run_id)["run_id"]
@@ -111,13 +118,13 @@ def crossover(
     Also shows where another kernel takes over. Without RUN, reads the latest run that has a time for one of the
     problems.
     """
-    from bench.plan.discovery import discover
-    from bench.plan.suites import find_suite
-    from bench.record.store import Store, default_store
-    from bench.report.crossover import render, write_csv
-    from bench.report.crossover_json import write_json
-    from bench.report.export import write_text
-    from bench.report.standings import find_run, listed, standings
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.suites import find_suite
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.report.crossover import render, write_csv
+    from kernelmark.bench.report.crossover_json import write_json
+    from kernelmark.bench.report.export import write_text
+    from kernelmark.bench.report.standings import find_run, listed, standings
 
     suite, store = listed(find_suite(suite_name, discover(plugins))), Store(db or default_store(), create=False)
     if any(selection):
@@ -135,7 +142,7 @@ def crossover(
 
 def print_run(store: Any, run_id: str, page: int = 1) -> None:
     """What `show` prints of a run, below its id."""
-    from bench.report.pages import run_page
+    from kernelmark.bench.report.pages import run_page
 
     for paragraph in filter(None, run_page(store, run_id, page, table_style())):
         click.echo(f"\n{paragraph}")
@@ -143,7 +150,7 @@ def print_run(store: Any, run_id: str, page: int = 1) -> None:
 
 def print_end(store: Any, run_id: str) -> None:
     """What `run` prints below its tables."""
-    from bench.report.pages import run_end
+    from kernelmark.bench.report.pages import run_end
 
     with store.snapshot():
         for paragraph in filter(None, run_end(store, run_id)):
@@ -152,7 +159,7 @@ def print_end(store: Any, run_id: str) -> None:
 
 def table_style() -> str:
     """Return the style of tables on standard output: a terminal's, or plain in a pipe."""
-    from bench.report.terminal import TERMINAL, is_wanted
+    from kernelmark.bench.report.terminal import TERMINAL, is_wanted
 
     return TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"
 
@@ -196,9 +203,9 @@ def export(
 
     Without RUN, writes those of the latest run.
     """
-    from bench.report.export import WRITERS, check_writable, write_file
-    from bench.report.parquet import write_parquet_file
-    from bench.report.runs import summary_of
+    from kernelmark.bench.report.export import WRITERS, check_writable, write_file
+    from kernelmark.bench.report.parquet import write_parquet_file
+    from kernelmark.bench.report.runs import summary_of
 
     if spreadsheet and style != "csv":
         raise UsageError(f"--spreadsheet: changes CSV, not {style}; leave out one of it and --format")
@@ -229,10 +236,10 @@ def _export_constants(
     run_id: str | None, output: Path | None, where: str | None, selection: Any, db: Path | None
 ) -> None:
     """Write the tiles that tuning has adopted as a header of C constants. Raises UsageError."""
-    from bench.measure.devices import devices_present
-    from bench.report.export import write_text
-    from bench.tune.header import adopted, header
-    from bench.tune.tuned import AUTO, file_of
+    from kernelmark.bench.measure.devices import devices_present
+    from kernelmark.bench.report.export import write_text
+    from kernelmark.bench.tune.header import adopted, header
+    from kernelmark.bench.tune.tuned import AUTO, file_of
 
     named = where not in (None, AUTO)
     files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]

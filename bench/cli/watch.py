@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from bench.cli.options import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option
-from bench.plan.errors import UsageError
-from bench.plan.options import above_zero
+from kernelmark.bench.cli.options import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.options import above_zero
 
 #: The architecture to compile for where there is no GPU, if the kernel has it.
 DEFAULT_ARCH = "sm_90a"
@@ -54,9 +54,9 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
     on small problems; timing needs a GPU. Ctrl-C ends with a summary. What was found of each version is kept:
     `kernelmark history KERNEL PROBLEM`.
     """
-    from bench.record.store import Store, default_store
-    from bench.tune.watch.log import Log
-    from bench.tune.watch.source import keep, saves
+    from kernelmark.bench.record.store import Store, default_store
+    from kernelmark.bench.tune.watch.log import Log
+    from kernelmark.bench.tune.watch.source import keep, saves
 
     with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder, ExitStack() as stack:
         session = _session(file, problem_id, Path(folder), **options)
@@ -78,7 +78,7 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
 
 def _print(text: str) -> None:
     """Print, on a terminal with verdicts in colour."""
-    from bench.report.terminal import is_wanted
+    from kernelmark.bench.report.terminal import is_wanted
 
     colours = {"PASS": "green", "FAIL": "red"}
     coloured = re.sub(r"\b(PASS|FAIL)\b", lambda found: click.style(found[0], fg=colours[found[0]], bold=True), text)
@@ -97,15 +97,15 @@ def _session(
     max_time: float,
     plugins: tuple[str, ...],
 ) -> Any:
-    from bench.measure.cuda import cuda_missing, present_limits
-    from bench.plan.case import Budget
-    from bench.plan.discovery import discover
-    from bench.plan.limits import H100
-    from bench.plan.tiles import parse_tile
-    from bench.tune.watch.comparison import Comparison
-    from bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
-    from bench.tune.watch.session import Session
-    from bench.tune.watch.source import contents, keep
+    from kernelmark.bench.measure.cuda import cuda_missing, present_limits
+    from kernelmark.bench.plan.case import Budget
+    from kernelmark.bench.plan.discovery import discover
+    from kernelmark.bench.plan.limits import H100
+    from kernelmark.bench.plan.tiles import parse_tile
+    from kernelmark.bench.tune.watch.comparison import Comparison
+    from kernelmark.bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
+    from kernelmark.bench.tune.watch.session import Session
+    from kernelmark.bench.tune.watch.source import contents, keep
 
     registry = discover(plugins)
     problem = registry.problem(problem_id)
@@ -124,7 +124,7 @@ def _session(
 
 def _arch(kernel: Any, arch: str) -> str:
     """The architecture, if the kernel has instructions for it. Raises UsageError."""
-    from bench.measure.occupancy import typical
+    from kernelmark.bench.measure.occupancy import typical
 
     typical(arch)
     if not kernel.runs_on(arch):

@@ -5,9 +5,9 @@ from typing import IO
 
 import msgspec
 
-from bench.compare.cases import Compared, Comparison
-from bench.compare.view import CASE_COLUMNS, Findings, case_values
-from bench.report.runs import RunSummary, summary_of
+from kernelmark.bench.compare.cases import Compared, Comparison
+from kernelmark.bench.compare.view import CASE_COLUMNS, Findings, case_values
+from kernelmark.bench.report.runs import RunSummary, summary_of
 
 
 class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

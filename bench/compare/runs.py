@@ -5,13 +5,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from bench.compare.cases import REMEDY, Compared, Comparison, Side
-from bench.compare.document import Kept
-from bench.compare.view import Findings, csv_writer, gather, render
-from bench.plan.errors import UsageError
-from bench.record.store import Store
-from bench.report.export import check_writable, write_text
-from bench.report.layout import paragraph
+from kernelmark.bench.compare.cases import REMEDY, Compared, Comparison, Side
+from kernelmark.bench.compare.document import Kept
+from kernelmark.bench.compare.view import Findings, csv_writer, gather, render
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.export import check_writable, write_text
+from kernelmark.bench.report.layout import paragraph
 
 Asked = tuple[Store, str]
 

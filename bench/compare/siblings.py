@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.compare.cases import Side
-from bench.record.result import Result
-from bench.report.contest import Ratio, faster
+from kernelmark.bench.compare.cases import Side
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, faster
 
 #: Pairs that are read: each costs four queries for its samples.
 MOST_PAIRS = 200

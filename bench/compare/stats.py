@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.plan.dtypes import Array
+from kernelmark.bench.plan.dtypes import Array
 
 ALPHA = 0.05
 #: How often a difference of the size that `detectable` returns is found.

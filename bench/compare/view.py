@@ -7,11 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
 from typing import IO, Any, NamedTuple
 
-from bench.compare.cases import FASTER, REGRESSED, REMEDY, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
-from bench.compare.siblings import Siblings, siblings
-from bench.compare.stats import POWER
-from bench.report.format import count, interval, percent, seconds, short
-from bench.report.layout import Column, paragraph, table
+from kernelmark.bench.compare.cases import (
+    FASTER,
+    REGRESSED,
+    REMEDY,
+    SAME,
+    SLOWER,
+    UNCLEAR,
+    UNTIMED,
+    Compared,
+    Comparison,
+)
+from kernelmark.bench.compare.siblings import Siblings, siblings
+from kernelmark.bench.compare.stats import POWER
+from kernelmark.bench.report.format import count, interval, percent, seconds, short
+from kernelmark.bench.report.layout import Column, paragraph, table
 
 #: Cases that the terminal is shown.
 LISTED = 50

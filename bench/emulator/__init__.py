@@ -3,9 +3,9 @@
 `program` compiles a .cu, `run` executes launches of it, `sweep` takes a registered kernel through its shapes.
 """
 
-from bench.emulator.build import CompileError, missing_tool, program
-from bench.emulator.report import Report
-from bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
+from kernelmark.bench.emulator.build import CompileError, missing_tool, program
+from kernelmark.bench.emulator.report import Report
+from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
 
 __all__ = [
     "Buffer",

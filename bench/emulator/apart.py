@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bench.emulator.shapes import is_long, is_whole, problems
-from bench.emulator.sweep import Case
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
+from kernelmark.bench.emulator.shapes import is_long, is_whole, problems
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
 
 #: Elements from one row to the next: the fourth row is past 2^32, and no multiple of it below 2^9 is near one of 2^32.
 LEADING = 2**30 + 3 * 2**21

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.emulator import multiply_adds
-from bench.measure.compile import with_includes
-from bench.measure.compilers import cuda_sources
+from kernelmark.bench.emulator import multiply_adds
+from kernelmark.bench.measure.compile import with_includes
+from kernelmark.bench.measure.compilers import cuda_sources
 
 HERE = Path(__file__).resolve().parent
 CUDA = cuda_sources()

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.emulator.build import CUDA, program
-from bench.emulator.report import lines_of
-from bench.emulator.sweep import Case, entries, launches
-from bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
-from bench.measure.cpu import cpu_count
-from bench.measure.tensormap import extents
-from bench.plan.dtypes import DTYPES, bits_dtype
-from bench.plan.kernel import Scratch
-from bench.plan.operation import Operand
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.report import lines_of
+from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.tensormap import extents
+from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype
+from kernelmark.bench.plan.kernel import Scratch
+from kernelmark.bench.plan.operation import Operand
 
 Array = np.ndarray[Any, Any]
 #: Clusters of a launch that are run, all of them, before a sample stands for the rest; counter.cpp has it too.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.emulator.build import HERE
+from kernelmark.bench.emulator.build import HERE
 
 Index = tuple[int, int, int]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from bench.emulator import convolutions
-from bench.plan.dtypes import DTYPES
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel
-from bench.plan.operation import Problem
+from kernelmark.bench.emulator import convolutions
+from kernelmark.bench.plan.dtypes import DTYPES
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.operation import Problem
 
 #: Sizes, and options where they belong together.
 Values = dict[str, Any]

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from bench.emulator.build import CUDA, CompileError, program
-from bench.emulator.report import Report, unwaived
-from bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
-from bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
-from bench.emulator.worker import TensorMap as EmulatedMap
-from bench.measure.tensormap import spanned
-from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
-from bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap, Tile
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Operand, Problem
-from bench.plan.registry import Registry
+from kernelmark.bench.emulator.build import CUDA, CompileError, program
+from kernelmark.bench.emulator.report import Report, unwaived
+from kernelmark.bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
+from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
+from kernelmark.bench.emulator.worker import TensorMap as EmulatedMap
+from kernelmark.bench.measure.tensormap import spanned
+from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap, Tile
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Operand, Problem
+from kernelmark.bench.plan.registry import Registry
 
 Array = np.ndarray[Any, Any]
 #: A larger operand has only its rows in memory. No problem of the sweep comes near.

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bench.emulator.report import RawReport, Report, locate, parse
-from bench.measure.tensormap import extents
+from kernelmark.bench.emulator.report import RawReport, Report, locate, parse
+from kernelmark.bench.measure.tensormap import extents
 
 Array = np.ndarray[Any, Any]
 Role = Literal["in", "out", "inout", "scratch"]

@@ -6,7 +6,7 @@ import struct
 from types import TracebackType
 from typing import NamedTuple
 
-from bench.measure.timing import now
+from kernelmark.bench.measure.timing import now
 
 #: What foreign code is called for: plug-ins and libraries, the class of a problem, a kernel.
 IMPORT = "import"

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.plan.numbers import NotNegative
+from kernelmark.bench.plan.numbers import NotNegative
 
 #: The kinds of ceilings of bytes: to and from memory, or over a link, where each counts once.
 MOVES = ("memory", "link")

@@ -13,9 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from bench.measure.compilers import BuildFailed, compiler, cuda_sources, header_folders, with_nvcc, with_nvrtc
-from bench.measure.resources import Resources, resources_of
-from bench.plan.errors import UsageError
+from kernelmark.bench.measure.compilers import (
+    BuildFailed,
+    compiler,
+    cuda_sources,
+    header_folders,
+    with_nvcc,
+    with_nvrtc,
+)
+from kernelmark.bench.measure.resources import Resources, resources_of
+from kernelmark.bench.plan.errors import UsageError
 
 #: The architectures that every kernel is compiled for, as far as it supports them.
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")

@@ -15,8 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.measure.elf import pointees
-from bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.measure.elf import pointees
+from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 INSTALL = "pip install 'kernelmark[compile]'"
 
@@ -34,14 +34,11 @@ class BuildFailed(Exception):
 
 
 def cuda_sources() -> Path:
-    """The folder of the .cu files: `cuda/` in a checkout, `bench/_cuda` in a wheel. Raises UsageError."""
-    bench = Path(__file__).resolve().parents[1]
-    for folder in (bench.parent / "cuda", bench / "_cuda"):
-        if (folder / "common.cuh").is_file():
-            return folder
-    raise UsageError(
-        f"cuda: found no common.cuh in {bench.parent / 'cuda'} nor in {bench / '_cuda'}; reinstall kernelmark"
-    )
+    """Return the folder of the .cu files: `kernelmark/cuda`, in a checkout a link to `cuda/`. Raises UsageError."""
+    folder = (Path(__file__).parents[2] / "cuda").resolve()
+    if not (folder / "common.cuh").is_file():
+        raise UsageError(f"cuda: found no common.cuh in {folder}; reinstall kernelmark")
+    return folder
 
 
 @lru_cache

@@ -8,29 +8,29 @@ from statistics import median
 
 import msgspec
 
-from bench.measure.affinity import WorkingThreads, affinity
-from bench.measure.cuda import present_limits
-from bench.measure.device import Device, DeviceLost, Monitor
-from bench.measure.disturbance import disturbance
-from bench.measure.draw import Draw
-from bench.measure.energy import energy_per_call_j
-from bench.measure.freshness import Freshness
-from bench.measure.launch import cuda_launch
-from bench.measure.machine import unavailable, versions
-from bench.measure.measurement import WITHIN, Measurement, Part
-from bench.measure.monitor import means
-from bench.measure.operands import Operands, OperandSet, Place, Scratch, place_of
-from bench.measure.series import Called, Series
-from bench.measure.stats import median_interval
-from bench.measure.timing import CudaClock, call_overhead, captured, now
-from bench.measure.verify import References, judge, verify
-from bench.plan.case import Job
-from bench.plan.errors import Unsupported, message
-from bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.status import Status
-from bench.plan.verdict import Verdict
+from kernelmark.bench.measure.affinity import WorkingThreads, affinity
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
+from kernelmark.bench.measure.disturbance import disturbance
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.energy import energy_per_call_j
+from kernelmark.bench.measure.freshness import Freshness
+from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.machine import unavailable, versions
+from kernelmark.bench.measure.measurement import WITHIN, Measurement, Part
+from kernelmark.bench.measure.monitor import means
+from kernelmark.bench.measure.operands import Operands, OperandSet, Place, Scratch, place_of
+from kernelmark.bench.measure.series import Called, Series
+from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now
+from kernelmark.bench.measure.verify import References, judge, verify
+from kernelmark.bench.plan.case import Job
+from kernelmark.bench.plan.errors import Unsupported, message
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.verdict import Verdict
 
 #: With less time than this a case, none is spent on energy.
 METERED_S = 1.0

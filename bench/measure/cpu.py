@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.device import Clock, Memory, Monitor
-from bench.measure.draw import Draw
-from bench.measure.memory import refuse_what_does_not_fit
-from bench.measure.monitor import CpuMonitor
-from bench.measure.pages import PAGES
-from bench.measure.timing import CpuClock
-from bench.plan.dtypes import Array, numpy_dtype
-from bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.measure.device import Clock, Memory, Monitor
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.memory import refuse_what_does_not_fit
+from kernelmark.bench.measure.monitor import CpuMonitor
+from kernelmark.bench.measure.pages import PAGES
+from kernelmark.bench.measure.timing import CpuClock
+from kernelmark.bench.plan.dtypes import Array, numpy_dtype
+from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 #: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20

@@ -7,16 +7,16 @@ from uuid import UUID
 
 import numpy as np
 
-from bench.measure.cpu import HostMemory
-from bench.measure.device import Clock, Memory, Monitor
-from bench.measure.draw import Draw
-from bench.measure.nvml import GpuMonitor
-from bench.measure.pinned import DriverMemory
-from bench.measure.spread import Peers, join_peers
-from bench.measure.timing import CudaClock
-from bench.plan.dtypes import ML_DTYPES, Array, bits_dtype, numpy_dtype
-from bench.plan.errors import Unsupported
-from bench.plan.limits import DeviceLimits
+from kernelmark.bench.measure.cpu import HostMemory
+from kernelmark.bench.measure.device import Clock, Memory, Monitor
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.nvml import GpuMonitor
+from kernelmark.bench.measure.pinned import DriverMemory
+from kernelmark.bench.measure.spread import Peers, join_peers
+from kernelmark.bench.measure.timing import CudaClock
+from kernelmark.bench.plan.dtypes import ML_DTYPES, Array, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.limits import DeviceLimits
 
 
 class Cuda:

@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from bench.measure.draw import Draw
-from bench.plan.case import Entrant
-from bench.plan.dtypes import Array
-from bench.plan.kernel import Launch
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.plan.case import Entrant
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.kernel import Launch
 
 
 class DeviceLost(Exception):

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from bench.measure.cpu import Cpu
-from bench.measure.cuda import Cuda, cuda_missing
-from bench.measure.device import Device
-from bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.cuda import Cuda, cuda_missing
+from kernelmark.bench.measure.device import Device
+from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 
 def _cuda() -> Device:

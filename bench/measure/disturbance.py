@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from bench.measure.device import Window
+from kernelmark.bench.measure.device import Window
 
 #: A row is noisy if its machine was disturbed during this share of its sampling, in per cent: less hardly moves a
 #: median, and is recorded in the column `disturbed` all the same.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
-from bench.plan.operation import Operand, Problem
-from bench.plan.verdict import equal
+from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.operation import Operand, Problem
+from kernelmark.bench.plan.verdict import equal
 
 #: Elements of each input that change before every sample: each takes a line into the cache, and on a GPU a copy.
 SCATTERED = 16

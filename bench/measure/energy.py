@@ -1,7 +1,7 @@
 """What a call costs in energy, by a counter of the device's own; never estimated from power."""
 
-from bench.measure.device import Monitor
-from bench.measure.series import Series
+from kernelmark.bench.measure.device import Monitor
+from kernelmark.bench.measure.series import Series
 
 #: The counters move in steps, up to a tenth of a second apart: short spans say nothing.
 SPAN_S = 0.5

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError
 
 
 class Host(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError
 
 CPUINFO = Path("/proc/cpuinfo")
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.compile import compile_cubin
-from bench.measure.cuda import device_id, present_limits
-from bench.measure.function import Function
-from bench.measure.launch_pycuda import with_pycuda
-from bench.measure.occupancy import STATIC_LIMIT, occupancy
-from bench.measure.resources import Resources
-from bench.measure.tensormap import encode, extents, is_struct, launch_with_structs
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, Scratch, TensorMap, Tile
-from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Problem
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.cuda import device_id, present_limits
+from kernelmark.bench.measure.function import Function
+from kernelmark.bench.measure.launch_pycuda import with_pycuda
+from kernelmark.bench.measure.occupancy import STATIC_LIMIT, occupancy
+from kernelmark.bench.measure.resources import Resources
+from kernelmark.bench.measure.tensormap import encode, extents, is_struct, launch_with_structs
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, Scratch, TensorMap, Tile
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
 
 INT_RANGE = range(-(2**31), 2**31)
 FLOAT_MAX = float(np.finfo(np.float32).max)

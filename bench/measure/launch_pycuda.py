@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure.cuda import device_id
-from bench.measure.function import Function
-from bench.measure.tensormap import extents
-from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, TensorMap
+from kernelmark.bench.measure.cuda import device_id
+from kernelmark.bench.measure.function import Function
+from kernelmark.bench.measure.tensormap import extents
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, TensorMap
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.measure.cuda import cuda_missing
-from bench.measure.nvml import GpuMonitor
-from bench.measure.timing import now
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.nvml import GpuMonitor
+from kernelmark.bench.measure.timing import now
 
 NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")
 #: How long copies of that many bytes cross the link, and how long the process may take.
@@ -30,7 +30,7 @@ def facts() -> dict[str, Any]:
     found: dict[str, Any] = {"numa_nodes": numa_nodes()} if numa_nodes() else {}
     if cuda_missing():
         return found
-    command = [sys.executable, "-m", "bench.measure.link"]
+    command = [sys.executable, "-m", "kernelmark.bench.measure.link"]
     with suppress(subprocess.SubprocessError, ValueError):
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
         found |= json.loads(done.stdout)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from bench.measure.cuda import gpu_uuids
-from bench.plan.errors import UsageError
+from kernelmark.bench.measure.cuda import gpu_uuids
+from kernelmark.bench.plan.errors import UsageError
 
 #: Where the locks of a machine are: not in TMPDIR, of which each process may have another.
 MACHINE = Path("/tmp")

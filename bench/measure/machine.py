@@ -9,13 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import bench
-from bench.measure import link
-from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
-from bench.measure.cuda import cuda_missing
-from bench.plan.kernel import Kernel
-from bench.plan.operation import Problem
-from bench.plan.text import as_utf8
+from kernelmark import __version__
+from kernelmark.bench.measure import link
+from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.text import as_utf8
 
 #: Distributions whose name differs from the module's, and the extra of kernelmark that installs each.
 DISTRIBUTIONS = {
@@ -135,7 +135,7 @@ def environment() -> dict[str, Any]:
     names = ("numpy", "scipy", "pyfftw", "numba", "cupy", "cuda.core", "nvmath.bindings", "pycuda.driver")
     prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "MKL_", "ONEDNN_", "ATEN_", "NPY_", "NUMBA_", "CUDA_")
     return {
-        "kernelmark": bench.__version__,
+        "kernelmark": __version__,
         "versions": {name: version for name in names if (version := module_version(name))},
         "blas": [build for _, build in _blas_builds()],
         "link": link.facts(),

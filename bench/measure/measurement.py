@@ -5,10 +5,10 @@ from socket import gethostname
 
 import msgspec
 
-from bench.measure.ceiling import Excess
-from bench.measure.stats import Interval, Ratio
-from bench.plan.case import Entrant
-from bench.plan.status import Status
+from kernelmark.bench.measure.ceiling import Excess
+from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.plan.case import Entrant
+from kernelmark.bench.plan.status import Status
 
 #: What an interval holds for: the process that was asked, or the next one too.
 WITHIN, BETWEEN = "within-process", "between-processes"

@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.measure.affinity import core_of
-from bench.measure.device import Window
-from bench.measure.memory import CGROUP
-from bench.measure.proc import contents, names
-from bench.measure.timing import now
+from kernelmark.bench.measure.affinity import core_of
+from kernelmark.bench.measure.device import Window
+from kernelmark.bench.measure.memory import CGROUP
+from kernelmark.bench.measure.proc import contents, names
+from kernelmark.bench.measure.timing import now
 
 PROC = Path("/proc")
 STAT = PROC / "stat"

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from bench.measure.device import Window
-from bench.measure.timing import now
+from kernelmark.bench.measure.device import Window
+from kernelmark.bench.measure.timing import now
 
 #: A clock further below its highest of the sampling, in per cent, disturbs.
 CLOCK_PCT = 3.0

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.plan.limits import TYPICAL, DeviceLimits
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.limits import TYPICAL, DeviceLimits
 
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "does not fit"]
 

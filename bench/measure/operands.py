@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure.device import Device, Memory
-from bench.measure.draw import Draw, logical, poison
-from bench.measure.launch import cuda_launch
-from bench.measure.spread import parts_of
-from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
-from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
-from bench.plan.operation import Problem
-from bench.plan.registry import REGISTRY
+from kernelmark.bench.measure.device import Device, Memory
+from kernelmark.bench.measure.draw import Draw, logical, poison
+from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.spread import parts_of
+from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import REGISTRY
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.plan.errors import Unsupported
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import Unsupported
 
 ALIGNMENT = 4096
 HUGE_BYTES = 2 * 2**20

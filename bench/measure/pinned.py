@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.memory import whole_bytes
-from bench.measure.pages import PAGES
-from bench.plan.dtypes import Array
+from kernelmark.bench.measure.memory import whole_bytes
+from kernelmark.bench.measure.pages import PAGES
+from kernelmark.bench.plan.dtypes import Array
 
 #: The share of the host's memory that may be locked at a time: the system cannot take any of it back.
 LOCKED_SHARE = 0.25

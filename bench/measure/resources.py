@@ -9,8 +9,8 @@ import struct
 
 import msgspec
 
-from bench.measure.elf import EIATTR_MAX_THREADS, elf_attributes, elf_sections
-from bench.plan.errors import UsageError
+from kernelmark.bench.measure.elf import EIATTR_MAX_THREADS, elf_attributes, elf_sections
+from kernelmark.bench.plan.errors import UsageError
 
 _MAX_THREADS = 1024
 

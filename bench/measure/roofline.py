@@ -8,11 +8,11 @@ Nothing is looked up: a ceiling is what the best of our own microbenchmarks (ope
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.measure.ceiling import Ceiling, Excess, Need
-from bench.measure.measurement import Measurement, Roofline
-from bench.plan.modes import Mode
-from bench.plan.operation import Problem
-from bench.plan.status import Status
+from kernelmark.bench.measure.ceiling import Ceiling, Excess, Need
+from kernelmark.bench.measure.measurement import Measurement, Roofline
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
 
 #: How far beyond a ceiling a figure may lie before either of them is doubted.
 SLACK = 1.02

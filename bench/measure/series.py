@@ -7,14 +7,14 @@ from itertools import cycle, islice
 from statistics import median
 from typing import NamedTuple
 
-from bench.measure.device import Clock, Device, Monitor, Window
-from bench.measure.draw import Draw
-from bench.measure.monitor import Unwatched
-from bench.measure.operands import OperandSet
-from bench.measure.stats import MIN_SAMPLES, Looks, median_interval
-from bench.plan.case import Budget
-from bench.plan.errors import Unsupported
-from bench.plan.kernel import Launch
+from kernelmark.bench.measure.device import Clock, Device, Monitor, Window
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.monitor import Unwatched
+from kernelmark.bench.measure.operands import OperandSet
+from kernelmark.bench.measure.stats import MIN_SAMPLES, Looks, median_interval
+from kernelmark.bench.plan.case import Budget
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import Launch
 
 #: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it.
 SAMPLE_S = 200e-6

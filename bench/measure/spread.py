@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.device import Memory
-from bench.measure.draw import Draw
-from bench.plan.dtypes import Array
-from bench.plan.errors import Unsupported
+from kernelmark.bench.measure.device import Memory
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import Unsupported
 
 #: What the runtime answers where access has been enabled before (cudaErrorPeerAccessAlreadyEnabled).
 ALREADY_ENABLED = 704

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import Array
+from kernelmark.bench.plan.dtypes import Array
 
 ALPHA = 0.05
 #: With fewer samples no order-statistic interval reaches 95 %: 1 - 2 * (1/2)^6 = 96.9 %, and (1/2)^5 gives 93.8 %.

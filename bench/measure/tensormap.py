@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import Im2colMap, KernelCall, Launch, TensorMap
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Launch, TensorMap
 
 ALIGNMENT = 16  # bytes, of a tensor's address and of its pitches
 NBYTES = 128  # of a descriptor, and the alignment of its address: CUtensorMap of cuda.h

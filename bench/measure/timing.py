@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bench import SPIN_TIMEOUT_SET
-from bench.measure.device import Clock
-from bench.plan.kernel import Launch
+from kernelmark.bench import SPIN_TIMEOUT_SET
+from kernelmark.bench.measure.device import Clock
+from kernelmark.bench.plan.kernel import Launch
 
 #: Time for another contender's idle threads to stop spinning (see bench/__init__.py), or 2^28 ticks if they do not.
 SETTLE_S = 0.002 if SPIN_TIMEOUT_SET else 0.15

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from bench.measure.device import Monitor, Window
-from bench.measure.series import SPREAD_S, Mark, Series
-from bench.measure.timing import settle
-from bench.plan.case import Budget
+from kernelmark.bench.measure.device import Monitor, Window
+from kernelmark.bench.measure.series import SPREAD_S, Mark, Series
+from kernelmark.bench.measure.timing import settle
+from kernelmark.bench.plan.case import Budget
 
 #: How long at least the machine is sampled between two looks at its state: ten steps of the load's counters.
 WINDOW_S = 0.1

@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.measure.device import Device
-from bench.measure.draw import Draw
-from bench.measure.operands import OperandSet, Scratch
-from bench.measure.series import Called
-from bench.measure.timing import now
-from bench.plan.kernel import Kernel, Launch
-from bench.plan.operation import Problem
-from bench.plan.verdict import Verdict
+from kernelmark.bench.measure.device import Device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.operands import OperandSet, Scratch
+from kernelmark.bench.measure.series import Called
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.kernel import Kernel, Launch
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.verdict import Verdict
 
 
 class References:

@@ -6,15 +6,15 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from bench.plan.chosen import Tiled, contenders
-from bench.plan.kernel import Kernel
-from bench.plan.modes import Mode
-from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
-from bench.plan.registry import Registry
-from bench.plan.shards import Shard
-from bench.plan.suites import Suite
-from bench.plan.sweep import Entry
-from bench.plan.tuned import TunedTile, Tunes
+from kernelmark.bench.plan.chosen import Tiled, contenders
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.shards import Shard
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.plan.sweep import Entry
+from kernelmark.bench.plan.tuned import TunedTile, Tunes
 
 BASELINES = {
     "gemm": "gemm/numpy.matmul",

@@ -1,9 +1,9 @@
 """Which kernels contend on a problem: by device, by domain, and by the globs of the suite and of the user."""
 
-from bench.plan.kernel import Kernel
-from bench.plan.registry import Registry
-from bench.plan.sweep import Entry
-from bench.plan.tunable import tiled
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.sweep import Entry
+from kernelmark.bench.plan.tunable import tiled
 
 #: What the globs of a suite and of the user make of a kernel, by its id and those of the suite.
 Tiled = dict[tuple[str, tuple[str, ...]], list[Kernel]]

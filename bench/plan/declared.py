@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bench.plan.dtypes import DTYPES, NUMERICS
-from bench.plan.errors import UsageError
-from bench.plan.kernel import Kernel
-from bench.plan.operation import SWEEP_KEYS, Problem
+from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.operation import SWEEP_KEYS, Problem
 
 K = TypeVar("K", bound=Kernel)
 
@@ -162,7 +162,7 @@ def _hints(kind: type[Kernel]) -> dict[str, Any]:
 
 def is_foreign(problem_class: type[Problem]) -> bool:
     """Return whether an operation is declared by a plug-in."""
-    return not problem_class.__module__.startswith("kernels.")
+    return not problem_class.__module__.startswith("kernelmark.kernels.")
 
 
 def require_figures(problem: Problem, name: str) -> None:

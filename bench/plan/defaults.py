@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError
 
 FILES = (("kernelmark.toml", ()), ("pyproject.toml", ("tool", "kernelmark")))
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench.plan.errors import UsageError, message
-from bench.plan.foreign import overseen
-from bench.plan.options import TIMEOUT_S
-from bench.plan.registry import REGISTRY, Registry
+from kernelmark.bench.plan.errors import UsageError, message
+from kernelmark.bench.plan.foreign import overseen
+from kernelmark.bench.plan.options import TIMEOUT_S
+from kernelmark.bench.plan.registry import REGISTRY, Registry
 
 ENTRY_POINTS = "kernelmark.kernels"
 #: Where a complaint about a declaration is formed, which is not where the declaration stands.
@@ -66,21 +66,12 @@ def _entry_points() -> Iterable[Any]:
 
 
 def _import_kernels() -> None:
-    # Looked for, not imported: another's package may raise, or be a module without a folder.
-    spec = importlib.util.find_spec("kernels")
-    places = spec.submodule_search_locations or [spec.origin or "nowhere"] if spec else []
-    beside = Path(__file__).resolve().parents[2] / "kernels"
-    found = [Path(place).resolve() for place in places if place]
-    if beside not in found:
-        raise UsageError(
-            f"kernels: found the package in {found[0] if found else 'nowhere'}, expected {beside}; "
-            "another distribution owns the name: uninstall it, or run from a virtual environment without it"
-        )
-    for folder in sorted(beside.iterdir()):
+    package = Path(__file__).parents[2]
+    for folder in sorted((package / "kernels").iterdir()):
         if (folder / "problem.py").is_file():
             for file in [folder / "problem.py", *_declaring(folder)]:
                 try:
-                    importlib.import_module(".".join(file.relative_to(beside.parent).with_suffix("").parts))
+                    importlib.import_module(".".join(file.relative_to(package.parent).with_suffix("").parts))
                 except (Exception, SystemExit) as error:
                     raise UsageError(_where(error, file)) from None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError
 
 _KINDS = {
     stat.S_IFDIR: "a folder",

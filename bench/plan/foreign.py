@@ -16,7 +16,7 @@ from functools import wraps
 from itertools import islice
 from typing import TypeVar
 
-from bench.plan.last_resort import ended
+from kernelmark.bench.plan.last_resort import ended
 
 T = TypeVar("T")
 #: What an import may take, and each step of planning, where a call may take less.

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.plan.dtypes import NATIVE, split_dtype
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.tiles import Prefer, Tile
-from bench.plan.tunable import Tunables
+from kernelmark.bench.plan.dtypes import NATIVE, split_dtype
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import Prefer, Tile
+from kernelmark.bench.plan.tunable import Tunables
 
 __all__ = ["Prefer", "Tile"]
 
@@ -65,7 +65,7 @@ class Kernel(Tunables):
     @property
     def is_ours(self) -> bool:
         """Return whether it comes with kernelmark, not from a plug-in."""
-        return self.module.startswith("kernels.")
+        return self.module.startswith("kernelmark.kernels.")
 
     def numerics_for(self, problem: Problem) -> str:
         """The arithmetic this kernel computes `problem` in."""

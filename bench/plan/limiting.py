@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from bench.plan.foreign import limited
-from bench.plan.kernel import Kernel
-from bench.plan.operation import Problem
-from bench.plan.tiles import Prefer
+from kernelmark.bench.plan.foreign import limited
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import Prefer
 
 K = TypeVar("K", bound=Kernel)
 #: What is asked of a kernel, and of a problem, in the process that plans and prints.
@@ -42,7 +42,7 @@ def limit_operation(problem_class: type[Problem], timeout_s: float) -> None:
     for name in _OF_PROBLEMS:
         found = inspect.getattr_static(problem_class, name)
         function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
-        if not callable(function) or str(getattr(function, "__module__", "")).startswith(("bench.", "kernels.")):
+        if not callable(function) or str(getattr(function, "__module__", "")).startswith("kernelmark."):
             continue
         watched: Callable[..., Any] = limited(function, f"{problem_class.op}: {name}", timeout_s)
         setattr(problem_class, name, type(found)(watched) if found is not function else watched)

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # the choices of a command are wanted before anything heavy is
-    from bench.plan.kernel import Kernel
+    from kernelmark.bench.plan.kernel import Kernel
 
 #: More sets of operands than this are not made: the cache is evicted instead.
 MAX_SETS = 32

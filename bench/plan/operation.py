@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal, Self
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import DTYPES, Array, split_dtype
-from bench.plan.errors import UsageError
-from bench.plan.numbers import WHOLE
-from bench.plan.verdict import Verdict
+from kernelmark.bench.plan.dtypes import DTYPES, Array, split_dtype
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.numbers import WHOLE
+from kernelmark.bench.plan.verdict import Verdict
 
 #: Sizes of typical problems, and what lies between one size and the next for kernels that take no squares.
 TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24

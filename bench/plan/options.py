@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from bench.plan.modes import DOES, TIMED, Mode
+from kernelmark.bench.plan.modes import DOES, TIMED, Mode
 
 Value = TypeVar("Value")
 #: How long one call of a kernel may take before its worker is ended.

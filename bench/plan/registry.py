@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
-from bench.plan.errors import UsageError, unknown
-from bench.plan.foreign import limited
-from bench.plan.kernel import CudaKernel, Kernel
-from bench.plan.limiting import limit_operation, limited_kernel
-from bench.plan.operation import Problem
-from bench.plan.tiles import parse_tile
+from kernelmark.bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
+from kernelmark.bench.plan.errors import UsageError, unknown
+from kernelmark.bench.plan.foreign import limited
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.limiting import limit_operation, limited_kernel
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import parse_tile
 
 P = TypeVar("P", bound=Problem)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +48,7 @@ class Registry:
         """The problem with this id. Raises UsageError."""
         op, _, rest = text.partition("/")
         problem_class = self.problem_class(op, text)
-        if problem_class.__module__.startswith("kernels."):
+        if problem_class.__module__.startswith("kernelmark.kernels."):
             return _parsed(problem_class, rest)
         return limited(_parsed, f"{op}: its reading of an id", self.patience_s)(problem_class, rest)
 

@@ -12,9 +12,9 @@ from heapq import heapreplace
 
 import msgspec
 
-from bench.plan.case import Plan, PlannedJob, case_count
-from bench.plan.registry import Registry
-from bench.plan.shards import Shard, group_of
+from kernelmark.bench.plan.case import Plan, PlannedJob, case_count
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.shards import Shard, group_of
 
 #: What weighs the groups against each other, and is no figure of any machine: a case calls its kernel CALLS times
 #: besides the time limit of its samples, at these rates.

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.tiles import Refused, Tile, Values, refused_by, walk
-from bench.plan.tunable import Tunables
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import Refused, Tile, Values, refused_by, walk
+from kernelmark.bench.plan.tunable import Tunables
 
 #: Parts of a space that are looked at for a count, and tiles that are drawn for an estimate.
 LOOKS, DRAWN = 20_000, 2_000

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.plan.files import only_utf8, require_file
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.plan.sweep import Entry, Sweep, expect, known_keys, read_max_time, read_sweep
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import only_utf8, require_file
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.sweep import Entry, Sweep, expect, known_keys, read_max_time, read_sweep
 
 FOLDER = Path(__file__).parent / "suites"
 _SUITE_KEYS = {"title", "source", "max_time", "baseline", "sweep"}

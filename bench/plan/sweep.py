@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.errors import UsageError, unknown
-from bench.plan.operation import SWEEP_KEYS, Problem
-from bench.plan.registry import Registry
+from kernelmark.bench.plan.errors import UsageError, unknown
+from kernelmark.bench.plan.operation import SWEEP_KEYS, Problem
+from kernelmark.bench.plan.registry import Registry
 
 #: Sweeps of at most this many problems are expanded when they are read, to find a wrong one before anything runs.
 CHECKED_AT_ONCE = 1000

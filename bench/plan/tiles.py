@@ -7,8 +7,8 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from bench.plan.errors import UsageError
-from bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.limits import DeviceLimits
 
 Tile = SimpleNamespace
 #: A tunable with its value, which no tile has with more digits.

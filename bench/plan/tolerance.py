@@ -5,8 +5,8 @@ The constants are checked by simulation in tests/plan/test_tolerance.py.
 
 import math
 
-from bench.plan.dtypes import NUMERICS, operand_roundoff
-from bench.plan.verdict import Bound
+from kernelmark.bench.plan.dtypes import NUMERICS, operand_roundoff
+from kernelmark.bench.plan.verdict import Bound
 
 #: Rms error of one chain of k additions, each rounded to nearest, in units of u k: partial sums grow like a random
 #: walk, and so do their roundings (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is not k^2).

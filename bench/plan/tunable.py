@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Self, TypeVar
 
-from bench.plan.errors import UsageError, unknown
-from bench.plan.globs import matches
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.tiles import (
+from kernelmark.bench.plan.errors import UsageError, unknown
+from kernelmark.bench.plan.globs import matches
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import (
     Prefer,
     Rule,
     Tile,

@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from bench.plan.kernel import Kernel
-from bench.plan.tiles import Prefer, parse_tile
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.tiles import Prefer, parse_tile
 
 K = TypeVar("K", bound=Kernel)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import DTYPES, Array, bits_dtype
+from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype
 
 #: One-sided normal quantile of the false alarms that a check of rms errors may raise: one in ten million.
 _RMS_QUANTILE = 5.2

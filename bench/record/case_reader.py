@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.measurement import Evidence, Part
-from bench.plan.errors import UsageError
-from bench.record.query import SELECTED, Dims, Query, Read, dims_of, doubles, result_of, samples_of
-from bench.record.result import Result
+from kernelmark.bench.measure.measurement import Evidence, Part
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.query import SELECTED, Dims, Query, Read, dims_of, doubles, result_of, samples_of
+from kernelmark.bench.record.result import Result
 
 #: The samples of a row, process by process.
 Groups = Sequence[Sequence[float]]

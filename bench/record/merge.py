@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.measure.ceiling import Ceiling, Need
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.record.merge_copy import Copying
-from bench.record.merge_shards import Campaign, campaigns, is_part
-from bench.record.run_reader import RunFacts
-from bench.record.store import Store
+from kernelmark.bench.measure.ceiling import Ceiling, Need
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.record.merge_copy import Copying
+from kernelmark.bench.record.merge_shards import Campaign, campaigns, is_part
+from kernelmark.bench.record.run_reader import RunFacts
+from kernelmark.bench.record.store import Store
 
 
 class Place(NamedTuple):

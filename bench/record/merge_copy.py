@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.record.run_reader import RunFacts
-from bench.record.schema import OWN
-from bench.record.store import Run, Store
-from bench.record.versions import KernelVersion
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.run_reader import RunFacts
+from kernelmark.bench.record.schema import OWN
+from kernelmark.bench.record.store import Run, Store
+from kernelmark.bench.record.versions import KernelVersion
 
 #: Of a row, all but its own id and its run's.
 _ROW = ("case", *OWN, "dims", "place", "part_blob", "sample_blob")

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.plan.shards import Shard
-from bench.record.run_reader import RunFacts
-from bench.record.store import Run
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.shards import Shard
+from kernelmark.bench.record.run_reader import RunFacts
+from kernelmark.bench.record.store import Run
 
 #: The command of a run that was merged. What its shards were asked for stands in its plan, under `shards`.
 MERGED = "kernelmark merge"

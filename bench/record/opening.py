@@ -5,9 +5,9 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.record.schema import CREATE, MIGRATE, SCHEMA_VERSION
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.record.schema import CREATE, MIGRATE, SCHEMA_VERSION
 
 _TABLES = frozenset({"machine", "run", "result", "ratio"})
 _REMEDY = "--db names another file"

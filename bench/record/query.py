@@ -12,9 +12,9 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 import numpy as np
 
-from bench.plan.errors import UsageError
-from bench.record.result import COLUMNS, Result, finite
-from bench.record.selection import Selection
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.record.selection import Selection
 
 
 def selected(names: Sequence[str]) -> str:

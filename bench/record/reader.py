@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.measure.ceiling import Ceiling, Need
-from bench.measure.measurement import Measurement
-from bench.plan.numbers import Finite
-from bench.plan.status import Status
-from bench.record.case_reader import CaseReader, with_dims
-from bench.record.query import SELECTED, Dims, checked, dims_of, doubles, result_of, samples_of, struct_of
-from bench.record.result import Result
-from bench.record.run_reader import RunReader
-from bench.record.table import TableReader
-from bench.record.versions import VersionReader
+from kernelmark.bench.measure.ceiling import Ceiling, Need
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.numbers import Finite
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.case_reader import CaseReader, with_dims
+from kernelmark.bench.record.query import SELECTED, Dims, checked, dims_of, doubles, result_of, samples_of, struct_of
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.run_reader import RunReader
+from kernelmark.bench.record.table import TableReader
+from kernelmark.bench.record.versions import VersionReader
 
 
 class Layer(msgspec.Struct, frozen=True):

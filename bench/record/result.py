@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval, Ratio, outliers
-from bench.plan.case import PlannedJob, case_key
-from bench.plan.kernel import Kernel
-from bench.plan.numbers import Finite, NotNegative
-from bench.plan.operation import Problem
-from bench.plan.status import Status
-from bench.plan.text import one_line
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Interval, Ratio, outliers
+from kernelmark.bench.plan.case import PlannedJob, case_key
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.numbers import Finite, NotNegative
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.text import one_line
 
 SCHEMA = 1
 

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
-from bench.measure.host import Host
-from bench.plan.errors import UsageError
-from bench.plan.tuned import TunedTile, Tunes
-from bench.record.query import Query
-from bench.record.result import finite
+from kernelmark.bench.measure.host import Host
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.tuned import TunedTile, Tunes
+from kernelmark.bench.record.query import Query
+from kernelmark.bench.record.result import finite
 
 
 class RunFacts(TypedDict):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, get_type_hints
 
-from bench.measure.measurement import Part
-from bench.plan.text import one_line
-from bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.result import COLUMNS, Result, finite
 
 SCHEMA_VERSION = 9
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.plan.globs import matches
+from kernelmark.bench.plan.globs import matches
 
 
 class Selection(NamedTuple):

@@ -11,18 +11,18 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.ceiling import Ceiling
-from bench.measure.disturbance import was_noisy
-from bench.measure.host import Host
-from bench.measure.measurement import Evidence, Measurement, Part
-from bench.measure.stats import Ratio
-from bench.plan.errors import UsageError
-from bench.record.opening import open_store, require_sound
-from bench.record.reader import Layer as Layer
-from bench.record.reader import Reader
-from bench.record.result import Result
-from bench.record.schema import INSERT, REMOVE, REMOVE_JOB, row_values
-from bench.record.versions import KernelVersion, Resources, Sources, digest_of, packed
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.measure.host import Host
+from kernelmark.bench.measure.measurement import Evidence, Measurement, Part
+from kernelmark.bench.measure.stats import Ratio
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.opening import open_store, require_sound
+from kernelmark.bench.record.reader import Layer as Layer
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.schema import INSERT, REMOVE, REMOVE_JOB, row_values
+from kernelmark.bench.record.versions import KernelVersion, Resources, Sources, digest_of, packed
 
 
 def default_store() -> Path:

@@ -9,9 +9,9 @@ from typing import Any, cast, get_type_hints
 
 import msgspec
 
-from bench.record.cells import cells, number_cells
-from bench.record.query import SELECTED, Dims, Query, check_samples, checked, dims_of, result_of, selected
-from bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.record.cells import cells, number_cells
+from kernelmark.bench.record.query import SELECTED, Dims, Query, check_samples, checked, dims_of, result_of, selected
+from kernelmark.bench.record.result import COLUMNS, Result, finite
 
 #: Rows that are turned into columns at a time: as many as the processor's caches hold.
 CHUNK = 100

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.numbers import NotNegative
-from bench.record.query import Query, struct_of
+from kernelmark.bench.plan.numbers import NotNegative
+from kernelmark.bench.record.query import Query, struct_of
 
 #: Texts by the names of their files.
 Sources = Mapping[str, bytes]

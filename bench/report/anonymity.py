@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.ceiling import Ceiling
-from bench.record.reader import Reader, Record
-from bench.record.result import COLUMNS
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.record.reader import Reader, Record
+from kernelmark.bench.record.result import COLUMNS
 
 Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")

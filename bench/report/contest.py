@@ -10,12 +10,12 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from bench.measure.stats import ALPHA, speedup
-from bench.plan.dtypes import DTYPES, precision, split_dtype
-from bench.record.case_reader import Groups
-from bench.record.reader import Reader
-from bench.record.result import Result
-from bench.report import format as fmt
+from kernelmark.bench.measure.stats import ALPHA, speedup
+from kernelmark.bench.plan.dtypes import DTYPES, precision, split_dtype
+from kernelmark.bench.record.case_reader import Groups
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report import format as fmt
 
 #: The remark on a ratio whose interval includes 1, and on one between rows of two jobs, of one machine or of two.
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"

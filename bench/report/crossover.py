@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from bench.plan.suites import Suite
-from bench.report.contest import APART, TIE, Contest, Ratio, Setting
-from bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
-from bench.report.layout import Column, paragraph, table
-from bench.report.noise import MARK, marked, noise_of
-from bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting
+from kernelmark.bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.noise import MARK, marked, noise_of
+from kernelmark.bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
 
 COLUMNS = (
     "suite", "run_id", "problem", "device", "device_name", "threads", "mode", "precision",

@@ -5,11 +5,11 @@ from typing import IO
 
 import msgspec
 
-from bench.plan.suites import Suite
-from bench.record.reader import Reader
-from bench.report.contest import Contest
-from bench.report.crossover import rows
-from bench.report.runs import RunSummary, summary_of
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.crossover import rows
+from kernelmark.bench.report.runs import RunSummary, summary_of
 
 
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):

@@ -9,17 +9,17 @@ from typing import IO, Any
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.plan.numbers import DECIMAL
-from bench.record.cells import cells
-from bench.record.result import COLUMNS
-from bench.record.store import Store
-from bench.record.table import Table
-from bench.report.anonymity import NAMES, facts, hidden, nameless, records
-from bench.report.latex import write_latex, write_latex_files
-from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
-from bench.report.tables import ceiling_table, group_table, scope_note
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.numbers import DECIMAL
+from kernelmark.bench.record.cells import cells
+from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.table import Table
+from kernelmark.bench.report.anonymity import NAMES, facts, hidden, nameless, records
+from kernelmark.bench.report.latex import write_latex, write_latex_files
+from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
+from kernelmark.bench.report.tables import ceiling_table, group_table, scope_note
 
 Writer = Callable[[Store, str, IO[str]], None]
 #: What spreadsheets take for the beginning of a formula, unless it is a number.

@@ -6,15 +6,15 @@ from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
-from bench.plan.status import AGAINST, Status
-from bench.record.result import Result
-from bench.report import tuning
-from bench.report.contest import TIE, Contest, Ratio, speedup_of
-from bench.report.format import count, digits, factor, pace, rate, row_time, short, time
-from bench.report.founding import answers
-from bench.report.noise import marked
-from bench.report.run_data import RunData
-from bench.report.tables import summary
+from kernelmark.bench.plan.status import AGAINST, Status
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report import tuning
+from kernelmark.bench.report.contest import TIE, Contest, Ratio, speedup_of
+from kernelmark.bench.report.format import count, digits, factor, pace, rate, row_time, short, time
+from kernelmark.bench.report.founding import answers
+from kernelmark.bench.report.noise import marked
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.tables import summary
 
 MOST_FASTEST, MOST_OPERATIONS = 12, 4
 

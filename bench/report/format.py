@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from bench.record.result import Result
+from kernelmark.bench.record.result import Result
 
 #: Units of time with what one of them is in seconds, the largest first.
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))

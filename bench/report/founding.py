@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from bench.record.result import Result
-from bench.report.contest import TIE, Contest, Ratio
-from bench.report.format import pace, percent, row_time, short, time
-from bench.report.run_data import RunData
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import TIE, Contest, Ratio
+from kernelmark.bench.report.format import pace, percent, row_time, short, time
+from kernelmark.bench.report.run_data import RunData
 
 QUESTION = "Is op_T slower, and what should I do about it?"
 #: C = A x B^T of the founding text: A 1024x26752, B 2048x26752.

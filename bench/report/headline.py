@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
 
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.plan.suites import find_suite
-from bench.record.result import Result
-from bench.report import tuning
-from bench.report.contest import Ratio
-from bench.report.findings import Winner, of_contests, winners
-from bench.report.format import digits, factor, interval, rate, row_time, seconds, short
-from bench.report.founding import Answer, answers
-from bench.report.noise import marked
-from bench.report.run_data import RunData
-from bench.report.tuning import Number
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report import tuning
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.findings import Winner, of_contests, winners
+from kernelmark.bench.report.format import digits, factor, interval, rate, row_time, seconds, short
+from kernelmark.bench.report.founding import Answer, answers
+from kernelmark.bench.report.noise import marked
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.tuning import Number
 
 MOST_TITLES = 2
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.plan.text import escaped
-from bench.record.versions import Compared, Kept, KernelVersion
-from bench.report.contest import Ratio
-from bench.report.format import count, seconds, short
-from bench.report.layout import Column, paragraph, table
+from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.record.versions import Compared, Kept, KernelVersion
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.format import count, seconds, short
+from kernelmark.bench.report.layout import Column, paragraph, table
 
 COLUMNS = (
     Column("version", "right"),

@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from bench.record.store import Store
-from bench.report.format import short
-from bench.report.latex_list import listed
-from bench.report.latex_text import MARKED, MICRO, NOISE, comment, escape, label, provenance, table, unused
-from bench.report.pivot import Cell, Line, Pivot, chunks, pivots
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.format import short
+from kernelmark.bench.report.latex_list import listed
+from kernelmark.bench.report.latex_text import MARKED, MICRO, NOISE, comment, escape, label, provenance, table, unused
+from kernelmark.bench.report.pivot import Cell, Line, Pivot, chunks, pivots
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
 COLUMN_MM = 85.0

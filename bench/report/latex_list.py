@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench.plan.status import Status
-from bench.record.result import Result
-from bench.report.format import count, digits, rounded, short, unit
-from bench.report.latex_text import MARKED, MICRO, NOISE, escape, table, unused
-from bench.report.noise import is_noisy
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.format import count, digits, rounded, short, unit
+from kernelmark.bench.report.latex_text import MARKED, MICRO, NOISE, escape, table, unused
+from kernelmark.bench.report.noise import is_noisy
 
 #: Lines that leave room for a caption on a page.
 PAGE_LINES = 45

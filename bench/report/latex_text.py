@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from itertools import count
 
-from bench.record.store import Run
-from bench.report.method import software
+from kernelmark.bench.record.store import Run
+from kernelmark.bench.report.method import software
 
 MICRO = r"$\mu$"
 #: Stands before the time of a noisy row, as `~` does elsewhere, and what a caption has on it.

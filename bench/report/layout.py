@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from bench.plan.text import escaped
-from bench.report.markdown import in_markdown
-from bench.report.terminal import bold, width
+from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.report.markdown import in_markdown
+from kernelmark.bench.report.terminal import bold, width
 
 #: Between two columns, and before the rows of a table whose first column stands on lines of its own.
 GAP = "  "

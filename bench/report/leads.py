@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from bench.record.case_reader import Groups
-from bench.record.reader import Reader
-from bench.report.contest import Contest, faster
+from kernelmark.bench.record.case_reader import Groups
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.report.contest import Contest, faster
 
 
 def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:

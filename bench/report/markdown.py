@@ -2,7 +2,7 @@
 
 import re
 
-from bench.plan.text import escaped
+from kernelmark.bench.plan.text import escaped
 
 #: A bar would end a cell, and a backslash undo the escape that follows it; an entity would be replaced; `](` and `][`
 #: end the text of a link; and GitHub makes links of addresses by themselves.

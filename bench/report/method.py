@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from bench.plan.modes import Mode
-from bench.record.result import Result
-from bench.record.store import Run
-from bench.report.format import count, size
-from bench.report.noise import noise_of
-from bench.report.run_data import RunData
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Run
+from kernelmark.bench.report.format import count, size
+from kernelmark.bench.report.noise import noise_of
+from kernelmark.bench.report.run_data import RunData
 
 
 def paragraph(data: RunData) -> str:

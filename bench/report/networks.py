@@ -5,14 +5,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.record.reader import Layer
-from bench.record.result import Result
-from bench.report.contest import Setting, by_setting, is_timed, order
-from bench.report.format import operation, row_time, time
-from bench.report.layout import Column, paragraph, table
-from bench.report.noise import noise_of
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Setting, by_setting, is_timed, order
+from kernelmark.bench.report.format import operation, row_time, time
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.noise import noise_of
 
 COLUMNS = (
     Column("network"),

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.measure.disturbance import disturbances, was_noisy
-from bench.record.result import Result
-from bench.report.format import count
+from kernelmark.bench.measure.disturbance import disturbances, was_noisy
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.format import count
 
 #: Stands before the time of a noisy row, in every table and figure.
 MARK = "~"

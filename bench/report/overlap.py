@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure.stats import MIN_SAMPLES, median_interval
-from bench.record.reader import Reader
-from bench.record.result import Result
-from bench.report import format as fmt
-from bench.report.contest import Ratio, is_timed, time_of
-from bench.report.layout import Column, paragraph, table
-from bench.report.noise import noise_of
+from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.contest import Ratio, is_timed, time_of
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.noise import noise_of
 
 #: The ends of names: copies and works in turn; works on what is there already.
 SERIAL, ARRIVED = "serial", "arrived"

@@ -11,18 +11,18 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.record.store import Store
-from bench.report import findings, founding, headline, method, tuning
-from bench.report.export import write_file, write_table, write_text, writing
-from bench.report.figures import Drawn, aggregation, draw, heat, kinds, roofline, speedups, tunables
-from bench.report.figures.plan import Kind
-from bench.report.noise import noise_of
-from bench.report.page_data import page_columns, page_data
-from bench.report.page_figures import dot_plot, heat_map
-from bench.report.run_data import RunData
-from bench.report.tables import ceiling_table
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report import findings, founding, headline, method, tuning
+from kernelmark.bench.report.export import write_file, write_table, write_text, writing
+from kernelmark.bench.report.figures import Drawn, aggregation, draw, heat, kinds, roofline, speedups, tunables
+from kernelmark.bench.report.figures.plan import Kind
+from kernelmark.bench.report.noise import noise_of
+from kernelmark.bench.report.page_data import page_columns, page_data
+from kernelmark.bench.report.page_figures import dot_plot, heat_map
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.tables import ceiling_table
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: What was drawn, by file name, with the words for below it.

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.record.result import finite
-from bench.record.table import Coded, Floats
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.record.result import finite
+from kernelmark.bench.record.table import Coded, Floats
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData
 
 #: Above these the page carries quantiles of the samples in the place of the samples.
 MOST_ROWS, MOST_SAMPLES = 10_000, 3_000_000

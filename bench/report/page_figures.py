@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.report.figures.heat import SLOWEST, Map, caption
-from bench.report.figures.speedups import Dot, Lane, Plot
-from bench.report.figures.style import ratio_ticks
-from bench.report.format import short
+from kernelmark.bench.report.figures.heat import SLOWEST, Map, caption
+from kernelmark.bench.report.figures.speedups import Dot, Lane, Plot
+from kernelmark.bench.report.figures.style import ratio_ticks
+from kernelmark.bench.report.format import short
 
 
 class Mark(NamedTuple):

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from math import ceil
 
-from bench.plan.errors import UsageError
-from bench.record.store import Store
-from bench.report.findings import verdict
-from bench.report.layout import paragraph
-from bench.report.noise import noise_of
-from bench.report.places import places
-from bench.report.run_data import RunData
-from bench.report.tables import ceiling_table, group_table, scope_note, status_line, totals_table
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.findings import verdict
+from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.report.noise import noise_of
+from kernelmark.bench.report.places import places
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.tables import ceiling_table, group_table, scope_note, status_line, totals_table
 
 #: Tables on one page.
 PAGE = 100

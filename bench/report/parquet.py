@@ -9,12 +9,12 @@ from typing import IO, Any, get_type_hints
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.record.result import COLUMNS, Result
-from bench.record.store import Store
-from bench.report.anonymity import records
-from bench.report.export import writing
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.anonymity import records
+from kernelmark.bench.report.export import writing
 
 #: Rows that are held at a time.
 ROW_GROUP = 2000

@@ -7,12 +7,12 @@ machines differ, or two devices of one name.
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from bench.measure.ceiling import Ceiling, Need
-from bench.record.reader import Reader
-from bench.report.anonymity import hidden
-from bench.report.contest import Ratio
-from bench.report.format import digits
-from bench.report.layout import Column, paragraph, table
+from kernelmark.bench.measure.ceiling import Ceiling, Need
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.report.anonymity import hidden
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.format import digits
+from kernelmark.bench.report.layout import Column, paragraph, table
 
 _PLACES = (
     Column("place", "right"),

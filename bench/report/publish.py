@@ -14,21 +14,21 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.plan.modes import TIMED
-from bench.plan.registry import Registry
-from bench.plan.status import AGAINST
-from bench.record.result import COLUMNS, Result
-from bench.record.store import Store
-from bench.report.anonymity import Mask, hidden, mask
-from bench.report.export import writing
-from bench.report.figures import Drawn, draw, kinds
-from bench.report.noise import Noise, noise_of
-from bench.report.pivot import all_pivots, markdown
-from bench.report.publish_readme import Publication, Readme
-from bench.report.publish_summary import summary
-from bench.report.run_data import RunData
-from bench.report.tables import ceiling_table, run_table, status_line
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import TIMED
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import AGAINST
+from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.anonymity import Mask, hidden, mask
+from kernelmark.bench.report.export import writing
+from kernelmark.bench.report.figures import Drawn, draw, kinds
+from kernelmark.bench.report.noise import Noise, noise_of
+from kernelmark.bench.report.pivot import all_pivots, markdown
+from kernelmark.bench.report.publish_readme import Publication, Readme
+from kernelmark.bench.report.publish_summary import summary
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.tables import ceiling_table, run_table, status_line
 
 README, RESULTS, ENVIRONMENT, TABLES, CLAIMS, FIGURES = (
     "README.md", "results.csv", "environment.json", "tables.md", "claims.csv", "figures",

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 from tabulate import tabulate
 
-from bench.report.export import writing
-from bench.report.format import digits, time
-from bench.report.founding import QUESTION
-from bench.report.noise import MARK
-from bench.report.publish_summary import Network, Summary
+from kernelmark.bench.report.export import writing
+from kernelmark.bench.report.format import digits, time
+from kernelmark.bench.report.founding import QUESTION
+from kernelmark.bench.report.noise import MARK
+from kernelmark.bench.report.publish_summary import Network, Summary
 
 HOUR_S = 3600
 EMPTY = """No machine has been published yet. `make publish` measures this one within 45 minutes on two cores, and

@@ -10,14 +10,14 @@ from html import escape
 import msgspec
 from tabulate import tabulate
 
-from bench.record.store import Store
-from bench.report import findings, method
-from bench.report.figures import Drawn
-from bench.report.format import count, row_time, seconds, short, spread
-from bench.report.founding import QUESTION, answers
-from bench.report.networks import network_table
-from bench.report.noise import is_noisy, noise_of
-from bench.report.run_data import RunData
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report import findings, method
+from kernelmark.bench.report.figures import Drawn
+from kernelmark.bench.report.format import count, row_time, seconds, short, spread
+from kernelmark.bench.report.founding import QUESTION, answers
+from kernelmark.bench.report.networks import network_table
+from kernelmark.bench.report.noise import is_noisy, noise_of
+from kernelmark.bench.report.run_data import RunData
 
 #: Pixels of a figure of one column and of the widest, and points of that column.
 COLUMN, WIDEST, COLUMN_PT = 560, 960, 85 / 25.4 * 72

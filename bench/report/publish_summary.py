@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bench.record.reader import Layer
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report.contest import by_setting, is_timed, order
-from bench.report.findings import verdict
-from bench.report.founding import answers
-from bench.report.networks import total
-from bench.report.noise import is_noisy, noise_of
-from bench.report.publish_readme import Price, Publication
-from bench.report.run_data import RunData
+from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import by_setting, is_timed, order
+from kernelmark.bench.report.findings import verdict
+from kernelmark.bench.report.founding import answers
+from kernelmark.bench.report.networks import total
+from kernelmark.bench.report.noise import is_noisy, noise_of
+from kernelmark.bench.report.publish_readme import Price, Publication
+from kernelmark.bench.report.run_data import RunData
 
 
 class Network(msgspec.Struct, frozen=True):

@@ -8,15 +8,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from statistics import fmean
 from typing import Generic, NamedTuple, TypeVar
 
-from bench.measure.stats import ALPHA
-from bench.plan.status import Status
-from bench.plan.tuned import Space, Tunes
-from bench.record.result import Result
-from bench.report.contest import Ratio, paired
-from bench.report.format import count, factor, percent, rate, yes_or_no
-from bench.report.layout import Column, table
-from bench.report.noise import marked
-from bench.report.run_data import RunData
+from kernelmark.bench.measure.stats import ALPHA
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.tuned import Space, Tunes
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, paired
+from kernelmark.bench.report.format import count, factor, percent, rate, yes_or_no
+from kernelmark.bench.report.layout import Column, table
+from kernelmark.bench.report.noise import marked
+from kernelmark.bench.report.run_data import RunData
 
 #: The samples of each process.
 Groups = Sequence[Sequence[float]]

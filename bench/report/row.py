@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from statistics import median
 
-from bench.measure.measurement import Evidence
-from bench.plan.errors import UsageError
-from bench.record.reader import Reader
-from bench.record.result import row
-from bench.report.layout import wrapped
-from bench.report.terminal import width
+from kernelmark.bench.measure.measurement import Evidence
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import row
+from kernelmark.bench.report.layout import wrapped
+from kernelmark.bench.report.terminal import width
 
 #: Cases that a complaint lists.
 _NAMED = 5

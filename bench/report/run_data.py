@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.tuned import Tunes
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.record.versions import Resources
-from bench.report.contest import Contest, Ratio, contests, faster, is_timed
-from bench.report.leads import know_leads
-from bench.report.places import places
+from kernelmark.bench.plan.tuned import Tunes
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.versions import Resources
+from kernelmark.bench.report.contest import Contest, Ratio, contests, faster, is_timed
+from kernelmark.bench.report.leads import know_leads
+from kernelmark.bench.report.places import places
 
 Dims = dict[str, Any]
 

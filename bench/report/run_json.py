@@ -4,11 +4,11 @@ from typing import IO, Any
 
 import msgspec
 
-from bench.record.query import Dims
-from bench.record.reader import Reader
-from bench.record.result import Result, row
-from bench.report.anonymity import NAMES, hidden
-from bench.report.runs import RunSummary, summary_of
+from kernelmark.bench.record.query import Dims
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result, row
+from kernelmark.bench.report.anonymity import NAMES, hidden
+from kernelmark.bench.report.runs import RunSummary, summary_of
 
 
 class RunDocument(msgspec.Struct, frozen=True):

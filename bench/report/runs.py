@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from bench.measure.disturbance import was_noisy
-from bench.record.merge_shards import MERGED
-from bench.record.reader import Reader
-from bench.record.run_reader import RunFacts, Tally
-from bench.report.format import count
-from bench.report.layout import Column, table
+from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.record.merge_shards import MERGED
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.run_reader import RunFacts, Tally
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import Column, table
 
 COLUMNS = (
     Column("run"),

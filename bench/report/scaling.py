@@ -8,16 +8,16 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.plan.suites import suite_names
-from bench.record.reader import Layer
-from bench.record.result import Result
-from bench.record.selection import Selection
-from bench.record.store import Store
-from bench.report.contest import Ratio, Setting, is_timed, parallel, time_of
-from bench.report.networks import Batch, batches, parameters
-from bench.report.strategies import STRATEGIES, strategy_name
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import suite_names
+from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.selection import Selection
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import Ratio, Setting, is_timed, parallel, time_of
+from kernelmark.bench.report.networks import Batch, batches, parameters
+from kernelmark.bench.report.strategies import STRATEGIES, strategy_name
 
 FLOAT_BYTES = 4
 

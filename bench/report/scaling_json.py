@@ -4,10 +4,10 @@ from typing import IO, Any
 
 import msgspec
 
-from bench.report.contest import Ratio
-from bench.report.networks import Sum
-from bench.report.scaling import Point, Scaling, Section
-from bench.report.scaling_view import compared
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.networks import Sum
+from kernelmark.bench.report.scaling import Point, Scaling, Section
+from kernelmark.bench.report.scaling_view import compared
 
 
 class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

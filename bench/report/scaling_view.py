@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from bench.report import format as fmt
-from bench.report.contest import Ratio
-from bench.report.layout import Column, paragraph, table
-from bench.report.noise import noise_of
-from bench.report.scaling import Point, Scaling, Section
-from bench.report.strategies import STATED, Stated, strategy_name
+from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.noise import noise_of
+from kernelmark.bench.report.scaling import Point, Scaling, Section
+from kernelmark.bench.report.strategies import STATED, Stated, strategy_name
 
 POINTS = (
     Column("strategy"),

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from bench.plan.options import EXHAUSTIVE
-from bench.plan.status import Status
-from bench.plan.tiles import tile_text
-from bench.plan.tuned import Space, Tunes
-from bench.record.result import Result
-from bench.record.versions import Resources
-from bench.report.contest import Ratio, is_timed, speedup_of
-from bench.report.format import count, factor, percent
-from bench.report.layout import Column, paragraph, table
-from bench.report.run_data import RunData
+from kernelmark.bench.plan.options import EXHAUSTIVE
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.plan.tuned import Space, Tunes
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.versions import Resources
+from kernelmark.bench.report.contest import Ratio, is_timed, speedup_of
+from kernelmark.bench.report.format import count, factor, percent
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.run_data import RunData
 
 #: A tile is near the best where its speed is at least this share of the best.
 NEAR = 0.95

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.plan.errors import UsageError
-from bench.record.merge import Merged, Place
-from bench.record.merge_shards import Campaign, differing
-from bench.record.reader import Reader
-from bench.report.format import count
-from bench.report.layout import Column, paragraph, table
-from bench.report.places import apart
-from bench.report.runs import summary_of
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.merge import Merged, Place
+from kernelmark.bench.record.merge_shards import Campaign, differing
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.places import apart
+from kernelmark.bench.report.runs import summary_of
 
 #: Returns the problems of shards by their numbers, for a plan; raises UsageError where that cannot be planned again.
 Problems = Callable[[dict[str, Any], list[int]], Mapping[int, Sequence[str]]]

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.plan.suites import Suite
-from bench.plan.sweep import Entry, Sweep
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
-from bench.report.leads import know_leads
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.plan.sweep import Entry, Sweep
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import Contest, Ratio, Setting, contests, is_timed
+from kernelmark.bench.report.leads import know_leads
 
 #: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
 REACH = 8

@@ -8,15 +8,15 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bench.plan.registry import Registry
-from bench.record.reader import Layer
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report import format as fmt
-from bench.report.contest import Ratio, Setting, is_timed, time_of
-from bench.report.layout import Column, paragraph, table
-from bench.report.networks import Batch, batches, parameters
-from bench.report.noise import noise_of
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.contest import Ratio, Setting, is_timed, time_of
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.networks import Batch, batches, parameters
+from kernelmark.bench.report.noise import noise_of
 
 WAYS = ("h2d", "d2h", "h2h")
 COLUMNS = (

@@ -1,10 +1,10 @@
 """What `show` computes from several rows of a run: networks, shares of a training step, overlaps."""
 
-from bench.plan.discovery import discover
-from bench.record.store import Store
-from bench.report.networks import network_table
-from bench.report.overlap import overlap_table
-from bench.report.step import step_table
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.networks import network_table
+from kernelmark.bench.report.overlap import overlap_table
+from kernelmark.bench.report.step import step_table
 
 
 def summed(store: Store, run_id: str, by: str, step: bool) -> str:

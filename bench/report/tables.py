@@ -3,18 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bench.measure.ceiling import Ceiling
-from bench.measure.measurement import WITHIN
-from bench.plan.status import Status
-from bench.plan.text import escaped
-from bench.record.reader import KernelTotal
-from bench.record.result import Result
-from bench.report.contest import speedup_of
-from bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
-from bench.report.layout import GAP, Column, natural_width, paragraph, table
-from bench.report.markdown import in_markdown
-from bench.report.noise import MARK, marked, noise_of
-from bench.report.terminal import TERMINAL, width, with_bars
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import WITHIN
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.record.reader import KernelTotal
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import speedup_of
+from kernelmark.bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
+from kernelmark.bench.report.layout import GAP, Column, natural_width, paragraph, table
+from kernelmark.bench.report.markdown import in_markdown
+from kernelmark.bench.report.noise import MARK, marked, noise_of
+from kernelmark.bench.report.terminal import TERMINAL, width, with_bars
 
 COLUMNS = (
     Column("kernel"),

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from bench.report.contest import Ratio
-from bench.report.format import count, factor, interval, percent, short
-from bench.report.raced import Raced, over_suite, overall_words, races, sentence
-from bench.report.run_data import RunData
-from bench.report.searched import NEAR, Searched, compiled_words, searches, space_words
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.format import count, factor, interval, percent, short
+from kernelmark.bench.report.raced import Raced, over_suite, overall_words, races, sentence
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.searched import NEAR, Searched, compiled_words, searches, space_words
 
 #: Problems whose spaces are described in words; a suite may have hundreds.
 MOST_DESCRIBED = 12

@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.measure.cpu import cpu_count
-from bench.measure.devices import choose_devices
-from bench.measure.isa import choose_isas
-from bench.plan.case import Plan, PlannedJob, jobs
-from bench.plan.declared import is_foreign, require_figures
-from bench.plan.errors import UsageError
-from bench.plan.foreign import each_overseen, overseen
-from bench.plan.modes import Mode
-from bench.plan.registry import Registry
-from bench.plan.suites import Suite, find_suite, full_name
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.devices import choose_devices
+from kernelmark.bench.measure.isa import choose_isas
+from kernelmark.bench.plan.case import Plan, PlannedJob, jobs
+from kernelmark.bench.plan.declared import is_foreign, require_figures
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.foreign import each_overseen, overseen
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import Suite, find_suite, full_name
 
 
 def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "--") -> Plan:

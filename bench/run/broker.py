@@ -1,8 +1,8 @@
 """The broker hands tasks to an executor and gives back what comes of them, in a process of its own.
 
-`python -m bench.run.broker ORDERS REPLIES CONFIG GPU...`: with a configuration, Parsl's executors; otherwise a thread
-for each GPU. As its keeper ends whatever it has started, nothing on this host outlives the run, however that ends; and
-an interrupt of the terminal does not reach an executor.
+`python -m kernelmark.bench.run.broker ORDERS REPLIES CONFIG GPU...`: with a configuration, Parsl's executors;
+otherwise a thread for each GPU. As its keeper ends whatever it has started, nothing on this host outlives the run,
+however that ends; and an interrupt of the terminal does not reach an executor.
 """
 
 import os
@@ -17,12 +17,12 @@ from typing import Protocol
 
 import msgspec
 
-from bench.measure.timing import now
-from bench.plan.errors import UsageError
-from bench.run.gpu_pool import GpuPool
-from bench.run.parsl_pool import ParslPool
-from bench.run.task import Answer, Order
-from bench.run.worker import receive, send
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.run.gpu_pool import GpuPool
+from kernelmark.bench.run.parsl_pool import ParslPool
+from kernelmark.bench.run.task import Answer, Order
+from kernelmark.bench.run.worker import receive, send
 
 #: How often the state of the executors is reported.
 TICK_S = 0.5

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from bench.measure.ceiling import Ceiling, Excess, Need
-from bench.measure.devices import get_device
-from bench.measure.disturbance import low_ceiling
-from bench.measure.measurement import Measurement
-from bench.measure.roofline import FAR, LINKS, SLACK, Bounds, ceiling, exceeded, needs, place
-from bench.measure.timing import now
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.plan.status import Status
-from bench.run.pool import Execute
+from kernelmark.bench.measure.ceiling import Ceiling, Excess, Need
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.disturbance import low_ceiling
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.roofline import FAR, LINKS, SLACK, Bounds, ceiling, exceeded, needs, place
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run.pool import Execute
 
 #: Clocks and neighbours drift: an older ceiling is measured again, unless that would take more than a twentieth of
 #: the time: where caches are large, so are the copies that show the bandwidth of memory.

@@ -5,7 +5,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-import bench
+import kernelmark
 
 
 @lru_cache
@@ -14,9 +14,9 @@ def git_commit() -> str:
 
     A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise its version.
     """
-    root = Path(bench.__file__).resolve().parents[1]
+    root = Path(kernelmark.__file__).resolve().parents[1]
     if not (root / ".git").exists():
-        return os.environ.get("KERNELMARK_COMMIT") or f"kernelmark {bench.__version__}"
+        return os.environ.get("KERNELMARK_COMMIT") or f"kernelmark {kernelmark.__version__}"
 
     def git(*words: str) -> str:
         return subprocess.run(
@@ -26,4 +26,4 @@ def git_commit() -> str:
     try:
         return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
-        return f"kernelmark {bench.__version__}"
+        return f"kernelmark {kernelmark.__version__}"

@@ -14,22 +14,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.measure.host import Host
-from bench.measure.timing import now
-from bench.plan.case import Plan, PlannedJob
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.plan.shards import group_of
-from bench.record.store import Store
-from bench.run.interrupt import interruptible
-from bench.run.kept import Kept
-from bench.run.pool import KILLS
-from bench.run.printed import last_words
-from bench.run.process import scratch_file
-from bench.run.progress import Progress
-from bench.run.session import Notify, Session
-from bench.run.task import Answer, Found, Order, Task
-from bench.run.worker import Inbox, send
+from kernelmark.bench.measure.host import Host
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Plan, PlannedJob
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.shards import group_of
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.interrupt import interruptible
+from kernelmark.bench.run.kept import Kept
+from kernelmark.bench.run.pool import KILLS
+from kernelmark.bench.run.printed import last_words
+from kernelmark.bench.run.process import scratch_file
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Notify, Session
+from kernelmark.bench.run.task import Answer, Found, Order, Task
+from kernelmark.bench.run.worker import Inbox, send
 
 #: How long an interrupt may wait for notice, and how long an executor may take to end what it has started.
 TICK_S, CLOSE_S = 0.25, 20.0
@@ -49,7 +49,7 @@ class Broker(AbstractContextManager["Broker", None]):
         # Parsl looks for its scripts on the path, where those of an environment are only while it is activated.
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         streams = {"stdout": self._log, "stderr": self._log}
-        self._kept = Kept("bench.run.broker", words, {"PATH": path}, pass_fds=(orders, replies), **streams)
+        self._kept = Kept("kernelmark.bench.run.broker", words, {"PATH": path}, pass_fds=(orders, replies), **streams)
         os.close(orders)
         os.close(replies)
 

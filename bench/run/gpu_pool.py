@@ -3,8 +3,8 @@
 import queue
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from bench.run.station import measure
-from bench.run.task import Answer, failed
+from kernelmark.bench.run.station import measure
+from kernelmark.bench.run.task import Answer, failed
 
 
 class GpuPool:

@@ -9,27 +9,27 @@ from statistics import median
 
 import threadpoolctl
 
-from bench.measure.board import IMPORT, Board
-from bench.measure.contender import Contender
-from bench.measure.devices import get_device
-from bench.measure.launch_pycuda import take_stream
-from bench.measure.machine import unavailable
-from bench.measure.measurement import Measurement
-from bench.measure.series import Called
-from bench.measure.stats import speedup
-from bench.measure.timing import now, settle
-from bench.measure.turns import interleave
-from bench.plan.case import Entrant, Job
-from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel
-from bench.plan.registry import Registry
-from bench.plan.status import Status
-from bench.plan.text import one_line
-from bench.plan.tuned import preferring
-from bench.run.judging import judge, judge_last, judge_standing
-from bench.run.progress import Glimpse
-from bench.run.stock import Stock, stocks
+from kernelmark.bench.measure.board import IMPORT, Board
+from kernelmark.bench.measure.contender import Contender
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.launch_pycuda import take_stream
+from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.series import Called
+from kernelmark.bench.measure.stats import speedup
+from kernelmark.bench.measure.timing import now, settle
+from kernelmark.bench.measure.turns import interleave
+from kernelmark.bench.plan.case import Entrant, Job
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.plan.tuned import preferring
+from kernelmark.bench.run.judging import judge, judge_last, judge_standing
+from kernelmark.bench.run.progress import Glimpse
+from kernelmark.bench.run.stock import Stock, stocks
 
 #: Called with what the contenders of a long job have so far.
 Show = Callable[[list[Glimpse]], None]

@@ -1,6 +1,6 @@
 """The verdicts on a job's contenders: before timing, on what a timed call leaves, and after."""
 
-from bench.run.stock import Stock
+from kernelmark.bench.run.stock import Stock
 
 #: Calls on fresh operands that have to take too long before a kernel is mistrusted.
 LOOKS = 5

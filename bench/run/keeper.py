@@ -1,9 +1,9 @@
 """Stands between a run and a child of it, so that whatever the child starts ends with it, and it with the run.
 
-`python -m bench.run.keeper PARENT MODULE WORD...` runs a module as a child and ends as that ends. A process that the
-child has started may leave its group and its session, or lose its parent: the keeper is then its parent. When the
-child ends, when the parent ends, or when SIGTERM arrives, the keeper kills all of them. It loads no plug-in, so nothing
-that one does to the modules of its process concerns it.
+`python -m kernelmark.bench.run.keeper PARENT MODULE WORD...` runs a module as a child and ends as that ends. A process
+that the child has started may leave its group and its session, or lose its parent: the keeper is then its parent. When
+the child ends, when the parent ends, or when SIGTERM arrives, the keeper kills all of them. It loads no plug-in, so
+nothing that one does to the modules of its process concerns it.
 """
 
 import os
@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bench.run.family import adopt, die_with, end_all, leave_no_dump, volunteer
+from kernelmark.bench.run.family import adopt, die_with, end_all, leave_no_dump, volunteer
 
 _SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 

@@ -1,7 +1,7 @@
 """How long foreign code may take, how much memory it must leave, and how soon to look at it again."""
 
-from bench.measure.board import IMPORT, OF_OPERATION
-from bench.plan.case import Job
+from kernelmark.bench.measure.board import IMPORT, OF_OPERATION
+from kernelmark.bench.plan.case import Job
 
 #: Compiling and planning may take this many times what a call may, and so may the code of an operation,
 SLOW_FACTOR = 10

@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.measure.machine import module_missing
-from bench.plan.errors import UsageError, message
-from bench.run.station import measure
-from bench.run.task import Answer, failed
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.plan.errors import UsageError, message
+from kernelmark.bench.run.station import measure
+from kernelmark.bench.run.task import Answer, failed
 
 #: Errors of a task whose worker or whose node was lost, by Parsl's names; any other ends the executor for us.
 LOST = ("ManagerLost", "WorkerLost")

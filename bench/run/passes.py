@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.disturbance import was_noisy
-from bench.measure.measurement import BETWEEN, Measurement
-from bench.measure.stats import pooled_interval, speedup
-from bench.plan.case import Entrant, Plan, PlannedJob
-from bench.plan.status import Status
+from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.measure.measurement import BETWEEN, Measurement
+from kernelmark.bench.measure.stats import pooled_interval, speedup
+from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob
+from kernelmark.bench.plan.status import Status
 
 Process = Sequence[Measurement]
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.plan.status import Status
-from bench.run.process import Death, Worker
-from bench.run.progress import Progress
-from bench.run.worker import Reply
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run.process import Death, Worker
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.worker import Reply
 
 #: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
 MAX_WAITING = 4

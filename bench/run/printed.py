@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from bench.plan.text import one_line, plain
+from kernelmark.bench.plan.text import one_line, plain
 
 #: Bytes that are shown of what was printed during one job; the rest is given up.
 MOST = 64 * 1024

@@ -9,19 +9,19 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from bench.measure import memory
-from bench.measure.board import IMPORT, OF_OPERATION, Board, Call
-from bench.measure.isa import environment
-from bench.measure.timing import now
-from bench.plan.case import Entrant, Job, WorkerKey
-from bench.plan.errors import UsageError
-from bench.plan.status import Status
-from bench.run import limits
-from bench.run.family import below
-from bench.run.kept import Kept
-from bench.run.printed import last_words, relay, trim
-from bench.run.progress import Progress
-from bench.run.worker import Inbox, Reply, send
+from kernelmark.bench.measure import memory
+from kernelmark.bench.measure.board import IMPORT, OF_OPERATION, Board, Call
+from kernelmark.bench.measure.isa import environment
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Entrant, Job, WorkerKey
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run import limits
+from kernelmark.bench.run.family import below
+from kernelmark.bench.run.kept import Kept
+from kernelmark.bench.run.printed import last_words, relay, trim
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.worker import Inbox, Reply, send
 
 #: How long a process whose pipe has ended may take to end.
 EXIT_S = 5.0
@@ -61,7 +61,7 @@ class Worker:
         passed = (jobs, replies, self._shared.fileno())
         words = [*map(str, passed), msgspec.json.encode(key).decode()]
         self._kept = Kept(
-            "bench.run.worker", words, _variables(key), pass_fds=passed, stdout=self._log, stderr=self._log
+            "kernelmark.bench.run.worker", words, _variables(key), pass_fds=passed, stdout=self._log, stderr=self._log
         )
         os.close(jobs)
         os.close(replies)

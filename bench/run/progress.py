@@ -2,7 +2,7 @@
 
 import msgspec
 
-from bench.plan.case import Entrant, PlannedJob
+from kernelmark.bench.plan.case import Entrant, PlannedJob
 
 
 class Glimpse(msgspec.Struct, frozen=True):

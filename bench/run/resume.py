@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.lock import held_run
-from bench.plan.case import Plan
-from bench.plan.errors import UsageError
-from bench.record.store import Run, Store
+from kernelmark.bench.measure.lock import held_run
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Run, Store
 
 
 def plan_of(store: Store, run_id: str) -> Plan:

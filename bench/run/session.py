@@ -13,25 +13,25 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.machine import environment, machine
-from bench.measure.measurement import Measurement
-from bench.measure.timing import now, pause
-from bench.plan.case import Entrant, Plan, PlannedJob, case_of, jobs
-from bench.plan.discovery import discover
-from bench.plan.files import only_utf8
-from bench.plan.registry import Registry
-from bench.plan.status import AGAINST
-from bench.plan.suites import Suite
-from bench.plan.text import as_utf8
-from bench.record.result import Result, make_result
-from bench.record.store import Layer, Run, Store
-from bench.run.ceilings import Ceilings
-from bench.run.commit import git_commit
-from bench.run.interrupt import interruptible
-from bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
-from bench.run.pool import Execute
-from bench.run.progress import Progress
-from bench.run.resume import taken_up
+from kernelmark.bench.measure.machine import environment, machine
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.timing import now, pause
+from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, case_of, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.files import only_utf8
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import AGAINST
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.plan.text import as_utf8
+from kernelmark.bench.record.result import Result, make_result
+from kernelmark.bench.record.store import Layer, Run, Store
+from kernelmark.bench.run.ceilings import Ceilings
+from kernelmark.bench.run.commit import git_commit
+from kernelmark.bench.run.interrupt import interruptible
+from kernelmark.bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
+from kernelmark.bench.run.pool import Execute
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.resume import taken_up
 
 Notify = Callable[[Result], None]
 

@@ -14,24 +14,24 @@ from socket import gethostname
 
 import msgspec
 
-import bench
-from bench.measure.ceiling import Ceiling, Need
-from bench.measure.cpu import cpu_count
-from bench.measure.cuda import cuda_missing
-from bench.measure.host import Host, digests, unlike
-from bench.measure.lock import exclusive, turn
-from bench.measure.machine import environment, machine
-from bench.measure.measurement import Measurement
-from bench.measure.timing import now, pause
-from bench.plan.case import Job, Plan, PlannedJob, WorkerKey
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.run.asked import plan_asked
-from bench.run.ceilings import Ceilings
-from bench.run.commit import git_commit
-from bench.run.passes import counted, is_settled, merge, planned_processes, still_good
-from bench.run.pool import Workers
-from bench.run.task import Expected, Found, Task
+from kernelmark import __version__
+from kernelmark.bench.measure.ceiling import Ceiling, Need
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.host import Host, digests, unlike
+from kernelmark.bench.measure.lock import exclusive, turn
+from kernelmark.bench.measure.machine import environment, machine
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.timing import now, pause
+from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.run.asked import plan_asked
+from kernelmark.bench.run.ceilings import Ceilings
+from kernelmark.bench.run.commit import git_commit
+from kernelmark.bench.run.passes import counted, is_settled, merge, planned_processes, still_good
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.task import Expected, Found, Task
 
 #: Operations that use the host's memory or its links, whatever their kernels run on.
 OF_HOST = ("transfer", "aggregate")
@@ -70,7 +70,7 @@ def this_host() -> Host:
     """Return this host, looked at while no other job runs on it."""
     with turn(alone=True):
         facts, around = machine(), environment()
-    return Host(gethostname(), git_commit(), bench.__version__, facts["python"], around["versions"], {}, facts, around)
+    return Host(gethostname(), git_commit(), __version__, facts["python"], around["versions"], {}, facts, around)
 
 
 def _station(plan: Plan, gpu: str, host: Host) -> "Station":

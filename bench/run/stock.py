@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from bench.measure.contender import Contender
-from bench.measure.draw import Draw
-from bench.measure.memory import refuse_what_does_not_fit
-from bench.measure.operands import OperandSet, Place
-from bench.measure.verify import References
-from bench.plan.case import Job
-from bench.plan.errors import Unsupported
-from bench.plan.operation import Problem
+from kernelmark.bench.measure.contender import Contender
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.memory import refuse_what_does_not_fit
+from kernelmark.bench.measure.operands import OperandSet, Place
+from kernelmark.bench.measure.verify import References
+from kernelmark.bench.plan.case import Job
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.operation import Problem
 
 
 class Stock:

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.ceiling import Ceiling
-from bench.measure.host import Host
-from bench.measure.measurement import Measurement
-from bench.plan.case import Plan, PlannedJob
-from bench.plan.errors import message
-from bench.plan.text import one_line
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.host import Host
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Plan, PlannedJob
+from kernelmark.bench.plan.errors import message
+from kernelmark.bench.plan.text import one_line
 
 
 class Expected(msgspec.Struct):

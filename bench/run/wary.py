@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bench.measure.measurement import Measurement
-from bench.plan.case import Entrant, Job, WorkerKey
-from bench.plan.status import Status
-from bench.run.pool import Execute
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Entrant, Job, WorkerKey
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run.pool import Execute
 
 #: Workers that a kernel may take along before it is left out.
 LIMIT = 2

@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from bench.measure.timing import now
-from bench.plan.text import plain
-from bench.run.kept import EXIT_S, Kept
-from bench.run.printed import MOST, end_in_a_line
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.text import plain
+from kernelmark.bench.run.kept import EXIT_S, Kept
+from kernelmark.bench.run.printed import MOST, end_in_a_line
 
 #: Begins an answer in what the child prints; everything else is from libraries.
 _MARK = "kernelmark-answer "
@@ -58,7 +58,7 @@ class _Child(AbstractContextManager["_Child", None]):
     def __init__(self, module: str, questions: Sequence[str]) -> None:
         self._buffer, self._words, self._shown = b"", "", 0
         self._kept = Kept(
-            "bench.run.watched", [module, *questions], {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            "kernelmark.bench.run.watched", [module, *questions], {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
     def __exit__(self, *_: object) -> None:

@@ -7,16 +7,16 @@ from typing import TypeVar
 
 import msgspec
 
-from bench.measure.affinity import pin
-from bench.measure.board import Board
-from bench.measure.device import DeviceLost
-from bench.measure.measurement import Measurement
-from bench.plan.case import Entrant, Job, WorkerKey
-from bench.plan.errors import UsageError
-from bench.plan.files import only_utf8
-from bench.run.job import Show, run_job
-from bench.run.printed import end_in_a_line
-from bench.run.progress import Glimpse
+from kernelmark.bench.measure.affinity import pin
+from kernelmark.bench.measure.board import Board
+from kernelmark.bench.measure.device import DeviceLost
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Entrant, Job, WorkerKey
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import only_utf8
+from kernelmark.bench.run.job import Show, run_job
+from kernelmark.bench.run.printed import end_in_a_line
+from kernelmark.bench.run.progress import Glimpse
 
 _LENGTH_BYTES = 8
 _PIECE_BYTES, _MOST_BYTES = 2**20, 2**30

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.measure.devices import devices_present
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.plan.status import Status
-from bench.run.pool import Workers
-from bench.selftest.finding import Finding, Tick
-from bench.selftest.known import plugin
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.selftest.finding import Finding, Tick
+from kernelmark.bench.selftest.known import plugin
 
 #: Statuses that catch a cheat; where only the time gives it away, `wrong` cannot be asked for.
 CAUGHT = (Status.WRONG, Status.MISTRUSTED)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.launch import cuda_launch
-from bench.plan.kernel import CudaKernel
-from bench.plan.registry import REGISTRY
 from kernelmark import Launch, kernel
+from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.registry import REGISTRY
 
 ANY: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
 CPU: dict[str, Any] = {**ANY, "layouts": ("NN",)}

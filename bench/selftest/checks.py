@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench.plan.errors import UsageError
-from bench.selftest import adversaries, clocks, cold, durations, ratio, repeats
-from bench.selftest.finding import Finding, Tick
-from bench.selftest.wrong import check as wrong
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.selftest import adversaries, clocks, cold, durations, ratio, repeats
+from kernelmark.bench.selftest.finding import Finding, Tick
+from kernelmark.bench.selftest.wrong import check as wrong
 
 
 class Group(NamedTuple):

@@ -6,19 +6,19 @@ A way whose work runs on a stream without events is timed at nearly nothing, and
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bench.measure.devices import devices_present, get_device
-from bench.measure.draw import Draw
-from bench.measure.launch import cuda_launch
-from bench.measure.launch_pycuda import take_stream
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.timing import captured, now
-from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel, Launch
-from bench.plan.modes import Mode
-from bench.run.watched import Lost, answers
-from bench.selftest.finding import Finding, Tick
-from bench.selftest.known import WAY_S, plugin
+from kernelmark.bench.measure.devices import devices_present, get_device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.launch_pycuda import take_stream
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.timing import captured, now
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import CudaKernel, Launch
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.watched import Lost, answers
+from kernelmark.bench.selftest.finding import Finding, Tick
+from kernelmark.bench.selftest.known import WAY_S, plugin
 
 #: How far event span, wall clock and known length may differ.
 BOUND = 0.02

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from statistics import mean
 
-from bench.measure.devices import devices_present
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.run.pool import Workers
-from bench.selftest.finding import Finding, Tick, failures
-from bench.selftest.known import plugin
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.selftest.finding import Finding, Tick, failures
+from kernelmark.bench.selftest.known import plugin
 
 #: Forward and backward, so that a drift of the machine falls on both alike.
 ORDER = (Mode.COLD, Mode.HOT, Mode.HOT, Mode.COLD)

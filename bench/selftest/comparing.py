@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bench.compare.stats import ALPHA, POWER, detectable, welch
-from bench.selftest.finding import Finding
-from bench.selftest.known import SLOWED
+from kernelmark.bench.compare.stats import ALPHA, POWER, detectable, welch
+from kernelmark.bench.selftest.finding import Finding
+from kernelmark.bench.selftest.known import SLOWED
 
 MOST_ALARMS, LEAST_FOUND = 0.1, 0.8
 #: What the processes of each run found, in seconds.

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bench.measure.devices import devices_present
-from bench.measure.measurement import Measurement
-from bench.measure.timing import CpuClock
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.run.pool import Workers
-from bench.selftest.finding import Finding, Tick
-from bench.selftest.known import DURATIONS_US, NEIGHBOUR_SHARE, counter_missing, plugin, spin_name
-from bench.selftest.neighbour import Neighbour, pinned
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.timing import CpuClock
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.selftest.finding import Finding, Tick
+from kernelmark.bench.selftest.known import DURATIONS_US, NEIGHBOUR_SHARE, counter_missing, plugin, spin_name
+from kernelmark.bench.selftest.neighbour import Neighbour, pinned
 
 PROBLEM = "copy/m4n8/f32"
 #: How far a time may be off, or by what a call costs if that is more.
@@ -72,7 +72,7 @@ def bare_call_s() -> float:
     Nine of ten such calls cost at most that. In a batch one costs a fraction of it: the processor then remembers
     what it did a moment ago, which it does not after a kernel that ran for 20 us.
     """
-    from bench.selftest._spin import spinner
+    from kernelmark.bench.selftest._spin import spinner
 
     source = np.zeros(32, np.float32)
     target = np.empty_like(source)

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench.measure.measurement import Measurement
-from bench.report import layout
-from bench.report.layout import Column
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.report import layout
+from kernelmark.bench.report.layout import Column
 
 #: Called once a job is done.
 Tick = Callable[[], object]

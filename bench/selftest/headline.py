@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from statistics import mean, median, stdev
 
-from bench.measure.stats import Interval
-from bench.selftest.finding import Finding
+from kernelmark.bench.measure.stats import Interval
+from kernelmark.bench.selftest.finding import Finding
 
 LEAST_COVERAGE = 0.9
 LARGEST_SPREAD = 0.01

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.selftest.known import NEIGHBOUR_SHARE
+from kernelmark.bench.selftest.known import NEIGHBOUR_SHARE
 
 PERIOD_S = 0.01
 

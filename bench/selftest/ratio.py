@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from statistics import mean, stdev
 
-from bench.measure.measurement import Measurement
-from bench.measure.stats import Ratio, speedup
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.run.pool import Workers
-from bench.selftest.finding import Finding, Tick, failures
-from bench.selftest.known import plugin
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Ratio, speedup
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.selftest.finding import Finding, Tick, failures
+from kernelmark.bench.selftest.known import plugin
 
 PROCESSES = 20
 BOUND = 0.015

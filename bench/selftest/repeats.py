@@ -12,20 +12,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval
-from bench.plan.case import Job, Plan, PlannedJob, WorkerKey, jobs
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.registry import Registry
-from bench.plan.suites import find_suite
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.run.pool import Workers
-from bench.run.session import Session
-from bench.selftest import comparing, headline
-from bench.selftest.finding import Finding, Tick
-from bench.selftest.known import plugin
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Interval
+from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import Session
+from kernelmark.bench.selftest import comparing, headline
+from kernelmark.bench.selftest.finding import Finding, Tick
+from kernelmark.bench.selftest.known import plugin
 
 SERIES, RUNS = 2, 60
 #: With five, a difference of 5 % is found in four tries of ten only, on a machine that drifts by 2 to 3 %.

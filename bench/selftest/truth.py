@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.selftest.known import DURATIONS_US, counter_missing, spin_name
 from kernelmark import KernelCall, Launch, Tile, cuda_kernel, kernel
+from kernelmark.bench.selftest.known import DURATIONS_US, counter_missing, spin_name
 
 
 def _register(duration_us: int) -> None:
@@ -24,7 +24,7 @@ def _register(duration_us: int) -> None:
     )
     def spin(problem: Any, x: Any) -> Launch:
         """Copies, and returns when the time-stamp counter shows that its time has passed."""
-        from bench.selftest._spin import spinner
+        from kernelmark.bench.selftest._spin import spinner
 
         return spinner(x.b.ctypes.data, x.a.ctypes.data, x.a.nbytes, duration_us * 1e-6)
 

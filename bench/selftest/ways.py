@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.compilers import cuda_sources
-from bench.measure.tensormap import launch_with_structs
-from bench.selftest.known import WAY_S
 from kernelmark import DeviceLimits, KernelCall, Launch, Tile, cuda_kernel, kernel
+from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.tensormap import launch_with_structs
+from kernelmark.bench.selftest.known import WAY_S
 
 _DURATION_NS = round(WAY_S * 1e9)
 _SHARED: dict[str, Any] = {"numerics": "exact", "dtypes": ("f32",)}

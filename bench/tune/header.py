@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.plan.errors import UsageError
-from bench.plan.text import one_line
-from bench.plan.tiles import parse_tile
-from bench.record.selection import Selection
-from bench.report.contest import Ratio
-from bench.report.format import count
-from bench.tune.tuned import Entry, File, read, tiles_in
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.plan.tiles import parse_tile
+from kernelmark.bench.record.selection import Selection
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.format import count
+from kernelmark.bench.tune.tuned import Entry, File, read, tiles_in
 
 GUARD = "KERNELMARK_TUNED_H"
 _REMEDY = "`kernelmark tune KERNEL PROBLEM` finds tiles"

@@ -14,17 +14,17 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from bench.measure.compile import ARCHS, Cubin, compile_cubin
-from bench.measure.occupancy import Limiter, occupancy, typical
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
-from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.plan.space import Space
-from bench.plan.tiles import tile_text
-from bench.plan.tunable import tiled
-from bench.report.layout import Column, paragraph, table
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
+from kernelmark.bench.measure.occupancy import Limiter, occupancy, typical
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.space import Space
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.plan.tunable import tiled
+from kernelmark.bench.report.layout import Column, paragraph, table
 
 Wanted = TypeVar("Wanted")
 Built = TypeVar("Built")

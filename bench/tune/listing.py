@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.measure.cuda import cuda_missing, present_limits
-from bench.plan.errors import UsageError
-from bench.plan.kernel import Kernel, Tile
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.space import Count, Space
-from bench.tune.search import Config, Field
+from kernelmark.bench.measure.cuda import cuda_missing, present_limits
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import Kernel, Tile
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.space import Count, Space
+from kernelmark.bench.tune.search import Config, Field
 
 #: Tiles that are drawn from a space too large to be listed.
 SAMPLE = 2_000

@@ -1,11 +1,11 @@
 """What `tune` keeps in the history of a kernel: the tile that it adopted, beside the sources as they are now."""
 
-from bench.record.store import Store
-from bench.record.versions import TUNE, Compared, KernelVersion
-from bench.report.format import row_time
-from bench.tune.race import Verdict
-from bench.tune.static import arch_here
-from bench.tune.use import sources_of
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.versions import TUNE, Compared, KernelVersion
+from kernelmark.bench.report.format import row_time
+from kernelmark.bench.tune.race import Verdict
+from kernelmark.bench.tune.static import arch_here
+from kernelmark.bench.tune.use import sources_of
 
 
 def log_adopted(store: Store, verdict: Verdict) -> None:

@@ -9,16 +9,16 @@ those of 99 %, widened by Bonferroni's correction: with three candidates, the de
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.plan.case import Plan
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report.raced import Raced, races
-from bench.report.run_data import RunData
-from bench.tune.screen import Screen, require
-from bench.tune.search import Config
-from bench.tune.subject import Subject
-from bench.tune.tuned import Entry
-from bench.tune.use import source_digest, versions
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.raced import Raced, races
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.tune.screen import Screen, require
+from kernelmark.bench.tune.search import Config
+from kernelmark.bench.tune.subject import Subject
+from kernelmark.bench.tune.tuned import Entry
+from kernelmark.bench.tune.use import source_digest, versions
 
 #: Tiles that are raced with the default.
 CANDIDATES = 3

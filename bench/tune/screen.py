@@ -4,17 +4,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench.plan.case import Plan
-from bench.plan.registry import Registry
-from bench.plan.status import Status
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report.format import factor, rate
-from bench.run.pool import Execute
-from bench.run.session import Session
-from bench.tune.search import Choice, Config
-from bench.tune.static import resources
-from bench.tune.subject import Subject
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.format import factor, rate
+from kernelmark.bench.run.pool import Execute
+from kernelmark.bench.run.session import Session
+from kernelmark.bench.tune.search import Choice, Config
+from kernelmark.bench.tune.static import resources
+from kernelmark.bench.tune.subject import Subject
 
 #: Tiles in one job, beside the default: the operands of a job are drawn and its references computed once for all.
 AT_ONCE = 6

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure.machine import module_missing
-from bench.plan.errors import UsageError
-from bench.plan.options import ALL, BUDGET, EXHAUSTIVE, GUIDED, RANDOM
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.options import ALL, BUDGET, EXHAUSTIVE, GUIDED, RANDOM
 
 #: The values of the tunables, in the order of their names.
 Config = tuple[int, ...]

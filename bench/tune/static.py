@@ -8,23 +8,23 @@ import math
 import random
 from typing import NamedTuple
 
-from bench.measure.compile import CompileError
-from bench.measure.cuda import cuda_missing
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import CudaKernel, Kernel
-from bench.plan.options import BUDGET
-from bench.plan.tiles import Tile
-from bench.record.versions import Resources
-from bench.report.format import count, seconds
-from bench.report.layout import Column, paragraph, table
-from bench.report.searched import size_words
-from bench.tune.inspect import COLUMNS, InspectRow, cells, in_parallel, launch_rows
-from bench.tune.listing import limits_here
-from bench.tune.profile.bound import Work, bounds
-from bench.tune.profile.devices import Published, usual
-from bench.tune.profile.sass import analyse
-from bench.tune.search import Config
-from bench.tune.subject import Subject
+from kernelmark.bench.measure.compile import CompileError
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.options import BUDGET
+from kernelmark.bench.plan.tiles import Tile
+from kernelmark.bench.record.versions import Resources
+from kernelmark.bench.report.format import count, seconds
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.searched import size_words
+from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, in_parallel, launch_rows
+from kernelmark.bench.tune.listing import limits_here
+from kernelmark.bench.tune.profile.bound import Work, bounds
+from kernelmark.bench.tune.profile.devices import Published, usual
+from kernelmark.bench.tune.profile.sass import analyse
+from kernelmark.bench.tune.search import Config
+from kernelmark.bench.tune.subject import Subject
 
 #: Tiles that are shown.
 SHOWN = 10

@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bench.measure.cuda import cuda_missing
-from bench.measure.machine import unavailable
-from bench.plan.case import Budget, Job, Plan, PlannedJob, WorkerKey, case_of
-from bench.plan.errors import UsageError
-from bench.plan.kernel import Kernel
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.plan.suites import Suite
-from bench.plan.tiles import Tile, tile_text
-from bench.plan.tuned import Space
-from bench.tune.listing import Listing, limits_here, listing
-from bench.tune.search import Config
+from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.plan.case import Budget, Job, Plan, PlannedJob, WorkerKey, case_of
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.plan.tiles import Tile, tile_text
+from kernelmark.bench.plan.tuned import Space
+from kernelmark.bench.tune.listing import Listing, limits_here, listing
+from kernelmark.bench.tune.search import Config
 
 
 class Subject(NamedTuple):

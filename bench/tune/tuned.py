@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.measure.cpu import cpu_name
-from bench.measure.devices import get_device
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.record.store import default_store
+from kernelmark.bench.measure.cpu import cpu_name
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.record.store import default_store
 
 #: Stands for the file of the device that is here.
 AUTO = "auto"

@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.measure.lock import held_run
-from bench.plan.case import Plan, PlannedJob
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.plan.suites import Suite
-from bench.plan.tuned import Tunes
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report.format import short
-from bench.run.progress import Progress
-from bench.run.session import Session, run_passes
-from bench.tune.race import Verdict, candidates, judge
-from bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen
-from bench.tune.search import Config, choose, search
-from bench.tune.subject import Subject
-from bench.tune.tuned import AUTO
-from bench.tune.use import source_digest
+from kernelmark.bench.measure.lock import held_run
+from kernelmark.bench.plan.case import Plan, PlannedJob
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.plan.tuned import Tunes
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.format import short
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_passes
+from kernelmark.bench.tune.race import Verdict, candidates, judge
+from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen
+from kernelmark.bench.tune.search import Config, choose, search
+from kernelmark.bench.tune.subject import Subject
+from kernelmark.bench.tune.tuned import AUTO
+from kernelmark.bench.tune.use import source_digest
 
 #: The race measures a tile for as many times the seconds that the search does.
 LONGER = 10

@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.measure.compile import with_includes
-from bench.measure.compilers import compiler, cuda_sources
-from bench.measure.machine import module_version
-from bench.plan.case import Plan
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import CudaKernel, Kernel
-from bench.plan.registry import Registry
-from bench.plan.tiles import parse_tile
-from bench.plan.tuned import TunedTile
-from bench.report.format import count
-from bench.tune.listing import limits_here
-from bench.tune.tuned import AUTO, Entry, File, file_of, read, tiles_in
+from kernelmark.bench.measure.compile import with_includes
+from kernelmark.bench.measure.compilers import compiler, cuda_sources
+from kernelmark.bench.measure.machine import module_version
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.tiles import parse_tile
+from kernelmark.bench.plan.tuned import TunedTile
+from kernelmark.bench.report.format import count
+from kernelmark.bench.tune.listing import limits_here
+from kernelmark.bench.tune.tuned import AUTO, Entry, File, file_of, read, tiles_in
 
 
 class Stale(NamedTuple):
@@ -114,7 +114,7 @@ def _module(kernel: Kernel) -> Path:
 def _parts(kernel: Kernel) -> list[Path]:
     if isinstance(kernel, CudaKernel):
         return sorted(with_includes(cuda_sources() / kernel.source, cuda_sources()))
-    folders = _module(kernel).parents[: kernel.module.count(".")]
+    folders = _module(kernel).parents[: kernel.module.removeprefix("kernelmark.").count(".")]
     return [file for folder in folders for file in sorted(folder.glob("_*.py"))]
 
 

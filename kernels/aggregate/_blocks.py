@@ -13,11 +13,11 @@ by instructions that lock memory, which took three times as long as the work on 
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels._numba import jit
-from kernels.aggregate._formats import FORMATS
-from kernels.aggregate._lines import sum_line
-from kernels.aggregate._messages import LANES, add_line, largest, less_line, signs, to_bytes
-from kernels.aggregate._numba import total_past
+from kernelmark.kernels._numba import jit
+from kernelmark.kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._lines import sum_line
+from kernelmark.kernels.aggregate._messages import LANES, add_line, largest, less_line, signs, to_bytes
+from kernelmark.kernels.aggregate._numba import total_past
 
 BIT_BLOCK, BYTE_BLOCK = FORMATS["onebit"].block, FORMATS["int8"].block
 #: Elements that are read of a message before they are stored past the caches: blocks of either format. A lock of memory

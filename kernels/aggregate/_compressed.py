@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernelmark import DTYPES, Array, Arrays, Verdict
-from kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._formats import FORMATS
 
 #: Elements that are judged at a time, whose temporary arrays stay in a cache; every block divides them.
 PART = 2**15

@@ -7,8 +7,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import LINE_BYTES
-from kernels._numba import data, past_the_caches
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._numba import data, past_the_caches
 
 
 def address(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:

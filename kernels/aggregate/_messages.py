@@ -12,10 +12,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import LINE_BYTES
-from kernels._numba import everywhere
-from kernels.aggregate._formats import FORMATS
-from kernels.aggregate._lines import address
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._numba import everywhere
+from kernelmark.kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._lines import address
 
 #: FP32 numbers of a line.
 LANES = LINE_BYTES // 4

@@ -7,9 +7,9 @@
 
 import numpy as np
 
-from kernels._host import LINE_BYTES
-from kernels._numba import fence, jit
-from kernels.aggregate._lines import sum_line, sum_line_past
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._numba import fence, jit
+from kernelmark.kernels.aggregate._lines import sum_line, sum_line_past
 
 PIECE = 2048  # elements at a time through a buffer in the first-level cache
 

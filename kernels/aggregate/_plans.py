@@ -1,9 +1,9 @@
 """The strategies, as plans that threads and processes carry out alike."""
 
 from kernelmark import numpy_dtype
-from kernels.aggregate._formats import FORMATS
-from kernels.aggregate._steps import BUCKET, Bucket, Part, Plan, Room, Step, buckets, whole
-from kernels.aggregate.problem import AggregateProblem
+from kernelmark.kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._steps import BUCKET, Bucket, Part, Plan, Room, Step, buckets, whole
+from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 
 def fused(problem: AggregateProblem) -> Plan:

@@ -5,10 +5,10 @@ import os
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels.aggregate._steps import Plan, Step
-from kernels.aggregate._team import Mapped, Order, Team, team_of
-from kernels.aggregate._threads import Arrays, call_of, operands_of
-from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+from kernelmark.kernels.aggregate._steps import Plan, Step
+from kernelmark.kernels.aggregate._team import Mapped, Order, Team, team_of
+from kernelmark.kernels.aggregate._threads import Arrays, call_of, operands_of
+from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 
 def beyond_cpus(problem: AggregateProblem) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kernelmark import numpy_dtype
-from kernels.aggregate.problem import AggregateProblem
+from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 #: Elements of a bucket, which passes through all phases before the next: 25 MiB of FP32, as in PyTorch's
 #: DistributedDataParallel (Li and others, PyTorch Distributed, VLDB 2020). Every block divides it.

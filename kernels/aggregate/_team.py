@@ -24,7 +24,10 @@ TAKE, DROP = -1, -2
 DONE = b"."
 #: Descriptors that a message may bring.
 DESCRIPTORS = 64
-_START = "import sys; sys.path[:] = sys.argv[2:]; from kernels.aggregate._worker import main; main(int(sys.argv[1]))"
+_START = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from kernelmark.kernels.aggregate._worker import main; main(int(sys.argv[1]))"
+)
 
 
 class Mapped(NamedTuple):

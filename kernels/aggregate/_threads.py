@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._launches import in_bands, in_turn
-from kernels._worth import threads_that_pay
-from kernels.aggregate._steps import Part, Plan, Step
-from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.aggregate._steps import Part, Plan, Step
+from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 Arrays = Mapping[str, Array]
 
@@ -33,13 +33,13 @@ def operands_of(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> 
 
 def call_of(step: Step, arrays: Arrays, start: int, stop: int) -> Launch:
     """Return what calls a step's function on the elements start:stop, compiled."""
-    from kernels._numba import bind
+    from kernelmark.kernels._numba import bind
 
     return bind(_function(step.function), *(_given(arrays, each) for each in step.arguments), start, stop)
 
 
 def _function(name: str) -> Callable[..., None]:
-    from kernels.aggregate import _blocks, _numba
+    from kernelmark.kernels.aggregate import _blocks, _numba
 
     found: Callable[..., None] = getattr(_numba if hasattr(_numba, name) else _blocks, name)
     return found

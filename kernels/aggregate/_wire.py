@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from kernelmark import DTYPES
-from kernels.aggregate._formats import FORMATS
-from kernels.aggregate.problem import AggregateProblem
+from kernelmark.kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 
 def by_host(problem: AggregateProblem) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels.aggregate._team import DESCRIPTORS, DONE, DROP, HEADER, TAKE, Mapped, Order
-from kernels.aggregate._threads import call_of
+from kernelmark.kernels.aggregate._team import DESCRIPTORS, DONE, DROP, HEADER, TAKE, Mapped, Order
+from kernelmark.kernels.aggregate._threads import call_of
 
 
 def main(descriptor: int) -> None:

@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel
-from kernels.aggregate import _plans, _wire
-from kernels.aggregate._steps import Plan
-from kernels.aggregate._threads import on_threads
-from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+from kernelmark.kernels.aggregate import _plans, _wire
+from kernelmark.kernels.aggregate._steps import Plan
+from kernelmark.kernels.aggregate._threads import on_threads
+from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 #: Operands lie in memory that processes share for threads too, so that all have pages of the same kind.
 SHARED: dict[str, Any] = {"device": "cpu", "modules": ("numba",), "host_memory": "shared"}

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import beyond_block, blocks_on_each, ceil_div
-from kernels.aggregate import _wire
-from kernels.aggregate._formats import FORMATS, Format
-from kernels.aggregate.problem import AggregateProblem
+from kernelmark.kernels._cuda import beyond_block, blocks_on_each, ceil_div
+from kernelmark.kernels.aggregate import _wire
+from kernelmark.kernels.aggregate._formats import FORMATS, Format
+from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 VECTOR_BYTES, WARP = 16, 32
 #: Blocks at most: as many as some of which a multiprocessor holds, or one, whose threads have many packs each.

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels.aggregate import _plans, _wire
-from kernels.aggregate._threads import on_threads
-from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+from kernelmark.kernels.aggregate import _plans, _wire
+from kernelmark.kernels.aggregate._threads import on_threads
+from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 #: Waits for the copies, so that no stream can be held back.
 GPU: dict[str, Any] = {

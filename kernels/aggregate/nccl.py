@@ -5,10 +5,10 @@ from functools import lru_cache
 from typing import Any
 
 from kernelmark import Launch, Unsupported, kernel
-from kernels._gpus import Gpus
-from kernels._launches import in_turn
-from kernels.aggregate import _wire
-from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+from kernelmark.kernels._gpus import Gpus
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.aggregate import _wire
+from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 
 def _library() -> Any:

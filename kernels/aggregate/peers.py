@@ -3,11 +3,11 @@
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels._gpus import Gpus
-from kernels._launches import in_turn
-from kernels.aggregate import _wire
-from kernels.aggregate._steps import whole
-from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+from kernelmark.kernels._gpus import Gpus
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.aggregate import _wire
+from kernelmark.kernels.aggregate._steps import whole
+from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 P2P: dict[str, Any] = {
     "provider": "p2p",

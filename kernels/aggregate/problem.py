@@ -21,8 +21,8 @@ from kernelmark import (
     compare,
     operation,
 )
-from kernels.aggregate._compressed import Compressed, drawn_parts
-from kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._compressed import Compressed, drawn_parts
+from kernelmark.kernels.aggregate._formats import FORMATS
 
 #: The learning rate of `/update`, which every storage type holds exactly.
 LR = 2.0**-6

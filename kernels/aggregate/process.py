@@ -3,10 +3,10 @@
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels.aggregate import _plans, _wire
-from kernels.aggregate._processes import beyond_cpus, in_processes
-from kernels.aggregate.cpu import EXCHANGES, SHARED, Exchange
-from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+from kernelmark.kernels.aggregate import _plans, _wire
+from kernelmark.kernels.aggregate._processes import beyond_cpus, in_processes
+from kernelmark.kernels.aggregate.cpu import EXCHANGES, SHARED, Exchange
+from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 PROCESS: dict[str, Any] = {**SHARED, "provider": "process", "threaded": True}
 

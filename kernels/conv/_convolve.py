@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from kernelmark import Array, Arrays
-from kernels.conv._sizes import ConvSizes
+from kernelmark.kernels.conv._sizes import ConvSizes
 
 _BLOCK_ELEMENTS = 2**22
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from kernels._cuda import INT_LIMIT, ceil_div
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels._cuda import INT_LIMIT, ceil_div
+from kernelmark.kernels.conv.problem import ConvProblem
 
 SIZES = (
     *("n", "c", "h", "w", "k", "r", "s", "p", "q"),

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from kernelmark import DTYPES, Array, Arrays, Bound, Verdict, compare, error_variance, sums_limit
-from kernels.conv._convolve import convolve
-from kernels.conv._sizes import ConvSizes, as_nchw
+from kernelmark.kernels.conv._convolve import convolve
+from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw
 
 #: Problems of at most this many multiply-adds are computed in whole (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29

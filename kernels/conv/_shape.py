@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels.conv.problem import ConvProblem
 
 
 class Shape(NamedTuple):

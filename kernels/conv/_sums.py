@@ -3,9 +3,9 @@
 import numpy as np
 
 from kernelmark import KernelCall, Scratch
-from kernels._cuda import ceil_div
-from kernels.conv._geometry import elements
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels._cuda import ceil_div
+from kernelmark.kernels.conv._geometry import elements
+from kernelmark.kernels.conv.problem import ConvProblem
 
 THREADS = 256
 

@@ -3,8 +3,8 @@
 import math
 
 from kernelmark import DTYPES, Bound, accumulation_error, accumulation_rms, sum_bound
-from kernels.conv._sizes import ConvSizes
-from kernels.conv._winograd import F2, F4, Transforms, growth, unevenness
+from kernelmark.kernels.conv._sizes import ConvSizes
+from kernelmark.kernels.conv._winograd import F2, F4, Transforms, growth, unevenness
 
 #: Roundings of an algorithm in transformed coordinates are those of its input, of its filter and of their product.
 _ROUNDINGS = 16

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from kernelmark import WHOLE, Arrays, Bound, Operand, Tile, Verdict, operation
-from kernels.conv._reference import Reference, reference
-from kernels.conv._sizes import ConvSizes, as_nchw, canonical
-from kernels.conv._tolerance import TRANSFORMED, tolerance
+from kernelmark.kernels.conv._reference import Reference, reference
+from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw, canonical
+from kernelmark.kernels.conv._tolerance import TRANSFORMED, tolerance
 
 
 class ConvOperands(Protocol):

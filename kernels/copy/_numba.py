@@ -6,8 +6,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from kernels._host import LINE_BYTES
-from kernels._numba import data, fence, jit, past_the_caches, prefetch
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._numba import data, fence, jit, past_the_caches, prefetch
 
 
 def _lines(streaming: bool) -> Any:

@@ -3,10 +3,10 @@
 import numpy as np
 
 from kernelmark import Launch, Prefer, kernel
-from kernels._host import LINE_BYTES
-from kernels._launches import in_bands
-from kernels._worth import threads_that_pay
-from kernels.copy.problem import CopyOperands, CopyProblem
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._launches import in_bands
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.copy.problem import CopyOperands, CopyProblem
 
 
 @kernel("copy", provider="numpy", device="cpu", numerics="exact", modules=("numpy",))
@@ -43,8 +43,8 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
 @threads_that_pay()
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
     """Bands of bytes, one a thread, stored past the caches: no line of B is read before it is written."""
-    from kernels._numba import bind
-    from kernels.copy._numba import stream
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels.copy._numba import stream
 
     t = x.tile
     shape = (0,) * t.LINES, (0,) * t.WAYS, t.AHEAD, bool(t.STREAM)

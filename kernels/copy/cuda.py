@@ -1,7 +1,7 @@
 """Copies on a GPU."""
 
 from kernelmark import Launch, kernel
-from kernels.copy.problem import CopyOperands, CopyProblem
+from kernelmark.kernels.copy.problem import CopyOperands, CopyProblem
 
 
 @kernel("copy", provider="cuda", device="cuda", numerics="exact", modules=("cupy",))

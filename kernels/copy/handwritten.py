@@ -3,8 +3,8 @@
 import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
-from kernels._cuda import beyond_block, blocks_on_each, ceil_div
-from kernels.copy.problem import CopyProblem
+from kernelmark.kernels._cuda import beyond_block, blocks_on_each, ceil_div
+from kernelmark.kernels.copy.problem import CopyProblem
 
 VECTOR_BYTES = 16
 #: Blocks at most: one for each round of vectors, or as many as some of which a multiprocessor holds, each for many.

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch, kernel
-from kernels._fftw import as_complex
-from kernels._fftw import plan as fftw_plan
-from kernels._launches import in_turn
-from kernels.fft.problem import FftOperands, FftProblem
+from kernelmark.kernels._fftw import as_complex
+from kernelmark.kernels._fftw import plan as fftw_plan
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.fft.problem import FftOperands, FftProblem
 
 #: `forward` names the side that divides, so that the inverse is left as it is.
 _INVERSE = partial(np.fft.ifft, norm="forward")

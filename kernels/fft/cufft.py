@@ -4,9 +4,9 @@ from functools import lru_cache
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels._cuda import INT_LIMIT
-from kernels.fft._cufft import SIGNS, TYPES, described
-from kernels.fft.problem import FftOperands, FftProblem
+from kernelmark.kernels._cuda import INT_LIMIT
+from kernelmark.kernels.fft._cufft import SIGNS, TYPES, described
+from kernelmark.kernels.fft.problem import FftOperands, FftProblem
 
 #: i runs over the half spectra y, `columns` wide, of transforms with h rows of w.
 _HERMITIAN = """

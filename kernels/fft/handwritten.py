@@ -3,8 +3,8 @@
 import math
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import INT_LIMIT, ceil_div
-from kernels.fft.problem import FftProblem
+from kernelmark.kernels._cuda import INT_LIMIT, ceil_div
+from kernelmark.kernels.fft.problem import FftProblem
 
 THREADS = {"f32": 128, "f64": 64}
 SIDES = (8, 16, 32)

@@ -7,7 +7,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from kernels._numba import in_registers, jit, llvm
+from kernelmark.kernels._numba import in_registers, jit, llvm
 
 
 def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, steps: Any) -> Any:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import INT_LIMIT, ceil_div
-from kernels.fma.problem import FmaProblem
+from kernelmark.kernels._cuda import INT_LIMIT, ceil_div
+from kernelmark.kernels.fma.problem import FmaProblem
 
 THREADS = 256
 CHAINS = 8  # accumulators a thread of ffma.cu

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Launch, Unsupported
-from kernels.gemm.problem import GemmOperands
+from kernelmark.kernels.gemm.problem import GemmOperands
 
 WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
 # Values of cublas_api.h and library_types.h.

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from kernelmark import NUMERICS, Array, Bound, Operand, sum_bound
-from kernels.gemm._reference import Product, Reference, reference
+from kernelmark.kernels.gemm._reference import Product, Reference, reference
 
 Epilogue = Literal["plain", "bias-relu", "sigmoid", "update"]
 EPILOGUES: tuple[Epilogue, ...] = ("bias-relu", "sigmoid", "update")

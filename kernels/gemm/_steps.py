@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._launches import in_turn
-from kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
 
 
 class Rows(NamedTuple):

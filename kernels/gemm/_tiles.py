@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from kernelmark import DeviceLimits, Tile
-from kernels._cuda import GRID_LIMIT, beyond_block, beyond_static, ceil_div
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, beyond_block, beyond_static, ceil_div
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 PAD = 4  # floats after each row of a panel, as in panel.cuh
 PACK = 4  # floats of the widest access

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, Tunable, cuda_kernel
-from kernels._cuda import ceil_div, multiprocessors
-from kernels.gemm.handwritten import LAYOUTS, arguments
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import ceil_div, multiprocessors
+from kernelmark.kernels.gemm.handwritten import LAYOUTS, arguments
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 LARGEST = 128
 PAD = 4  # elements after each row of a panel, as in batched.cu

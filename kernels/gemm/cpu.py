@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._launches import in_turn
-from kernels.gemm._epilogue import EPILOGUES
-from kernels.gemm._steps import Rows, finish
-from kernels.gemm.problem import GemmOperands, GemmProblem
-from kernels.transpose._openblas import imatcopy, omatcopy
-from kernels.transpose.cpu import imatcopy_scratch
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.gemm._epilogue import EPILOGUES
+from kernelmark.kernels.gemm._steps import Rows, finish
+from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
+from kernelmark.kernels.transpose._openblas import imatcopy, omatcopy
+from kernelmark.kernels.transpose.cpu import imatcopy_scratch
 
 _CPU: dict[str, Any] = {"device": "cpu", "modules": ("numpy",), "threaded": True}
 _SCIPY: dict[str, Any] = {"device": "cpu", "provider": "scipy", "modules": ("scipy",), "threaded": True}

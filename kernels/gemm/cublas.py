@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel, split_dtype
-from kernels._cuda import INT_LIMIT
-from kernels.gemm import _cublas
-from kernels.gemm.handwritten import F32, HALF
-from kernels.gemm.problem import GemmOperands, GemmProblem
+from kernelmark.kernels._cuda import INT_LIMIT
+from kernelmark.kernels.gemm import _cublas
+from kernelmark.kernels.gemm.handwritten import F32, HALF
+from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 # Values of cublas_api.h.
 _COMPUTE_32F, _COMPUTE_32F_FAST_TF32 = 68, 77

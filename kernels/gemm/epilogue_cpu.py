@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels._host import alone
-from kernels._launches import in_bands, in_turn
-from kernels._worth import threads_that_pay
-from kernels.gemm._epilogue import EPILOGUES
-from kernels.gemm._steps import Rows, finish
-from kernels.gemm.cpu import multiply, plain
-from kernels.gemm.problem import GemmOperands, GemmProblem
+from kernelmark.kernels._host import alone
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.gemm._epilogue import EPILOGUES
+from kernelmark.kernels.gemm._steps import Rows, finish
+from kernelmark.kernels.gemm.cpu import multiply, plain
+from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 #: Rows of C that are multiplied before their epilogue: BLAS packs B once for as many.
 ROWS = 128

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import ceil_div
-from kernels.gemm import _tiles
-from kernels.gemm._epilogue import EPILOGUES
-from kernels.gemm._tiles import PIPELINE, pack, warps
-from kernels.gemm.handwritten import F32, arguments, within_grid
-from kernels.gemm.ladder import ASYNC, NARROW, SMALL, WIDE, grid, packed, stages_bytes
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import ceil_div
+from kernelmark.kernels.gemm import _tiles
+from kernelmark.kernels.gemm._epilogue import EPILOGUES
+from kernelmark.kernels.gemm._tiles import PIPELINE, pack, warps
+from kernelmark.kernels.gemm.handwritten import F32, arguments, within_grid
+from kernelmark.kernels.gemm.ladder import ASYNC, NARROW, SMALL, WIDE, grid, packed, stages_bytes
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 ROWS, COLUMNS = 8, 32  # threads of a block of the second launch
 #: The types of cuda/gemm/epilogue.cuh, and the operand that each has beside C; C itself stands in for none.

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 F32: dict[str, Any] = {"dtypes": ("f32",), "layouts": LAYOUTS, "numerics": "fp32"}

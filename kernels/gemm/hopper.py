@@ -19,9 +19,9 @@ from kernelmark import (
     split_dtype,
     tile_on,
 )
-from kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes, whole_16_bytes
-from kernels.gemm.handwritten import HALF, within_grid, within_ints
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes, whole_16_bytes
+from kernelmark.kernels.gemm.handwritten import HALF, within_grid, within_ints
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 HOPPER: dict[str, Any] = {"archs": ("sm_90a",), "min_arch": 90}
 #: wgmma takes TF32 only from operands that are stored along k.

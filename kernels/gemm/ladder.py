@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import ceil_div, multiprocessors
-from kernels.gemm import _tiles
-from kernels.gemm._tiles import FRAGMENTS, PAD, PIPELINE, SLICES, pack, warps
-from kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import ceil_div, multiprocessors
+from kernelmark.kernels.gemm import _tiles
+from kernelmark.kernels.gemm._tiles import FRAGMENTS, PAD, PIPELINE, SLICES, pack, warps
+from kernelmark.kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 #: Tiles of the pipelined kernels. WIDE reads least of shared memory for a multiply-add, and wants many tiles; two
 #: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products, TINY is one warp's.

@@ -21,8 +21,8 @@ from kernelmark import (
     operation,
     split_dtype,
 )
-from kernels.gemm import _epilogue
-from kernels.gemm._reference import Product, Reference, reference
+from kernelmark.kernels.gemm import _epilogue
+from kernelmark.kernels.gemm._reference import Product, Reference, reference
 
 Pad = Any
 

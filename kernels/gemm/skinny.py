@@ -1,10 +1,10 @@
 """Products whose A has few rows, as those of a token or a few tokens: B's bytes decide how long they take."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel, split_dtype
-from kernels._cuda import GRID_LIMIT, beyond_block, ceil_div, multiprocessors
-from kernels.gemm._tiles import SLICES
-from kernels.gemm.handwritten import arguments, within_grid
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, beyond_block, ceil_div, multiprocessors
+from kernelmark.kernels.gemm._tiles import SLICES
+from kernelmark.kernels.gemm.handwritten import arguments, within_grid
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 MOST_ROWS = 16
 SUM_THREADS = 256  # of the launch that adds the slices

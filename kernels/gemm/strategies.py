@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from kernelmark import Launch, kernel
-from kernels._launches import in_turn
-from kernels.gemm import _cublas, cublas
-from kernels.gemm.cpu import plain
-from kernels.gemm.problem import GemmOperands, GemmProblem
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.gemm import _cublas, cublas
+from kernelmark.kernels.gemm.cpu import plain
+from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 _CUBLAS: dict[str, Any] = {
     "provider": "cublas",

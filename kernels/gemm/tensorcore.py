@@ -4,12 +4,12 @@ import math
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel, split_dtype
-from kernels._cuda import beyond_block, beyond_static, ceil_div
-from kernels.gemm import _tiles
-from kernels.gemm._tiles import warps
-from kernels.gemm.handwritten import F32, HALF, arguments, within_grid
-from kernels.gemm.ladder import grid
-from kernels.gemm.problem import GemmProblem
+from kernelmark.kernels._cuda import beyond_block, beyond_static, ceil_div
+from kernelmark.kernels.gemm import _tiles
+from kernelmark.kernels.gemm._tiles import warps
+from kernelmark.kernels.gemm.handwritten import F32, HALF, arguments, within_grid
+from kernelmark.kernels.gemm.ladder import grid
+from kernelmark.kernels.gemm.problem import GemmProblem
 
 SIXTEEN: dict[str, Any] = HALF | {"min_arch": 80}
 TF32: dict[str, Any] = F32 | {"min_arch": 80, "numerics": "tf32"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels.gemm.problem import GemmOperands, GemmProblem
+from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 
 @lru_cache
@@ -37,7 +37,7 @@ def _written_whole(problem: GemmProblem) -> str | None:
 )
 def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     """PyTorch's product into C, with alpha and beta: bfloat16 operands are multiplied by oneDNN, and added in FP32."""
-    from kernels._torch import implementation, on_threads, tensor
+    from kernelmark.kernels._torch import implementation, on_threads, tensor
 
     a = tensor(np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a)
     b = tensor(np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b)

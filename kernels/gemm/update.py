@@ -5,8 +5,8 @@ other kernel with a beta path already are; both answer problems such as `gemm/m2
 """
 
 from kernelmark import Launch, kernel
-from kernels.gemm.cpu import plain
-from kernels.gemm.problem import GemmOperands, GemmProblem
+from kernelmark.kernels.gemm.cpu import plain
+from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 
 # TN alone: row-major, that is the layout of a weight gradient.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark import Unsupported
-from kernels.transfer._helper import ADDRESS, DONE, MAP, PIPE, REQUEST, RING, SLOT_BYTES, SLOTS, UNMAP
+from kernelmark.kernels.transfer._helper import ADDRESS, DONE, MAP, PIPE, REQUEST, RING, SLOT_BYTES, SLOTS, UNMAP
 
 HELPER = Path(__file__).with_name("_helper.py")
 RING_HANDLE = 0

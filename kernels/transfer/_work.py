@@ -5,7 +5,7 @@ from typing import Any, cast
 from numba import types
 from numba.extending import intrinsic
 
-from kernels._numba import data, in_registers, jit, llvm
+from kernelmark.kernels._numba import data, in_registers, jit, llvm
 
 
 def _affine(_context: Any, b: Any, a: Any, start: Any, scale: Any, shift: Any, steps: Any) -> Any:

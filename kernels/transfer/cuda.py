@@ -3,11 +3,11 @@
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels._gpus import between
-from kernels._launches import in_turn
-from kernels.transfer._pages import bind_to_node, require_node
-from kernels.transfer._streams import Side, Slot, copied, piece_bytes, pieces, through
-from kernels.transfer.problem import MOST_WORK, TransferOperands, TransferProblem
+from kernelmark.kernels._gpus import between
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.transfer._pages import bind_to_node, require_node
+from kernelmark.kernels.transfer._streams import Side, Slot, copied, piece_bytes, pieces, through
+from kernelmark.kernels.transfer.problem import MOST_WORK, TransferOperands, TransferProblem
 
 COPY: dict[str, Any] = {"provider": "cuda", "device": "cuda", "numerics": "exact", "modules": ("cupy",), "works": (0,)}
 WORKED: dict[str, Any] = {

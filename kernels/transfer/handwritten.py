@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
-from kernels._cuda import beyond_block, blocks_on_each, ceil_div
-from kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferProblem
+from kernelmark.kernels._cuda import beyond_block, blocks_on_each, ceil_div
+from kernelmark.kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferProblem
 
 VECTOR_BYTES = 16
 #: Blocks at most: as many as some of which a multiprocessor holds, or one, which has several rounds.

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._host import LINE_BYTES
-from kernels._launches import in_bands, in_turn
-from kernels._worth import threads_that_pay
-from kernels.transfer._pages import bind_to_node, give_back
-from kernels.transfer.problem import TransferOperands, TransferProblem
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.transfer._pages import bind_to_node, give_back
+from kernelmark.kernels.transfer.problem import TransferOperands, TransferProblem
 
 H2H: dict[str, Any] = {"device": "cpu", "numerics": "exact", "directions": ("h2h",), "works": (0,), "threaded": True}
 
@@ -66,8 +66,8 @@ def fresh_huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
 @threads_that_pay()
 def streaming(problem: TransferProblem, x: TransferOperands) -> Launch:
     """Bands of bytes, one a thread, stored past the caches."""
-    from kernels._numba import bind
-    from kernels.copy._numba import stream
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels.copy._numba import stream
 
     bind_to_node(x.a, problem.node)
     a, b = x.a.view("u1"), x.b.view("u1")

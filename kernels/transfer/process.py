@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels._launches import in_bands
-from kernels.transfer._pages import bind_to_node
-from kernels.transfer._peer import Peer, Shared, peer
-from kernels.transfer.host import H2H
-from kernels.transfer.problem import TransferOperands, TransferProblem
+from kernelmark.kernels._launches import in_bands
+from kernelmark.kernels.transfer._pages import bind_to_node
+from kernelmark.kernels.transfer._peer import Peer, Shared, peer
+from kernelmark.kernels.transfer.host import H2H
+from kernelmark.kernels.transfer.problem import TransferOperands, TransferProblem
 
 PROCESS: dict[str, Any] = {**H2H, "provider": "process", "host_memory": "shared"}
 #: What moves the bytes from one place of `a`, as a helper process has it, to another of `b`.

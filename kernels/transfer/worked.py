@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._host import registers
-from kernels._launches import in_bands, in_turn
-from kernels.transfer._pages import bind_to_node
-from kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
+from kernelmark.kernels._host import registers
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels.transfer._pages import bind_to_node
+from kernelmark.kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 
 #: A piece is on its way while those before are worked on: so many of them lie in a cache that both threads reach.
 PIECE_BYTES, AHEAD = 2**18, 32
@@ -31,8 +31,8 @@ WORKED: dict[str, Any] = {
 
 def _work(problem: TransferProblem, target: Any, source: Any) -> Launch:
     """A launch of the multiply-adds: target = source after all of them."""
-    from kernels._numba import bind
-    from kernels.transfer import _work as loops
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels.transfer import _work as loops
 
     return bind(loops.work, target, source, *_constants(problem, source))
 
@@ -83,8 +83,8 @@ def staged(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 def _staged(problem: TransferProblem, target: Any, source: Any, lane: int) -> Launch:
     """A launch of two threads that share a count of pieces: neither asks Python for the next."""
-    from kernels._numba import bind
-    from kernels.transfer import _work as loops
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels.transfer import _work as loops
 
     constants, counts = _constants(problem, source), np.zeros(16, np.int64)
     step = PIECE_BYTES // source.itemsize // constants[-1] * constants[-1]  # whole groups, which are worked on at once

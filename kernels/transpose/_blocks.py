@@ -7,8 +7,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from kernels._host import LINE_BYTES, registers
-from kernels._numba import data, past_the_caches, prefetch
+from kernelmark.kernels._host import LINE_BYTES, registers
+from kernelmark.kernels._numba import data, past_the_caches, prefetch
 
 #: Bytes of a row that are fetched together, while as many before them are transposed and go past the caches.
 AHEAD = 4 * LINE_BYTES

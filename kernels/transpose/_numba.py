@@ -5,9 +5,9 @@
 
 import numpy as np
 
-from kernels._host import LINE_BYTES
-from kernels._numba import fence, jit, move
-from kernels.transpose._blocks import AHEAD, block, block_streaming, blocks_streaming, fetch
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._numba import fence, jit, move
+from kernelmark.kernels.transpose._blocks import AHEAD, block, block_streaming, blocks_streaming, fetch
 
 PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
 

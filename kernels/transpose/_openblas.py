@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from kernelmark import Launch, Unsupported
-from kernels._launches import in_bands
+from kernelmark.kernels._launches import in_bands
 
 ROW_MAJOR, TRANS = 101, 112  # CBLAS_ORDER and CBLAS_TRANSPOSE
 _NAMES = (("scipy_cblas_", "64_", ctypes.c_int64), ("cblas_", "64_", ctypes.c_int64), ("cblas_", "", ctypes.c_int))

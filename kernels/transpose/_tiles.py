@@ -13,13 +13,13 @@ from itertools import count
 from typing import Any
 
 from kernelmark import Launch
-from kernels._host import second_level_bytes
-from kernels._launches import in_bands
-from kernels._numba import bind
-from kernels.transpose import _numba as moves
-from kernels.transpose._blocks import width
-from kernels.transpose._strips import strips
-from kernels.transpose.problem import TransposeOperands, TransposeProblem
+from kernelmark.kernels._host import second_level_bytes
+from kernelmark.kernels._launches import in_bands
+from kernelmark.kernels._numba import bind
+from kernelmark.kernels.transpose import _numba as moves
+from kernelmark.kernels.transpose._blocks import width
+from kernelmark.kernels.transpose._strips import strips
+from kernelmark.kernels.transpose.problem import TransposeOperands, TransposeProblem
 
 RUN_BYTES = 256  # of what is left over, moved at a time
 

@@ -1,9 +1,9 @@
 """Our own transposition of many matrices, such as images between NCHW and NHWC: a pure plan of launches."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
-from kernels._cuda import INT_LIMIT, beyond_static, ceil_div
-from kernels.transpose.handwritten import BITS
-from kernels.transpose.problem import TransposeProblem
+from kernelmark.kernels._cuda import INT_LIMIT, beyond_static, ceil_div
+from kernelmark.kernels.transpose.handwritten import BITS
+from kernelmark.kernels.transpose.problem import TransposeProblem
 
 VECTOR, LINE, WORD = 16, 128, 4  # bytes that a lane moves at once, of all banks, of one
 

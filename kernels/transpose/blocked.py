@@ -3,11 +3,11 @@
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import LINE_BYTES
-from kernels._launches import in_bands, in_turn
-from kernels._worth import threads_that_pay
-from kernels.transpose._strips import SHARE
-from kernels.transpose.problem import TransposeOperands, TransposeProblem
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.transpose._strips import SHARE
+from kernelmark.kernels.transpose.problem import TransposeOperands, TransposeProblem
 
 RUN = 256  # the longest run in bytes that is allowed however short rows are
 WHOLE_ROWS = {"RUN": 0, "DOWN": 0, "STREAM": 1}  # the default tile where rows of B are whole cache lines
@@ -72,9 +72,9 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 @threads_that_pay()
 def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """Blocks of a cache line a side transposed in registers, written past the caches where rows are aligned."""
-    from kernels._numba import bind
-    from kernels.transpose import _numba as moves
-    from kernels.transpose._blocks import width
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels.transpose import _numba as moves
+    from kernelmark.kernels.transpose._blocks import width
 
     a, b, m, n = _bits(x.a), _bits(x.b), problem.m, problem.n
     side, size = width(a.itemsize), a.itemsize
@@ -107,7 +107,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 @threads_that_pay()
 def tiles(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """In place: chunks along the cycles of their grid, then strips in cache; squares by swapping blocks."""
-    from kernels.transpose._tiles import rectangle, square
+    from kernelmark.kernels.transpose._tiles import rectangle, square
 
     if 1 in (problem.m, problem.n):
         return lambda: None

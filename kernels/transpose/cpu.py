@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, Launch, kernel
-from kernels._launches import in_bands, in_turn
-from kernels._worth import threads_that_pay
-from kernels.transpose._openblas import imatcopy as _imatcopy
-from kernels.transpose._openblas import omatcopy as _omatcopy
-from kernels.transpose.problem import TransposeOperands, TransposeProblem
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.transpose._openblas import imatcopy as _imatcopy
+from kernelmark.kernels.transpose._openblas import omatcopy as _omatcopy
+from kernelmark.kernels.transpose.problem import TransposeOperands, TransposeProblem
 
 
 @kernel("transpose", provider="numpy", device="cpu", numerics="exact", modules=("numpy",), places=("out",))

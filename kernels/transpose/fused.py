@@ -1,10 +1,18 @@
 """Our own transposition of rectangles in place in two passes: a pure plan of cooperative launches."""
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import ceil_div, multiprocessors
-from kernels.transpose.handwritten import BITS
-from kernels.transpose.inplace import NARROWEST, SCRATCH_SHARE, SHARED_EVERYWHERE, View, flag, threads_for, view
-from kernels.transpose.problem import TransposeProblem
+from kernelmark.kernels._cuda import ceil_div, multiprocessors
+from kernelmark.kernels.transpose.handwritten import BITS
+from kernelmark.kernels.transpose.inplace import (
+    NARROWEST,
+    SCRATCH_SHARE,
+    SHARED_EVERYWHERE,
+    View,
+    flag,
+    threads_for,
+    view,
+)
+from kernelmark.kernels.transpose.problem import TransposeProblem
 
 COUNTER_BYTES = 16  # of scratch, for the barrier of the grid
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
-from kernels.transpose.problem import TransposeProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
+from kernelmark.kernels.transpose.problem import TransposeProblem
 
 BITS: dict[str, Any] = {"dtypes": ("f64", "f32", "f16", "bf16"), "numerics": "exact", "batchs": (1,)}
 _TILE = {"TILE": (32,), "ROWS": (8, 4, 16)}

@@ -4,9 +4,9 @@ import math
 from typing import NamedTuple
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import ceil_div
-from kernels.transpose.handwritten import BITS
-from kernels.transpose.problem import TransposeProblem
+from kernelmark.kernels._cuda import ceil_div
+from kernelmark.kernels.transpose.handwritten import BITS
+from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SHARED_EVERYWHERE = 64 * 1024  # bytes, on every compute capability; three such blocks share a multiprocessor of Hopper
 SCRATCH_SHARE = 10  # scratch is at most this part of the matrix

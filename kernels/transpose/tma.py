@@ -1,9 +1,9 @@
 """Our own transposition by Hopper's tensor memory accelerator: a pure plan of launches over tensor maps."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, TensorMap, Tile, cuda_kernel
-from kernels._cuda import blocks_on_each, ceil_div, rows_of_16_bytes
-from kernels.transpose.handwritten import BITS
-from kernels.transpose.problem import TransposeProblem
+from kernelmark.kernels._cuda import blocks_on_each, ceil_div, rows_of_16_bytes
+from kernelmark.kernels.transpose.handwritten import BITS
+from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SPAN = 1024  # bytes to which tiles are aligned, and what that may cost
 BOX_BYTES = 128  # of a row of a tile, which the TMA swizzles: what one copy moves of it

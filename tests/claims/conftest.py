@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from bench.claims import claims_rows
-from bench.claims.catalog import claims, experiment
-from bench.claims.problems import entries
-from bench.measure.measurement import Part
+from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.catalog import claims, experiment
+from kernelmark.bench.claims.problems import entries
+from kernelmark.bench.measure.measurement import Part
 from stored import RUN, result
 
 

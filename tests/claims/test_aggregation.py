@@ -2,11 +2,11 @@
 
 import pytest
 
-from bench.claims.catalog import catalog, claims, experiment, files
-from bench.claims.prices import Prices, Vcpus, load_prices
-from bench.claims.problems import entries
-from bench.plan.errors import UsageError
-from bench.report.strategies import ONE_BIT
+from kernelmark.bench.claims.catalog import catalog, claims, experiment, files
+from kernelmark.bench.claims.prices import Prices, Vcpus, load_prices
+from kernelmark.bench.claims.problems import entries
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.report.strategies import ONE_BIT
 
 LSTM = "aggregate/w4n1048576/f32/ef"
 GPU = {"device": "cuda", "device_name": "CUDA", "threads": 1}

@@ -1,11 +1,13 @@
 """The claims and the experiments that test them, as the files of bench/claims hold them."""
 
+from pathlib import Path
+
 import pytest
 
-from bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, read_table
-from bench.claims.problems import batch_of, chosen, entries, grouped, plan
-from bench.plan.case import jobs
-from bench.plan.globs import matches
+from kernelmark.bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, read_table
+from kernelmark.bench.claims.problems import batch_of, chosen, entries, grouped, plan
+from kernelmark.bench.plan.case import jobs
+from kernelmark.bench.plan.globs import matches
 
 #: Every clause of the founding texts, by the beginning of its words.
 CLAUSES = (
@@ -115,6 +117,6 @@ def test_a_claim_without_a_number_is_refused(tmp_path, complaint, confirm, said)
 
 
 def test_the_documentation_names_every_claim_with_its_number():
-    page = (FOLDER.parents[1] / "docs" / "claims.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text()
     for claim in catalog().claim:
         assert f"| `{claim.id}`: {claim.words} | {claim.number} | {claim.confirm} |" in page

@@ -8,12 +8,12 @@ import threading
 import msgspec
 import pytest
 
-from bench.claims import claims_rows, experiments
-from bench.claims.catalog import claims, experiment
-from bench.claims.problems import thread_counts
-from bench.measure.cpu import cpu_count
-from bench.measure.cuda import cuda_missing
 from complaints import refusal
+from kernelmark.bench.claims import claims_rows, experiments
+from kernelmark.bench.claims.catalog import claims, experiment
+from kernelmark.bench.claims.problems import thread_counts
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cuda import cuda_missing
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
 
@@ -23,8 +23,8 @@ def tiny(monkeypatch):
     """The claim `beta`, on problems that take no time."""
     (claim,) = claims(["beta"])
     small = msgspec.structs.replace(experiment(claim), problems=TINY, max_time=0.02)
-    monkeypatch.setattr("bench.claims.experiments.experiment", lambda _: small)
-    monkeypatch.setattr("bench.claims.answer.experiment", lambda _: small)
+    monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: small)
+    monkeypatch.setattr("kernelmark.bench.claims.answer.experiment", lambda _: small)
     return claim
 
 
@@ -73,9 +73,9 @@ def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, registry, tin
 
 
 def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registry, tiny, monkeypatch):
-    monkeypatch.setattr("bench.claims.problems.SPREAD_S", 0.0)
+    monkeypatch.setattr("kernelmark.bench.claims.problems.SPREAD_S", 0.0)
     several = msgspec.structs.replace(experiments.experiment(tiny), processes=2)
-    monkeypatch.setattr("bench.claims.experiments.experiment", lambda _: several)
+    monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: several)
     found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
     assert {r.processes for r, _ in store.results(found.run_ids[0])} == {2}
     assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids
@@ -89,7 +89,7 @@ def test_siblings_of_an_experiment_are_measured_in_turn_even_where_the_time_is_s
     asked = msgspec.structs.replace(
         experiments.experiment(tiny), problems=problems, kernels=kernels, together=("layout",)
     )
-    monkeypatch.setattr("bench.claims.experiments.experiment", lambda _: asked)
+    monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: asked)
     found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
     rows = [r for r, _ in store.results(found.run_ids[0])]
     assert [r.problem for r in rows] == list(problems)

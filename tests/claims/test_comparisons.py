@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.claims.catalog import claims, experiment
-from bench.claims.problems import entries
+from kernelmark.bench.claims.catalog import claims, experiment
+from kernelmark.bench.claims.problems import entries
 
 RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}
 
@@ -30,7 +30,7 @@ def test_threads_are_compared_with_those_there_are(put, verdict, monkeypatch):
         ("gemm m1024n1024k1024/NN, 4 threads against 2", "no"),
     ]
     assert steps.findings[0].ci95_low == pytest.approx(2.0 * 0.99 / 1.01), "two jobs, so no pairs of samples"
-    monkeypatch.setattr("bench.claims.answer.cpu_count", lambda: 4)
+    monkeypatch.setattr("kernelmark.bench.claims.answer.cpu_count", lambda: 4)
     missing = verdict("threads-64", here=True)
     assert missing.verdict == "not testable here"
     assert missing.said[0].startswith("64 threads, of which 4 are here; over those: gemm m1024n1024k1024/NN, 2 threads")

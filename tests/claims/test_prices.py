@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.claims import claims_rows
-from bench.claims.catalog import PRICES
-from bench.claims.prices import check_known, load_prices
+from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.catalog import PRICES
+from kernelmark.bench.claims.prices import check_known, load_prices
 from stored import RUN, result
 
 HEAD = 'currency = "EUR"\ndate = 2026-11-21\n'

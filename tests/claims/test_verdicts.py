@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from bench.claims import claims_rows
-from bench.claims.catalog import Confirm, claims, experiment
-from bench.claims.evidence import Known, gather
-from bench.claims.problems import entries, plan
-from bench.claims.verdict import side
-from bench.report.contest import Ratio
+from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.catalog import Confirm, claims, experiment
+from kernelmark.bench.claims.evidence import Known, gather
+from kernelmark.bench.claims.problems import entries, plan
+from kernelmark.bench.claims.verdict import side
+from kernelmark.bench.report.contest import Ratio
 
 NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))
 
@@ -142,7 +142,7 @@ def test_a_run_without_rows_says_which_would_be_needed(store, put, verdict):
 
 
 def test_a_machine_without_a_gpu_says_so(store, registry, monkeypatch):
-    monkeypatch.setattr("bench.claims.problems.cuda_missing", lambda: "no driver here")
+    monkeypatch.setattr("kernelmark.bench.claims.problems.cuda_missing", lambda: "no driver here")
     found = claims_rows(store, [], registry, here=True)
     assert {a.verdict for a in found} == {"not testable here"}
     assert "a GPU: no driver here" in {text for a in found for text in a.said}

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 
-from bench.claims import VERDICTS, claims_rows, views
+from kernelmark.bench.claims import VERDICTS, claims_rows, views
 
 
 def test_verdicts_go_out_as_text_json_csv_and_markdown(store, registry, put, tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from bench.cli.commands import cli
-from bench.cli.options import Read
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.cli.options import Read
 from report_rows import begin, fail
 
 NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "")

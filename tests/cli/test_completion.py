@@ -6,7 +6,7 @@ HEAVY = ("cupy", "cuda.core", "pycuda", "torch", "numba", "pyfftw", "scipy", "ma
 MAIN = f"""
 import atexit
 import sys
-from bench.cli import main
+from kernelmark.bench.cli import main
 
 sys.argv = ["kernelmark"]
 atexit.register(lambda: sys.stderr.write(" ".join(name for name in {HEAVY!r} if name in sys.modules)))

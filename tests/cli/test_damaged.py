@@ -7,9 +7,9 @@ import sqlite3
 import msgspec
 import pytest
 
-from bench.cli.ending import MOST
-from bench.measure.measurement import Evidence
-from bench.record.store import Layer, Store
+from kernelmark.bench.cli.ending import MOST
+from kernelmark.bench.measure.measurement import Evidence
+from kernelmark.bench.record.store import Layer, Store
 from report_rows import begin, put, varied
 
 CASE = "gemm/some.bad gemm/m7n7k7/f32/NN cold t2"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bench.cli.commands import cli
-from bench.cli.defaults import default_map
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.cli.defaults import default_map
 
 
 def shown(called, *words):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan.text import MOST, one_line
+from kernelmark.bench.plan.text import MOST, one_line
 from processes import at_work_in, command
 
-MAIN = "from bench.cli import main; main()"
+MAIN = "from kernelmark.bench.cli import main; main()"
 #: The command, with a part of it that fails as no part should.
-BROKEN = "from bench.cli import listing, main\ndef fails(*_):\n    raise {}\nlisting.kernels = fails\nmain()"
+BROKEN = "from kernelmark.bench.cli import listing, main\ndef fails(*_):\n    raise {}\nlisting.kernels = fails\nmain()"
 NESTED = f"a = {'[' * 3000}{']' * 3000}"
 HUGE = "9" * 5000
 
@@ -163,7 +163,7 @@ def test_a_plugin_in_whose_function_the_ending_itself_fails_is_named(tmp_path) -
 #: The command, interrupted in a finaliser, from which nothing is raised.
 IN_A_FINALISER = """\
 import time
-from bench.cli import listing, main
+from kernelmark.bench.cli import listing, main
 class Last:
     def __del__(self):
         raise KeyboardInterrupt
@@ -184,7 +184,7 @@ def test_an_interrupt_that_falls_into_a_finaliser_ends_the_command(tmp_path) -> 
 #: The command, interrupted twice: the second time by a function of its ending, in which none could be raised.
 TWICE = """\
 import os, signal, threading, time
-from bench.cli import ending, listing, main
+from kernelmark.bench.cli import ending, listing, main
 def interrupt(*_):
     os.kill(os.getpid(), signal.SIGINT)
 class Last:

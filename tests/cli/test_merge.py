@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from bench.measure.ceiling import Ceiling
-from bench.record.store import Store
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.record.store import Store
 from merging import measure, suite_file
 
 QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--kernels", "copy/numpy.copyto")

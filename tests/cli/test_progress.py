@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli.progress import Display
-from bench.plan.case import Budget, Entrant, Job, PlannedJob, WorkerKey
-from bench.plan.modes import Mode
-from bench.run.progress import Glimpse
+from kernelmark.bench.cli.progress import Display
+from kernelmark.bench.plan.case import Budget, Entrant, Job, PlannedJob, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.progress import Glimpse
 from stored import result
 
 NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
@@ -97,7 +97,7 @@ def test_the_first_times_of_a_long_job_are_called_provisional(measured):
 
 
 def test_no_more_than_a_hundred_tables_are_printed(measured, monkeypatch):
-    monkeypatch.setattr("bench.cli.progress.PAGE", 2)
+    monkeypatch.setattr("kernelmark.bench.cli.progress.PAGE", 2)
     outs, _ = measured(planned(NT), planned(NN), planned("gemm/m9n8k8/f32/NN"))
     assert list(map(tables, outs)) == [[NT], [NN], []]
 
@@ -105,7 +105,7 @@ def test_no_more_than_a_hundred_tables_are_printed(measured, monkeypatch):
 def test_a_terminal_has_one_line_of_progress_that_is_gone_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(SUITE)
     main, terminal = pty.openpty()
-    words = [sys.executable, "-c", "from bench.cli import main; main()", "run", "s.toml", *QUICK, "--db", "r.db"]
+    words = [sys.executable, "-m", "kernelmark", "run", "s.toml", *QUICK, "--db", "r.db"]
     done = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=terminal, env=os.environ)
     os.close(terminal)
     written = b""

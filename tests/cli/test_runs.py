@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.lock import held_run
-from bench.record.store import Store
 from compared_runs import STEADY, add, begin
+from kernelmark.bench.measure.lock import held_run
+from kernelmark.bench.record.store import Store
 
 PARTIAL = "partial: 2 of 3 cases; `kernelmark run --resume 20260201-new` goes on"
 

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from bench.cli.documents import DOCUMENTS
-from bench.record.store import Layer
+from kernelmark.bench.cli.documents import DOCUMENTS
+from kernelmark.bench.record.store import Layer
 from report_rows import begin, put
 
 WORDS = ("scaling", "net", "--link", "8GB/s", "--workers", "4,8,1")

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from bench.cli.documents import DOCUMENTS, schema
-from bench.measure.cpu import cpu_name
-from bench.tune.select.model import Model
 from documents_read import valid
+from kernelmark.bench.cli.documents import DOCUMENTS, schema
+from kernelmark.bench.measure.cpu import cpu_name
+from kernelmark.bench.tune.select.model import Model
 from pages import DOCS
 from planted import FIRST, SECOND, bordered, plant, shapes
 

@@ -16,7 +16,7 @@ def hook(event, values):
         if words and seen == int(words[0]):
             os.kill(os.getpid(), signal.SIGINT)
 sys.argv[1:] = ["list"]
-from bench.cli import main
+from kernelmark.bench.cli import main
 sys.addaudithook(hook)
 try:
     main()

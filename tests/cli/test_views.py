@@ -4,9 +4,9 @@ import csv
 
 import pytest
 
-from bench.measure.measurement import Part
-from bench.record.store import Run, Store
 from complaints import refusal
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.record.store import Run, Store
 from stored import result
 
 SUITE = """

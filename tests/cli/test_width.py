@@ -7,17 +7,17 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from bench.cli.commands import cli
-from bench.cli.tune import print_race, print_search
-from bench.measure.cpu import cpu_name
-from bench.measure.measurement import Part
-from bench.plan.status import Status
-from bench.record.store import Layer, Store
-from bench.record.versions import Compared, KernelVersion
-from bench.selftest import checks
-from bench.selftest.finding import Finding
-from bench.tune import inspect, static
-from bench.tune.inspect import InspectRow
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.cli.tune import print_race, print_search
+from kernelmark.bench.measure.cpu import cpu_name
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.store import Layer, Store
+from kernelmark.bench.record.versions import Compared, KernelVersion
+from kernelmark.bench.selftest import checks
+from kernelmark.bench.selftest.finding import Finding
+from kernelmark.bench.tune import inspect, static
+from kernelmark.bench.tune.inspect import InspectRow
 from planted import FIRST, SECOND, bordered, plant
 from report_rows import begin, ceilings, fail, put
 

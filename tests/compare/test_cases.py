@@ -97,7 +97,7 @@ def test_other_changes_of_status_are_listed_and_fail_nothing(runs, old, now):
 
 
 def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("bench.compare.cases.CHUNK", 3)
+    monkeypatch.setattr("kernelmark.bench.compare.cases.CHUNK", 3)
     factors = [1 + i / 10 for i in range(10)]
     store = runs({f"m{i}": STEADY for i in range(10)}, {f"m{i}": times(f) for i, f in enumerate(factors)})
     found = verdicts(store, tmp_path)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.compare.cases import Side
-from bench.compare.siblings import siblings
-from bench.measure.measurement import Part
 from compared_runs import begin, compared
+from kernelmark.bench.compare.cases import Side
+from kernelmark.bench.compare.siblings import siblings
+from kernelmark.bench.measure.measurement import Part
 from stored import result
 
 NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
-from bench.compare.stats import detectable, holm, welch
+from kernelmark.bench.compare.stats import detectable, holm, welch
 
 ODD, FEW = [1.01e-3, 0.98e-3, 1.03e-3, 1.00e-3], [1.10e-3, 1.04e-3]
 

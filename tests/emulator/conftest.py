@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.emulator.build import missing_tool
+from kernelmark.bench.emulator.build import missing_tool
 from missing import needed
 
 

@@ -6,12 +6,12 @@ They are kept out of the sweep, whose cases the rows of short_cases.json follow 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import H100
-from bench.plan.registry import Registry
 from emulator.proof import included
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.registry import Registry
 
 
 @dataclass(frozen=True)

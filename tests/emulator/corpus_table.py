@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.emulator.build import program
-from bench.emulator.report import Report, unwaived
-from bench.emulator.worker import run
 from emulator.planted import SETUPS
 from emulator.planted_parts import Setup
+from kernelmark.bench.emulator.build import program
+from kernelmark.bench.emulator.report import Report, unwaived
+from kernelmark.bench.emulator.worker import run
 
 #: `// bug 3 (out-of-bounds): the row guard lets row == m through`
 BUG = re.compile(r"^// bug (\d+) \(([\w, -]+)\): (.*)$", re.MULTILINE)

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from bench.emulator.sweep import Case
 from emulator.mutation import Mutant
 from emulator.proof import fate
 from emulator.short import name
+from kernelmark.bench.emulator.sweep import Case
 
 #: Cases by name.
 Cases = Mapping[str, Case]

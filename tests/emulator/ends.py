@@ -9,18 +9,18 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from bench.emulator.build import CUDA, program
-from bench.emulator.report import unwaived
-from bench.emulator.sweep import Case, entries, launches
-from bench.emulator.worker import Array, Buffer, Launch, run
-from bench.measure.draw import poison
-from bench.plan.discovery import discover
-from bench.plan.dtypes import numpy_dtype
-from bench.plan.kernel import CudaKernel, Scratch
-from bench.plan.limits import H100
-from bench.plan.operation import Operand
-from bench.plan.tiles import tile_on
 from emulated import program_entries
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.report import unwaived
+from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.worker import Array, Buffer, Launch, run
+from kernelmark.bench.measure.draw import poison
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import numpy_dtype
+from kernelmark.bench.plan.kernel import CudaKernel, Scratch
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.operation import Operand
+from kernelmark.bench.plan.tiles import tile_on
 
 Choose = Callable[[list[Launch]], list[Launch]]
 

@@ -1,8 +1,8 @@
 """The ends that are looked at: a problem and some blocks for each kernel whose operands have no rows to move apart."""
 
-from bench.emulator.worker import Launch
 from emulator.ends import Choose, End, ends, last, numbered
-from kernels.gemm.ladder import SMALL
+from kernelmark.bench.emulator.worker import Launch
+from kernelmark.kernels.gemm.ladder import SMALL
 
 
 def _all_ends(planned: list[Launch]) -> list[Launch]:

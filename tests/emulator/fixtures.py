@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.emulator.build import program, source_folder
-from bench.emulator.report import Report
-from bench.emulator.worker import Buffer, Launch, Outcome, run
+from kernelmark.bench.emulator.build import program, source_folder
+from kernelmark.bench.emulator.report import Report
+from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, run
 
 Array = np.ndarray[Any, Any]
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-from bench.emulator.apart import cases_apart
-from bench.emulator.build import CompileError, source_folder
-from bench.emulator.sweep import complaints, entries
-from bench.emulator.worker import WorkerError
-from bench.plan.discovery import discover
 from emulator.mutation import Mutant, blank_comments, closing
 from emulator.offsets import findings, instances, unaccepted
 from emulator.proof import Fate, all_cases, headers_by_name, included, kernels_by_source
+from kernelmark.bench.emulator.apart import cases_apart
+from kernelmark.bench.emulator.build import CompileError, source_folder
+from kernelmark.bench.emulator.sweep import complaints, entries
+from kernelmark.bench.emulator.worker import WorkerError
+from kernelmark.bench.plan.discovery import discover
 
 CAST = re.compile(r"\b(?:size_t|static_cast<(?:size_t|long long)>)\(")
 #: The factor after a cast, whose product the late cast widens.

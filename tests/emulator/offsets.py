@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from bench.emulator.build import CUDA, HERE
-from bench.emulator.sweep import Case, entries
+from kernelmark.bench.emulator.build import CUDA, HERE
+from kernelmark.bench.emulator.sweep import Case, entries
 
 QUERY = Path(__file__).with_name("offsets.yaml")
 #: constinit forbids the initialisers of some shared variables in clang, which g++ accepts.

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.emulator.build import source_folder
 from emulator.proof import included
+from kernelmark.bench.emulator.build import source_folder
 
 
 @dataclass(frozen=True)

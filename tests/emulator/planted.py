@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.emulator.worker import Buffer, Launch
 from emulator.fixtures import written
 from emulator.planted_parts import F32, Setup, given, setup, tensor, zeros
+from kernelmark.bench.emulator.worker import Buffer, Launch
 
 
 def sgemm_tiled() -> Setup:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.emulator.worker import Buffer, Launch, TensorMap
 from emulator.fixtures import read, written
+from kernelmark.bench.emulator.worker import Buffer, Launch, TensorMap
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32

@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from bench.emulator.build import CUDA, CompileError, program, source_folder
-from bench.emulator.shapes import is_whole
-from bench.emulator.sweep import Case, cases, complaints, entries
-from bench.measure.compile import with_includes
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.registry import Registry
 from emulator.mutation import Mutant
+from kernelmark.bench.emulator.build import CUDA, CompileError, program, source_folder
+from kernelmark.bench.emulator.shapes import is_whole
+from kernelmark.bench.emulator.sweep import Case, cases, complaints, entries
+from kernelmark.bench.measure.compile import with_includes
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.registry import Registry
 
 #: Seconds of processor time that a case may take. Most take milliseconds. One that is over time is run again: it may
 #: take so many times what the kernel without the mistake takes at that moment, and the longer limit at least, so that

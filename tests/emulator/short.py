@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from bench.emulator.shapes import is_long, is_whole
-from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
 from emulator.mutation import mutants
 from emulator.proof import all_cases, included, kernels_by_source
+from kernelmark.bench.emulator.shapes import is_long, is_whole
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.discovery import discover
 
 TABLE = Path(__file__).with_name("short_cases.json")
 #: Operations and bytes of a problem that has several blocks of most tiles and is done in a tenth of a second.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bench.emulator.worker import Buffer, Launch
 from emulator.fixtures import intrinsic, read, written
+from kernelmark.bench.emulator.worker import Buffer, Launch
 
 
 def test_barriers_count_and_combine_predicates() -> None:

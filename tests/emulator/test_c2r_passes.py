@@ -8,16 +8,16 @@ from math import gcd
 import numpy as np
 import pytest
 
-from bench.emulator.build import CUDA, program
-from bench.emulator.report import unwaived
-from bench.emulator.sweep import Case, launches
-from bench.emulator.worker import Array, Buffer, run
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import H100
-from bench.plan.tiles import tile_on
 from emulated import program_entries
 from emulator.ends import last
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.report import unwaived
+from kernelmark.bench.emulator.sweep import Case, launches
+from kernelmark.bench.emulator.worker import Array, Buffer, run
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.tiles import tile_on
 
 W = 8  # columns of a stripe
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bench.emulator.build import CUDA, program
-from bench.emulator.report import unwaived
-from bench.emulator.sweep import Case, entries, launches
-from bench.emulator.worker import Array, Buffer, run
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import H100
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.report import unwaived
+from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.worker import Array, Buffer, run
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
 
 BLOCKS = {"int8": 256, "onebit": 512}
 Change = Callable[[dict[str, Array], int], None]

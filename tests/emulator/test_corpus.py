@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.emulator.report import Report
 from emulator.corpus_table import Planted, findings, planted
 from emulator.planted import SETUPS
+from kernelmark.bench.emulator.report import Report
 
 BUGS = list(planted())
 

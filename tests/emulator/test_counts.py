@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.emulator.build import CUDA, program, source_folder
-from bench.emulator.counts import Tallies, sample, tallies_of
-from bench.emulator.multiply_adds import cannot_count
-from bench.emulator.worker import Launch, TensorMap
 from emulator import published_counts
 from emulator.fixtures import read, written
 from emulator.known_counts import KNOWN, Known, source
 from emulator.published_counts import PUBLISHED, Published
+from kernelmark.bench.emulator.build import CUDA, program, source_folder
+from kernelmark.bench.emulator.counts import Tallies, sample, tallies_of
+from kernelmark.bench.emulator.multiply_adds import cannot_count
+from kernelmark.bench.emulator.worker import Launch, TensorMap
 
 BYTES = 64 * 1024
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.emulator.worker import WorkerError
 from emulator.ends import End
 from emulator.ends_listed import ENDS
 from emulator.overflows import Overflow
+from kernelmark.bench.emulator.worker import WorkerError
 
 _ROW = ("common.cuh", "size_t(row) * ld + col :", "row * ld + col :")
 _PLACE = ("conv/geometry.cuh", "((size_t(a) * channels + b)", "((a * channels + b)")

@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bench.emulator.worker import Buffer, Launch, TensorMap
 from emulator.fixtures import intrinsic, read, written
+from kernelmark.bench.emulator.worker import Buffer, Launch, TensorMap
 
 RNG = np.random.default_rng(5)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.emulator.build import CUDA
-from bench.emulator.report import Report
-from bench.emulator.worker import Launch, TensorMap, WorkerError
 from emulator.fixtures import intrinsic, outcomes_of, read, reports_of, written
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.emulator.report import Report
+from kernelmark.bench.emulator.worker import Launch, TensorMap, WorkerError
 
 X = np.arange(2 * 16 * 32, dtype=np.float32)
 ROWS = TensorMap("x", (32, 16, 2), (128, 2048), (32, 8), 4)
@@ -92,8 +92,8 @@ def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: 
     kinds = [(r.kind, r.line) for r in _reports(body)]
     here = Path(__file__).parent
     shutil.copytree(here, tmp_path / "tests" / "emulator")
-    shutil.copytree(CUDA.parent / "bench", tmp_path / "bench")
-    shutil.copytree(CUDA, tmp_path / "cuda")
+    for name in ("bench", "cuda", "kernelmark"):
+        shutil.copytree(CUDA.parent / name, tmp_path / name, symlinks=True)
     code = f"from emulator.test_hopper_reports import _reports; print([(r.kind, r.line) for r in _reports({body!r})])"
     command = [sys.executable, "-c", code]
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{tmp_path / 'tests'}"}

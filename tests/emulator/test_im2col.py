@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.emulator.worker import Im2col, Launch, TensorMap, WorkerError
 from emulator.fixtures import intrinsic, outcomes_of, read, written
 from emulator.test_hopper import swizzled
 from emulator.test_hopper_reports import HEAD
+from kernelmark.bench.emulator.worker import Im2col, Launch, TensorMap, WorkerError
 
 RNG = np.random.default_rng(8)
 Pair = tuple[int, int]

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from bench.emulator.build import CompileError, source_folder
-from bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
-from bench.emulator.sweep import Case, cases, complaints
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
 from emulated import program_entries
 from emulator import short
 from emulator.proof import all_cases
+from kernelmark.bench.emulator.build import CompileError, source_folder
+from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
+from kernelmark.bench.emulator.sweep import Case, cases, complaints
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
 
 SHOWN = 12
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]

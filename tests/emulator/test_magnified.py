@@ -9,17 +9,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.emulator.build import CUDA, program
-from bench.emulator.report import unwaived
-from bench.emulator.sweep import Case, entries, launches
-from bench.emulator.worker import Array, Buffer, run
-from bench.plan.discovery import discover
-from bench.plan.dtypes import numpy_dtype
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import H100
-from bench.plan.operation import Problem
 from emulated import program_entries
 from emulator.overflows import Overflow
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.report import unwaived
+from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.worker import Array, Buffer, run
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import numpy_dtype
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.operation import Problem
 
 #: Images of which a tile meets less than 2^31 elements, as the kernels require, and which together have more than 2^32.
 FACTOR = 800

@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from bench.emulator.build import CUDA
-from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
 from emulator import proof, short
 from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import (
@@ -25,6 +22,9 @@ from emulator.proof import (
     kernels_by_source,
     plan,
 )
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.discovery import discover
 
 KERNEL = """
 // a < b in a comment is left alone

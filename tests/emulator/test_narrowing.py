@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.emulator.build import CUDA
 from emulator import offsets
 from emulator.narrowing import narrowed, narrowed_fates
 from emulator.proof import is_explained
+from kernelmark.bench.emulator.build import CUDA
 
 KERNEL = """
 // size_t(row) * ld in a comment is left alone

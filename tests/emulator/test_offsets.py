@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 from _pytest.mark import ParameterSet
 
-from bench.emulator.build import CUDA, source_folder
-from bench.plan.discovery import discover
 from emulator import offsets, short
 from emulator.narrowing import names_of
 from emulator.offsets import ACCEPTED, Finding, findings, unaccepted
 from emulator.overflows import STATIC, Overflow
 from emulator.proof import kernels_by_source
+from kernelmark.bench.emulator.build import CUDA, source_folder
+from kernelmark.bench.plan.discovery import discover
 from missing import needed
 
 KERNEL = """__global__ void f(float *x, unsigned m, unsigned ld) {

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.emulator.build import CompileError, missing_tool
-from bench.emulator.report import Thread, unwaived
-from bench.emulator.worker import Buffer, Launch, WorkerError
 from emulator.fixtures import outcomes_of, read, reports_of, written
+from kernelmark.bench.emulator.build import CompileError, missing_tool
+from kernelmark.bench.emulator.report import Thread, unwaived
+from kernelmark.bench.emulator.worker import Buffer, Launch, WorkerError
 
 X = np.arange(64, dtype=np.float32)
 LAUNCH = Launch("f", 2, 32, ("x", "y"))

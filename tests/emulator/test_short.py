@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
 from emulator import cover, short
 from emulator.mutation import Mutant, mutants
 from emulator.proof import Fate, all_cases, headers_by_name, included, kernels_by_source
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.discovery import discover
 
 TILED = "gemm/tiled.cu"
 EVERY = all_cases()["gemm/cuda.tiled"]

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bench.emulator.worker import Launch
 from emulator.fixtures import intrinsic, read, written
+from kernelmark.bench.emulator.worker import Launch
 
 RNG = np.random.default_rng(11)
 

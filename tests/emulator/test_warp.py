@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bench.emulator.worker import Buffer, Launch
 from emulator.fixtures import intrinsic, read, written
+from kernelmark.bench.emulator.worker import Buffer, Launch
 
 LANES = np.arange(32)
 X = np.random.default_rng(1).integers(-99, 100, 32).astype(np.int32)

@@ -12,13 +12,13 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from bench.cli.commands import cli
 from fuzz import processes
 from fuzz.campaign import BATCH, Fault, Report
 from fuzz.execute import LIMIT_S, ROOT
 from fuzz.files import make_samples
 from fuzz.inputs import Entry, digest, shown, write
 from fuzz.strategy import KINDS
+from kernelmark.bench.cli.commands import cli
 
 FOUND = ROOT / "out" / "fuzz"
 #: Faults of one kind that are printed.

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import click
 from hypothesis import strategies as st
 
-from bench.cli.commands import cli
 from fuzz.inputs import Step
 from fuzz.words import TEXTS, Word, once_in, values_of
+from kernelmark.bench.cli.commands import cli
 
 #: Commands that may lawfully go on for minutes.
 LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect", "tune", "profile")

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from bench.record.schema import SCHEMA_VERSION
 from fuzz.inputs import Damage
+from kernelmark.bench.record.schema import SCHEMA_VERSION
 
 _VALUES = (
     "'x'", "''", "-1", "0", "1e999", "-1e999", "x'ff00'", "CAST(x'ff' AS TEXT)", "9223372036854775807", "'[]'", "'{}'",

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import click
 from hypothesis import strategies as st
 
-from bench.cli.commands import cli
 from fuzz.files import DATA
 from fuzz.inputs import File
 from fuzz.words import HUGE, KERNELS, TEXTS, values_of
+from kernelmark.bench.cli.commands import cli
 
 JUNK = st.recursive(
     st.one_of(

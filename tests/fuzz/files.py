@@ -5,12 +5,12 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from bench.record.store import Layer, Store
-from bench.record.versions import Compared, KernelVersion
-from bench.report.export import write_file
-from bench.report.parquet import write_parquet_file
 from compared_runs import LOOSE, STEADY, add, begin
 from fuzz.inputs import Damage, File
+from kernelmark.bench.record.store import Layer, Store
+from kernelmark.bench.record.versions import Compared, KernelVersion
+from kernelmark.bench.report.export import write_file
+from kernelmark.bench.report.parquet import write_parquet_file
 from report_rows import begin as begin_made
 from report_rows import put, varied
 

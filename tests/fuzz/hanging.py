@@ -11,7 +11,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: Where /proc/PID/stat has the time in user code and in the system, after the name of the program.
 _USER, _SYSTEM = 11, 12
 #: What the machine is measured with. It reads as many files as the start of a command does, and computes for a moment.
-CONTROL = ("-c", "import bench.cli.commands; sum(range(10**7))")
+CONTROL = ("-c", "import kernelmark.bench.cli.commands; sum(range(10**7))")
 #: No more of the time between two looks counts: in the rest this program was stopped, and its steps with it.
 MOST_APART_S = 1.0
 now = time.monotonic

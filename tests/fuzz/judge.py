@@ -6,11 +6,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from bench.cli.options import DEFECT
 from complaints import complaints
 from fuzz.execute import Found, Outcome
 from fuzz.inputs import Input, Step
 from fuzz.kept import lost
+from kernelmark.bench.cli.options import DEFECT
 
 STATUSES = (0, 1, 2, 130)
 #: The longest line on standard error.

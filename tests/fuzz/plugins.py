@@ -197,7 +197,7 @@ def operations(draw: Any) -> Plugin:
     """Plug-ins with an operation, one of whose methods does one thing."""
     act, method = draw(st.sampled_from([act for act in ACTS if act != _STOPS])), draw(st.sampled_from(METHODS))
     return Plugin(
-        f"{HEAD}from bench.plan.registry import REGISTRY\n\nCopy = REGISTRY.operations['copy']\n\n\n"
+        f"{HEAD}from kernelmark.bench.plan.registry import REGISTRY\n\nCopy = REGISTRY.operations['copy']\n\n\n"
         "@operation('mine')\nclass Mine(Copy, frozen=True, kw_only=True):\n"
         f"    def {method}(self, *args):\n        {act}\n\n\n"
         "@kernel('mine', provider='bad', device='cpu', numerics='exact')\n"

@@ -23,8 +23,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import bench
-from bench.plan.discovery import discover
+from kernelmark import bench
+from kernelmark.bench.plan.discovery import discover
 
 #: How long the processes that a step has started may outlive it.
 GRACE_S = 10.0
@@ -32,12 +32,12 @@ GRACE_S = 10.0
 MOST_BYTES = 8 * 2**30
 #: Left for the few steps that need them: they start threads or take a second to import.
 COLD = (
-    "bench.pytest",
-    "bench.test_bench",
-    "bench.selftest",
-    "bench.emulator",
-    "bench.report.figures",
-    "bench.run.worker",
+    "kernelmark.bench.pytest",
+    "kernelmark.bench.test_bench",
+    "kernelmark.bench.selftest",
+    "kernelmark.bench.emulator",
+    "kernelmark.bench.report.figures",
+    "kernelmark.bench.run.worker",
 )
 LENGTH_BYTES = 8
 _PR_SET_CHILD_SUBREAPER = 36
@@ -47,7 +47,7 @@ now, sleep_until, on_signal, leave = time.monotonic, select.select, signal.signa
 
 def main(link: socket.socket) -> None:
     """Serve until the other side ends; in a child, run the command."""
-    for module in pkgutil.walk_packages(bench.__path__, "bench."):
+    for module in pkgutil.walk_packages(bench.__path__, "kernelmark.bench."):
         if not module.name.startswith(COLD):
             with suppress(ImportError):
                 import_module(module.name)
@@ -86,7 +86,7 @@ def serve(link: socket.socket) -> dict[str, Any] | None:
 
 def run() -> int:
     """Call the command as the console script does, and return the exit status."""
-    from bench.cli import main as command
+    from kernelmark.bench.cli import main as command
 
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # an earlier one would meet this program

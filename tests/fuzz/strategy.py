@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from bench.run.limits import LEAST_S
 from fuzz import commands, documents, plugins
 from fuzz.commands import LASTING, MEASURING_S, PATIENCE_S, QUICK, Call, joined
 from fuzz.damages import damages
@@ -15,6 +14,7 @@ from fuzz.files import EXPORTS, KEPT, NETWORK, ROWS_RUN, STORES
 from fuzz.inputs import Damage, File, Input, Kill, Step
 from fuzz.kept import SHOWN
 from fuzz.words import PROBLEM_WORDS, Word, once_in
+from kernelmark.bench.run.limits import LEAST_S
 
 #: Files that the words of any command may name.
 BESIDE = {

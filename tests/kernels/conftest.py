@@ -5,6 +5,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _threads_on_every_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernels import _worth
+    from kernelmark.kernels import _worth
 
     monkeypatch.setattr(_worth, "pays", lambda problem, threads, compiled: True)

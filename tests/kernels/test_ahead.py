@@ -15,13 +15,13 @@ import pytest
 pytest.importorskip("numba")
 
 from kernel_rig import set_up
-from kernels import _ahead, _numba
-from kernels._ahead import ahead
-from kernels._numba import bind, jit
+from kernelmark.kernels import _ahead, _numba
+from kernelmark.kernels._ahead import ahead
+from kernelmark.kernels._numba import bind, jit
 
 PARENT = """
 import os, pathlib, sys, time
-from kernels._ahead import ahead
+from kernelmark.kernels._ahead import ahead
 
 def sleeps():
     pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
@@ -208,6 +208,6 @@ def test_where_nothing_can_be_kept_there_is_no_child(tmp_path: Path, monkeypatch
 )
 def test_set_ups_leave_functions_to_children(kernel: str, others: set[str], cache: Path) -> None:
     set_up("conv/n1c4h8w8k4r3s3pad1/f32/nchw/fprop", kernel)
-    claimed = {path.name.removeprefix("kernels.") for path in cache.iterdir()}
+    claimed = {path.name.removeprefix("kernelmark.kernels.") for path in cache.iterdir()}
     assert any(name.endswith(f".cpu.{kernel.partition('.')[2]}") for name in claimed)  # for one thread
     assert claimed >= others

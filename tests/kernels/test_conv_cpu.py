@@ -8,12 +8,12 @@ import pytest
 
 pytest.importorskip("numba")
 
-from bench.measure.machine import unavailable
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
 from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
-from kernels._product import SCRATCH
-from kernels.conv.direct import _pixels
+from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.kernels._product import SCRATCH
+from kernelmark.kernels.conv.direct import _pixels
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares

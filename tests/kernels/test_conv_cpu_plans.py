@@ -7,17 +7,17 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from bench.plan.discovery import discover
 from kernel_rig import RAGGED
 from kernelmark import Array
-from kernels._host import split
-from kernels._launches import parts
-from kernels.conv._shape import Shape, shape
-from kernels.conv.columns import _plan
-from kernels.conv.direct import _phases, _pixels, _stages
-from kernels.conv.direct import _plan as direct
-from kernels.conv.direct._phases import phases
-from kernels.conv.direct._tile import ROWS, tile_rows
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.kernels._host import split
+from kernelmark.kernels._launches import parts
+from kernelmark.kernels.conv._shape import Shape, shape
+from kernelmark.kernels.conv.columns import _plan
+from kernelmark.kernels.conv.direct import _phases, _pixels, _stages
+from kernelmark.kernels.conv.direct import _plan as direct
+from kernelmark.kernels.conv.direct._phases import phases
+from kernelmark.kernels.conv.direct._tile import ROWS, tile_rows
 
 #: And less than one block, strip or item of what is cut into them.
 SIZES = (
@@ -113,7 +113,7 @@ def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expect
     ],
 )
 def test_few_rows_are_summed_at_once_where_what_they_meet_leaves_the_cache(problem, rows, monkeypatch) -> None:
-    monkeypatch.setattr("kernels.conv.direct.cpu.second_level_bytes", lambda: 2**21)
+    monkeypatch.setattr("kernelmark.kernels.conv.direct.cpu.second_level_bytes", lambda: 2**21)
     registry = discover()
     assert rows == registry.kernels["conv/numba.direct"].tile_for(registry.problem(f"conv/{problem}")).AT_ONCE
 

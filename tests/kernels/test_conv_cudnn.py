@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.draw import logical
-from bench.plan.errors import Unsupported
 from column_major import HostOperands
 from emulated import host_compiler
 from kernel_rig import DIRECTIONS, REGISTRY
-from kernels.conv.vendor import _cudnn
-from kernels.conv.vendor import cudnn as declared
+from kernelmark.bench.measure.draw import logical
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.kernels.conv.vendor import _cudnn
+from kernelmark.kernels.conv.vendor import cudnn as declared
 
-KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernels.conv.vendor.cudnn"]
+KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.conv.vendor.cudnn"]
 SHAPES = (
     "n2c4h5w7k6r3s3/{}/{}/{}",
     "n2c4h9w8k6r3s3pad1stride2x1/{}/{}/{}/g2",

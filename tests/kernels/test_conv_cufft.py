@@ -16,9 +16,9 @@ import pytest
 from column_major import HostOperands, blas_stand_in
 from emulated import host_compiler
 from kernel_rig import DIRECTIONS, REGISTRY, refusal
-from kernels.conv.fft._tiling import cuts, executed
-from kernels.conv.vendor import cufft
-from kernels.gemm import _cublas
+from kernelmark.kernels.conv.fft._tiling import cuts, executed
+from kernelmark.kernels.conv.vendor import cufft
+from kernelmark.kernels.gemm import _cublas
 
 SHAPES = (
     "n2c3h37w21k5r3s5pad1x2",

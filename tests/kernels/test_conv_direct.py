@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.emulator.shapes import problems
-from bench.emulator.sweep import entries
-from bench.measure.compile import compile_cubin, cuda_sources
-from bench.measure.elf import elf_parameters
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, KernelCall
-from bench.plan.operation import Problem
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, DIRECTIONS, REGISTRY, cases, chosen, lean
-from kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
+from kernelmark.bench.emulator.shapes import problems
+from kernelmark.bench.emulator.sweep import entries
+from kernelmark.bench.measure.compile import compile_cubin, cuda_sources
+from kernelmark.bench.measure.elf import elf_parameters
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
 
 NAMES = ("direct", "direct_tiled", "depthwise", "im2col")
 VARIANTS = tuple(itertools.product(("nchw", "nhwc"), DIRECTIONS))

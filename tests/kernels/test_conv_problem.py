@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from bench.plan.discovery import discover
-from kernels.conv.problem import ConvProblem
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.kernels.conv.problem import ConvProblem
 
 
 def problems():

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bench.emulator.sweep import Case, entries
-from bench.measure.occupancy import occupancy, typical
-from bench.plan.kernel import KernelCall, Scratch
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, REGISTRY, cases, lean, refusal
+from kernelmark.bench.emulator.sweep import Case, entries
+from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.plan.kernel import KernelCall, Scratch
 
 NAMES = F2, F4 = "conv/cuda.winograd", "conv/cuda.winograd4"
 VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")]

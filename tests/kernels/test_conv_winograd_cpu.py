@@ -7,15 +7,15 @@ import pytest
 
 pytest.importorskip("numba")
 
-from bench.plan.discovery import discover
 from kernel_rig import DIRECTIONS, verified
 from kernelmark import Tile
-from kernels._numba import jit
-from kernels.conv.winograd import _loops as winograd
-from kernels.conv.winograd import _planes as planes
-from kernels.conv.winograd import cpu
-from kernels.conv.winograd._lines import LANES, divide, join
-from kernels.conv.winograd._tiling import tiling
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.kernels._numba import jit
+from kernelmark.kernels.conv.winograd import _loops as winograd
+from kernelmark.kernels.conv.winograd import _planes as planes
+from kernelmark.kernels.conv.winograd import cpu
+from kernelmark.kernels.conv.winograd._lines import LANES, divide, join
+from kernelmark.kernels.conv.winograd._tiling import tiling
 
 LAYOUTS = ("nchw", "nhwc")
 

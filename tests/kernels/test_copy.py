@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, REGISTRY, compiled_by, set_up, verified
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.limits import H100
 
 VECTORISED = CUDA["copy/cuda.vectorised"]
 
@@ -23,7 +23,7 @@ def test_streaming_copies_every_byte(m: int, n: int, dtype: str, threads: int) -
 @pytest.mark.parametrize("offset", [*range(0, 64, 7), 63])
 @pytest.mark.parametrize("size", [1, 5, 63, 64, 65, 127, 128, 1000])
 def test_lines_are_streamed_wherever_the_bytes_lie(offset: int, size: int) -> None:
-    moves = pytest.importorskip("kernels.copy._numba")
+    moves = pytest.importorskip("kernelmark.kernels.copy._numba")
     a = np.random.default_rng(0).integers(1, 255, size, np.uint8)
     raw = np.zeros(size + 256, np.uint8)
     start = -raw.ctypes.data % 64 + 64 + offset
@@ -35,7 +35,7 @@ def test_lines_are_streamed_wherever_the_bytes_lie(offset: int, size: int) -> No
 
 def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() -> None:
     numba = pytest.importorskip("numba")
-    moves = pytest.importorskip("kernels.copy._numba")
+    moves = pytest.importorskip("kernelmark.kernels.copy._numba")
     assert not compiled_by(set_up("copy/m100n100/f32", "copy/numba.streaming").launch)
     fresh = numba.njit(moves.stream.py_func)  # numba shows no code that it read from its cache
     arguments = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 0, (0,), (0,), 0, True

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from bench.plan.discovery import discover
 from kernel_rig import LAYOUTS, allocated_by, set_up, verified
+from kernelmark.bench.plan.discovery import discover
 
 OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
 PROBLEMS = [
@@ -48,7 +48,7 @@ PROVIDERS = ("numba", "numpy", "scipy", "openblas")
 PEAK = """
 import re, sys
 import numpy as np
-from kernels.transpose._openblas import imatcopy
+from kernelmark.kernels.transpose._openblas import imatcopy
 def resident(key):
     return int(re.search(key + r":\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
 m, n = int(sys.argv[1]), int(sys.argv[2])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-import kernels.gemm._cublas as module
+import kernelmark.kernels.gemm._cublas as module
 from column_major import Blas, HostOperands, blas_stand_in
 from kernel_rig import LAYOUTS, REGISTRY
 
-KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernels.gemm.cublas"]
+KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.gemm.cublas"]
 OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch2/lda+1")
 
 

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.plan.kernel import Scratch
 from emulated import wrong_in_emulator
 from kernel_rig import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
-from kernels.gemm import _reference
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import Scratch
+from kernelmark.kernels.gemm import _reference
 
 FUSED, TWO_STEP = "gemm/cuda.async_fused", "gemm/cuda.async_two_step"
 EPILOGUES = ("bias-relu", "sigmoid", "update")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.plan.suites import find_suite
 from kernel_rig import REGISTRY, verified
+from kernelmark.bench.plan.suites import find_suite
 
 KINDS = ("r2c", "c2r", "c2c", "c2c/inverse")
 SIZES = [(1, 1, 1), (3, 1, 2), (2, 1, 7), (5, 1, 16), (2, 2, 1), (1, 6, 5), (3, 5, 6), (1, 8, 8), (2, 7, 3)]
@@ -100,7 +100,7 @@ def test_a_wrong_normalisation_or_sign_is_wrong(kind: str) -> None:
 @pytest.fixture
 def plans(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wisdom of this test's own, and little time to gather it."""
-    import kernels._fftw as fftw
+    import kernelmark.kernels._fftw as fftw
 
     wisdom = fftw.Wisdom(tmp_path / "wisdom.json")
     monkeypatch.setattr(fftw, "_wisdom", lambda: wisdom)

@@ -73,7 +73,7 @@ extern "C" void f64(c16* x, c16* y, long long n, long long h, long long c, long 
 @pytest.fixture(scope="module")
 def hermitian_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The body of our elementwise kernel, compiled for the host, called as CuPy calls it."""
-    from kernels.fft import cufft
+    from kernelmark.kernels.fft import cufft
 
     folder: Path = tmp_path_factory.mktemp("hermitian")
     (folder / "part.cpp").write_text(SOURCE.replace("BODY", cufft._HERMITIAN))
@@ -96,7 +96,7 @@ def hermitian_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 def stood_in(hermitian_part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """CuPy, as far as `kernels/fft/cufft.py` uses it."""
-    from kernels.fft import cufft
+    from kernelmark.kernels.fft import cufft
 
     modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy.cuda.cufft")}
     modules["cupy.cuda"].cufft = modules["cupy.cuda.cufft"]  # type: ignore[attr-defined]

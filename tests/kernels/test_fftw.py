@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import kernels._fftw as fftw
+import kernelmark.kernels._fftw as fftw
 
 pyfftw = pytest.importorskip("pyfftw")
 
@@ -102,7 +102,7 @@ def test_what_another_process_wrote_meanwhile_is_kept(wisdom: Callable[[], Any],
 LEARN = """
 import numpy as np, sys
 import pyfftw
-from kernels._fftw import plan
+from kernelmark.kernels._fftw import plan
 for n in range(int(sys.argv[1]), int(sys.argv[1]) + 8):
     plan(pyfftw.empty_aligned((2, n), "c8", n=64), pyfftw.empty_aligned((2, n), "c8", n=64), (1,))
 """
@@ -138,7 +138,7 @@ def test_plans_transform_what_their_arrays_hold_later(threads: int, wisdom: Call
 
 def test_idle_threads_of_fftw_sleep_before_the_next_contender() -> None:
     # libgomp reads this when it is loaded; without it, its threads spin for about 9 ms.
-    script = "import kernels._fftw, os, sys; print(os.environ['GOMP_SPINCOUNT'], 'pyfftw' in sys.modules)"
+    script = "import kernelmark.kernels._fftw, os, sys; print(os.environ['GOMP_SPINCOUNT'], 'pyfftw' in sys.modules)"
     env = {key: value for key, value in os.environ.items() if key != "GOMP_SPINCOUNT"}
     found = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["30000", "False"]

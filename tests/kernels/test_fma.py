@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.measure.draw import Draw
-from bench.plan.dtypes import numpy_dtype
-from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, REGISTRY, compiled_by, refusal, set_up, verified
-from kernels.fma.problem import LONGEST, TILES, coarse
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.plan.dtypes import numpy_dtype
+from kernelmark.bench.plan.limits import H100
+from kernelmark.kernels.fma.problem import LONGEST, TILES, coarse
 
 NAMES = ("ffma", "mma", "wgmma")
 
@@ -126,14 +126,14 @@ def test_numba_compiles_nothing_after_set_up() -> None:
 
 CODE = """
 import numba, numpy as np
-from bench.plan.case import Budget, Job
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.job import run_job
 (row,) = run_job(Job(("fma/n1000k17/f32",), ("fma/numba.fma",), Mode.VERIFY, (), 0, Budget(), threads=2))
 print(row.status, row.reason)
 if row.status == "ok":
-    from kernels._host import registers
-    from kernels.fma import _numba as loops
+    from kernelmark.kernels._host import registers
+    from kernelmark.kernels.fma import _numba as loops
     fresh = numba.njit(loops.groups.py_func)  # numba shows no code that it read from its cache
     d, a = np.zeros(10_000, np.float32), np.zeros(1, np.float32)
     types = tuple(map(numba.typeof, (d, d, a, a, 1, 1, 0, 1)))

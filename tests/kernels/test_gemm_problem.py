@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from bench.plan.discovery import discover
-from bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernel_rig import drawn
-from kernels.gemm import _reference
-from kernels.gemm import problem as gemm
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
+from kernelmark.kernels.gemm import _reference
+from kernelmark.kernels.gemm import problem as gemm
 
 
 def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:

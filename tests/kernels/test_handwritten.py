@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.emulator.sweep import entries
-from bench.measure.compile import ARCHS, Cubin, compile_cubin
-from bench.measure.compilers import cuda_sources
-from bench.measure.tensormap import extents
-from bench.plan.kernel import KernelCall
-from bench.plan.limits import H100
-from bench.tune import inspect
-from bench.tune.inspect import sample_problem
 from kernel_rig import CUDA as KERNELS
 from kernel_rig import LAYOUTS, REGISTRY, cases, refusal
+from kernelmark.bench.emulator.sweep import entries
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
+from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.tensormap import extents
+from kernelmark.bench.plan.kernel import KernelCall
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.tune import inspect
+from kernelmark.bench.tune.inspect import sample_problem
 from ptxas import losses
 
 DTYPES = ("f64", "f32", "f16", "bf16")

@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
-from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, lean
 from kernel_rig import refusal as refusal_of
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
+from kernelmark.bench.plan.limits import H100
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 ALONG_K = (*IN_F32, "wgmma_fp8")

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from bench.plan.kernel import CudaKernel, Scratch
-from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
+from kernelmark.bench.plan.kernel import CudaKernel, Scratch
+from kernelmark.bench.plan.limits import H100
 
 RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
 PACKED = ("vectorised", "warptile", "async", "splitk")

@@ -13,19 +13,19 @@ pytest.importorskip("numba")
 import numba
 
 from kernel_rig import compiled_by
-from kernels._numba import part
+from kernelmark.kernels._numba import part
 
 ROOT = Path(__file__).parents[2]
 CALLEE = """
-from kernels._numba import jit
+from kernelmark.kernels._numba import jit
 
 @jit
 def one():
     return {value}
 """
 CALLER = """
-from kernels._numba import jit
-from kernels._callee import one
+from kernelmark.kernels._numba import jit
+from kernelmark.kernels._callee import one
 
 @jit
 def answer():
@@ -37,7 +37,7 @@ def answer():
 def answer(tmp_path: Path):
     """What a compiled function returns in a process of its own, where the one that it calls returns `value`."""
     shutil.copytree(ROOT / "bench", tmp_path / "bench")
-    shutil.copy(ROOT / "kernelmark.py", tmp_path)
+    shutil.copytree(ROOT / "kernelmark", tmp_path / "kernelmark", symlinks=True)
     (tmp_path / "kernels").mkdir()
     for name in ("__init__.py", "_numba.py", "_host.py"):
         shutil.copy(ROOT / "kernels" / name, tmp_path / "kernels")
@@ -46,7 +46,7 @@ def answer(tmp_path: Path):
     def run(value: int) -> int:
         (tmp_path / "kernels" / "_callee.py").write_text(CALLEE.format(value=value))
         env = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-c", "from kernels._caller import answer; print(answer())"]
+        command = [sys.executable, "-c", "from kernelmark.kernels._caller import answer; print(answer())"]
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
         return int(done.stdout)
 

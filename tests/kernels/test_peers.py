@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bench.measure.pinned import Addressed
-from kernels.aggregate import peers
-from kernels.aggregate.problem import LR, AggregateProblem
+from kernelmark.bench.measure.pinned import Addressed
+from kernelmark.kernels.aggregate import peers
+from kernelmark.kernels.aggregate.problem import LR, AggregateProblem
 
 STRATEGIES = ("device", "stripes", "tree", "ring")
 SIZES = ((2, 1), (2, 70), (3, 1031), (4, 17), (5, 333), (8, 1056))

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels._host import ALONE, NEAR
-from kernels._numba import jit
-from kernels._order import DEPTH, FAR, FEW, PANELS
-from kernels._packing import ROWS, VECTORS, WIDTH
-from kernels._product import SCRATCH, multiply, multiplying
-from kernels._tile import LANES, LINE, products
+from kernelmark.kernels._host import ALONE, NEAR
+from kernelmark.kernels._numba import jit
+from kernelmark.kernels._order import DEPTH, FAR, FEW, PANELS
+from kernelmark.kernels._packing import ROWS, VECTORS, WIDTH
+from kernelmark.kernels._product import SCRATCH, multiply, multiplying
+from kernelmark.kernels._tile import LANES, LINE, products
 
 #: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
 M = (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1, 2 * (ROWS - 1), 5 * ROWS + 1)

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.cpu import Cpu
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.errors import Unsupported
-from bench.plan.limits import H100
 from column_major import Blas, HostOperands, blas_stand_in, matrix
 from kernel_rig import REGISTRY, refusal
 from kernelmark import kernel
-from kernels.gemm import _cublas
+from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.limits import H100
+from kernelmark.kernels.gemm import _cublas
 
 NT = ("gemm/cublas.tnn_geam", "gemm/cublas.tnn", "gemm/cublas.inplace")
 TWO_STEP = "gemm/cublas.two_step"
@@ -140,7 +140,7 @@ def test_a_kernel_launches_another_on_arrays_of_its_choice(registry: Any) -> Non
 
 
 def test_what_the_other_kernel_refuses_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.measure.launch.present_limits", lambda: H100)
+    monkeypatch.setattr("kernelmark.bench.measure.launch.present_limits", lambda: H100)
     x = _operands("gemm/m2n3k4/f32/NT")
     with pytest.raises(Unsupported, match="square"):
         x.launch("transpose/cuda.vectorised_inplace", "transpose/m3n4/f32/in", a=x.b)

@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels._launches import Shared, beside, in_bands, in_turn
-from kernels._numba import bind, jit
-from kernels._team import Band, team
+from kernelmark.kernels._launches import Shared, beside, in_bands, in_turn
+from kernelmark.kernels._numba import bind, jit
+from kernelmark.kernels._team import Band, team
 
 WAYS = {"awake": 0.0, "asleep": 0.05}  # seconds between launches
 

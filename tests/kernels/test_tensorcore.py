@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.emulator.build import CUDA as SOURCES
-from bench.emulator.build import program
-from bench.emulator.sweep import Case, launches
-from bench.emulator.worker import Buffer, run
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import H100
 from emulated import host_compiler, wrong_in_emulator
 from kernel_rig import CUDA, LAYOUTS, REGISTRY
 from kernel_rig import cases as cases_of
+from kernelmark.bench.emulator.build import CUDA as SOURCES
+from kernelmark.bench.emulator.build import program
+from kernelmark.bench.emulator.sweep import Case, launches
+from kernelmark.bench.emulator.worker import Buffer, run
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
 
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32")
 Array = np.ndarray[Any, Any]

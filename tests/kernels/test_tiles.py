@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.kernel import Kernel, Tile
-from bench.plan.limits import TYPICAL
-from bench.plan.operation import Problem
-from bench.plan.space import Space
-from bench.plan.tiles import tile_text
 from declared_tiles import CPU, CUDA, OURS, REGISTRY, typical
 from emulated import wrong_in_emulator
 from kernel_rig import verified
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.kernel import Kernel, Tile
+from kernelmark.bench.plan.limits import TYPICAL
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.space import Space
+from kernelmark.bench.plan.tiles import tile_text
 
 RECORDED = json.loads(Path(__file__).parents[1].joinpath("data/default_tiles.json").read_text())
 

@@ -93,7 +93,7 @@ def test_threads_hold_whatever_another_kernel_has_set(torch, threads: int) -> No
 
 
 def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd: pytest.CaptureFixture[str]) -> None:
-    from kernels._torch import _printed
+    from kernelmark.kernels._torch import _printed
 
     def fail() -> None:
         os.write(1, b"lost")
@@ -109,7 +109,7 @@ def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd: pytest.Capt
 
 def test_discovery_imports_no_torch() -> None:
     code = (
-        "import sys; from bench.plan.discovery import discover; "
+        "import sys; from kernelmark.bench.plan.discovery import discover; "
         f"assert {KERNEL!r} in discover().kernels; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

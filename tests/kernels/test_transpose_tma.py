@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.kernel import TensorMap, Tile
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, REGISTRY, chosen, refusal
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.plan.kernel import TensorMap, Tile
 
 TMA = CUDA["transpose/cuda.tma"]
 GROUP = 4  # columns of tiles in a band, as in tma.cu

@@ -8,14 +8,14 @@ from itertools import chain, islice
 
 import pytest
 
-from bench.measure.compile import compile_cubin
-from bench.measure.cpu import cpu_count
-from bench.measure.elf import elf_sections
-from bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
-from bench.plan.limits import H100
-from bench.plan.operation import Problem
-from bench.plan.space import Space
 from declared_tiles import CUDA, REGISTRY, typical
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.elf import elf_sections
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.space import Space
 
 
 def pairs(kernel: Kernel, problem: Problem, tunable: str) -> Iterator[tuple[Tile, Tile]]:

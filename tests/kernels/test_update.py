@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.plan.case import Budget, Job
-from bench.plan.modes import Mode
-from bench.run.job import run_job
 from kernel_rig import LAYOUTS, refusal
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.job import run_job
 
 TWO_STEP = "gemm/scipy.two_step"
 

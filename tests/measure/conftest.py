@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from bench.measure import launch, tensormap, timing
-from bench.measure.compile import compile_cubin
-from bench.plan.limits import H100
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu
+from kernelmark.bench.measure import launch, tensormap, timing
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.plan.limits import H100
 from timing_rig import FakeTime, Rig
 
 

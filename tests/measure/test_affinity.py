@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure import affinity
-from bench.measure.affinity import WorkingThreads, cpus_in, listed, spread
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.run.pool import Workers
+from kernelmark.bench.measure import affinity
+from kernelmark.bench.measure.affinity import WorkingThreads, cpus_in, listed, spread
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.pool import Workers
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
 
@@ -107,7 +107,7 @@ def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which
 def test_pinning_takes_along_the_threads_that_were_there_before(python_in, tmp_path):
     script = (
         "import os, threading\n"
-        "from bench.measure.affinity import pin\n"
+        "from kernelmark.bench.measure.affinity import pin\n"
         "stop = threading.Event()\n"
         "thread = threading.Thread(target=stop.wait)\n"
         "thread.start()\n"

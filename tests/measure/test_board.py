@@ -10,13 +10,13 @@ from typing import IO
 
 import pytest
 
-from bench.measure import board
-from bench.measure.board import Board
-from bench.measure.timing import now
+from kernelmark.bench.measure import board
+from kernelmark.bench.measure.board import Board
+from kernelmark.bench.measure.timing import now
 
 CALL_AND_DIE = """
 import os, signal, sys
-from bench.measure.board import Board
+from kernelmark.bench.measure.board import Board
 with Board(int(sys.argv[1])).calling(3, "warm-up"):
     os.kill(os.getpid(), signal.SIGKILL)
 """

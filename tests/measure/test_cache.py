@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.measure.affinity import WorkingThreads
-from bench.measure.cpu import Cpu, cpu_count, last_level_cache_bytes
+from kernelmark.bench.measure.affinity import WorkingThreads
+from kernelmark.bench.measure.cpu import Cpu, cpu_count, last_level_cache_bytes
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.measure import compile as compiling
-from bench.measure import compilers
-from bench.measure.compile import ARCHS, CompileError, Cubin, compile_cubin
-from bench.measure.compilers import cuda_sources, find_nvcc, header_folders, with_nvcc
-from bench.measure.elf import elf_attributes, elf_sections
-from bench.measure.resources import resources_of
-from bench.plan.errors import UsageError
+from kernelmark.bench.measure import compile as compiling
+from kernelmark.bench.measure import compilers
+from kernelmark.bench.measure.compile import ARCHS, CompileError, Cubin, compile_cubin
+from kernelmark.bench.measure.compilers import cuda_sources, find_nvcc, header_folders, with_nvcc
+from kernelmark.bench.measure.elf import elf_attributes, elf_sections
+from kernelmark.bench.measure.resources import resources_of
+from kernelmark.bench.plan.errors import UsageError
 
 SOURCE = """
 #include "width.cuh"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.timing import CudaClock, captured
+from kernelmark.bench.measure.timing import CudaClock, captured
 
 
 class FakeGpu:

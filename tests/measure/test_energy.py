@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.measure.energy import energy_per_call_j
+from kernelmark.bench.measure.energy import energy_per_call_j
 from timing_rig import FakeTime, Rig, Script
 
 

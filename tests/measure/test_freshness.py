@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.measure.freshness import Freshness
+from kernelmark.bench.measure.freshness import Freshness
 
 
 def complaint(pairs, footprint_bytes=0):

@@ -4,13 +4,13 @@ import platform
 
 import pytest
 
-from bench.measure import isa
-from bench.measure.isa import ISAS, choose_isas, environment
-from bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
-from bench.plan.errors import UsageError
-from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
-from bench.run.pool import Workers
+from kernelmark.bench.measure import isa
+from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
+from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run.pool import Workers
 
 x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instruction sets are x86's")
 
@@ -111,7 +111,17 @@ def test_the_command_refuses_a_set_in_one_line(refused):
 
 @x86
 def test_under_pytest_each_set_and_thread_count_is_an_item(python_in, tmp_path):
-    words = ("-m", "pytest", "--pyargs", "bench", "-p", "no:cacheprovider", "--collect-only", "-q", "--benchmark-only")
+    words = (
+        "-m",
+        "pytest",
+        "--pyargs",
+        "kernelmark.bench",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        "-q",
+        "--benchmark-only",
+    )
     chosen = ("--km-suite", "gemm/m8n8k8/f32/NN", "--km-kernels", "gemm/numpy.matmul", "--km-db", "r.db")
     done = python_in(tmp_path, *words, *chosen, "--km-isa", "sse", "--km-threads", "1,2")
     items = [line.partition("[")[2] for line in done.stdout.splitlines() if "[" in line]

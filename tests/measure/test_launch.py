@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure import launch_pycuda
-from bench.measure.cuda import present_limits
-from bench.measure.launch import c_scalar, cuda_launch, shared_settings
-from bench.measure.resources import Resources
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
-from bench.plan.limits import H100, TYPICAL
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu, device_arrays, operands
+from kernelmark.bench.measure import launch_pycuda
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.launch import c_scalar, cuda_launch, shared_settings
+from kernelmark.bench.measure.resources import Resources
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
+from kernelmark.bench.plan.limits import H100, TYPICAL
 
 SYMBOL = "_Z11sgemm_tiledILi32EL2Op0ELS0_1EEvPKfS2_Pfjjjffjjjxxx"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.measure import link, nvml
-from bench.measure.nvml import GpuMonitor
+from kernelmark.bench.measure import link, nvml
+from kernelmark.bench.measure.nvml import GpuMonitor
 
 BUS = "0000:65:00.0"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure import lock
-from bench.measure.lock import exclusive, held, held_run, turn
+from kernelmark.bench.measure import lock
+from kernelmark.bench.measure.lock import exclusive, held, held_run, turn
 from processes import wait_for
 
 HOLDER = """
 import sys
 from pathlib import Path
-from bench.measure.lock import held_run
+from kernelmark.bench.measure.lock import held_run
 with held_run(Path(sys.argv[1]), "20260101-c0ffee", "leave"):
     print("held", flush=True)
     input()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure import memory
+from kernelmark.bench.measure import memory
 
 
 @pytest.fixture

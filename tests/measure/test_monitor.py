@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.measure import affinity, monitor
-from bench.measure.device import Window
-from bench.measure.disturbance import disturbance
-from bench.measure.monitor import CpuMonitor, means
+from kernelmark.bench.measure import affinity, monitor
+from kernelmark.bench.measure.device import Window
+from kernelmark.bench.measure.disturbance import disturbance
+from kernelmark.bench.measure.monitor import CpuMonitor, means
 
 
 class Machine:
@@ -95,7 +95,7 @@ def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both: 
 def test_a_process_has_a_child_until_it_has_waited_for_it() -> None:
     code = """
         import os, subprocess
-        from bench.measure.monitor import _has_children
+        from kernelmark.bench.measure.monitor import _has_children
         found = [_has_children()]
         child = subprocess.Popen(["sleep", "60"])
         found.append(_has_children())

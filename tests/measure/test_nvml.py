@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.measure import nvml
-from bench.measure.disturbance import disturbance
+from kernelmark.bench.measure import nvml
+from kernelmark.bench.measure.disturbance import disturbance
 
 
 class FakeNvml:

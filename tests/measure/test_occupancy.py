@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.compilers import INSTALL, header_folders
-from bench.measure.occupancy import occupancy, typical
-from bench.plan.errors import UsageError
-from bench.plan.limits import TYPICAL
 from emulated import host_compiler
+from kernelmark.bench.measure.compilers import INSTALL, header_folders
+from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.limits import TYPICAL
 from missing import needed
 
 # A multiprocessor has 65536 registers in four partitions of 16384. A warp takes ceil(32 r / 256) * 256 of them, a

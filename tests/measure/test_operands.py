@@ -7,12 +7,12 @@ import weakref
 import numpy as np
 import pytest
 
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw, logical, poison
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.discovery import discover
-from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
-from bench.plan.operation import Problem
+from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.draw import Draw, logical, poison
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.operation import Problem
 
 
 def _loaded(text: str, seed: int = 1) -> tuple[Problem, Draw, OperandSet]:

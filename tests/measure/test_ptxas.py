@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.compile import compile_cubin
 from ptxas import losses
 
 # One sum is changed while products are in flight, so that the compiler waits for each.

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, Plan
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.run.job import run_job
-from bench.run.pool import Workers
-from bench.run.session import Session, run_suites
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, Plan
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import Session, run_suites
 from scripts import script
 
 FAKE = str(Path(__file__).parents[1] / "fake_device.py")

@@ -3,11 +3,11 @@
 import pytest
 from msgspec import structs
 
-from bench.measure.ceiling import Ceiling
-from bench.measure.measurement import Measurement
-from bench.measure.roofline import COMPUTE, Bounds, ceiling, exceeded, level_bytes, needs, place
-from bench.measure.stats import Interval
-from bench.plan.modes import Mode
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.roofline import COMPUTE, Bounds, ceiling, exceeded, level_bytes, needs, place
+from kernelmark.bench.measure.stats import Interval
+from kernelmark.bench.plan.modes import Mode
 
 MIB = 2**20
 LLC = 8 * MIB

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.measure.operands import OperandSet
-from bench.measure.series import AUDITS, Series
-from bench.measure.timing import CpuClock
+from kernelmark.bench.measure.operands import OperandSet
+from kernelmark.bench.measure.series import AUDITS, Series
+from kernelmark.bench.measure.timing import CpuClock
 from timing_rig import FakeTime, Rig, Script, called
 
 

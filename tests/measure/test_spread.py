@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bench.measure.spread import Peers, Spread
+from kernelmark.bench.measure.spread import Peers, Spread
 
 EDGE = 8
 

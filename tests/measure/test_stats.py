@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bench.measure.stats import Looks, correlation_time, median_interval, outliers, pooled_interval, speedup
+from kernelmark.bench.measure.stats import Looks, correlation_time, median_interval, outliers, pooled_interval, speedup
 
 
 def test_six_samples_give_their_range() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.launch import cuda_launch
-from bench.measure.tensormap import encode, packed
-from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import Im2colMap, TensorMap
 from fake_gpu import CLUSTERED, HALVES, REGISTRY, Gpu, device_arrays
+from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.tensormap import encode, packed
+from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.kernel import Im2colMap, TensorMap
 
 
 def shown(array: Any) -> Any:

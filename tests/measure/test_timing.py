@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from bench.measure.timing import CpuClock, call_overhead
+from kernelmark.bench.measure.timing import CpuClock, call_overhead
 
 
 def test_the_overhead_of_an_empty_call_is_positive_and_small() -> None:

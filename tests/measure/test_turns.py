@@ -4,11 +4,11 @@ from itertools import cycle
 
 import pytest
 
-from bench.measure.disturbance import disturbance
-from bench.measure.monitor import means
-from bench.measure.series import Series
-from bench.measure.turns import interleave
-from bench.plan.case import Budget
+from kernelmark.bench.measure.disturbance import disturbance
+from kernelmark.bench.measure.monitor import means
+from kernelmark.bench.measure.series import Series
+from kernelmark.bench.measure.turns import interleave
+from kernelmark.bench.plan.case import Budget
 from timing_rig import Rig, Script
 
 

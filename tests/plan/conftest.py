@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.plan.kernel import Kernel
-from bench.plan.suites import Suite, load_suite
 from kernelmark import kernel
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.suites import Suite, load_suite
 
 
 @pytest.fixture

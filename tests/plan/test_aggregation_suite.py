@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
 from scripts import script
 
 NETWORKS = script("networks")

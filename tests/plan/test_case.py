@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, jobs
-from bench.plan.chosen import contenders
-from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
-from bench.plan.sweep import Entry
 from kernelmark import kernel
+from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, jobs
+from kernelmark.bench.plan.chosen import contenders
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.plan.sweep import Entry
 
 CPU = ("cpu",)
 NT = "gemm/m8n8k8/f32/NT"

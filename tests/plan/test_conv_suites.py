@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from bench.plan.case import Plan, jobs
-from bench.plan.suites import find_suite
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.suites import find_suite
 from scripts import script
 
 NETWORKS = script("networks")

@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from bench.plan.declared import shown
-from bench.plan.discovery import load_plugin
 from kernelmark import Dim, Problem, cuda_kernel, kernel, operation
+from kernelmark.bench.plan.declared import shown
+from kernelmark.bench.plan.discovery import load_plugin
 
 OPTIONS = {"provider": "mine", "device": "cpu"}
 CUDA = {"source": "gemm/x.cu", "entry": "x"}

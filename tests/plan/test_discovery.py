@@ -1,14 +1,13 @@
-"""Finding kernels: plug-ins, entry points, and a package `kernels` that is another's."""
+"""Finding kernels: plug-ins and entry points."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-import bench
-from bench.plan.discovery import discover, load_plugin
+from kernelmark.bench.plan.discovery import discover, load_plugin
 
-ROOT = Path(bench.__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 KERNEL = """\
 from kernelmark import kernel
 
@@ -85,38 +84,19 @@ def test_what_is_no_python_file_is_no_plugin(tmp_path, complaint, name, found):
     assert found in line
 
 
-FOREIGN = {
-    "package": ("kernels/__init__.py", ""),
-    "package_that_cannot_be_imported": ("kernels/__init__.py", "import no_such_module\n"),
-    "module": ("kernels.py", ""),
-}
-
-
-@pytest.mark.parametrize("case", FOREIGN)
-def test_a_foreign_kernels_package_is_named_in_one_line(tmp_path, refused, case):
-    name, text = FOREIGN[case]
-    path = tmp_path / "site" / name
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    line = refused("list", PYTHONPATH=str(tmp_path / "site"))
-    assert line.startswith(f"kernelmark: kernels: found the package in {tmp_path / 'site' / 'kernels'}")
-    assert f"expected {ROOT / 'kernels'}" in line
-    assert "uninstall it" in line
-
-
 @pytest.fixture
 def checkout(tmp_path):
     """A copy of the sources, to be broken."""
     for name in ("bench", "kernels"):
         shutil.copytree(ROOT / name, tmp_path / "src" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "kernelmark.py", tmp_path / "src")
+    shutil.copytree(ROOT / "kernelmark", tmp_path / "src" / "kernelmark", symlinks=True)
     return tmp_path / "src"
 
 
 @pytest.mark.parametrize(("text", "number"), [("import no_such_module\n", 1), ("\ndef (:\n", 2)])
 @pytest.mark.parametrize("name", ["mine.py", "idea/mine.py"])
 def test_a_broken_file_among_the_kernels_is_named_with_its_line(checkout, refused, name, text, number):
-    path = checkout / "kernels" / "copy" / name
+    path = checkout / "kernelmark" / "kernels" / "copy" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     assert refused("list", PYTHONPATH=str(checkout)).startswith(f"kernelmark: {path}, line {number}: ")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan.files import require_file
+from kernelmark.bench.plan.files import require_file
 
 
 def named_pipe(folder: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 #: A process with a limit of a fifth of a second that runs this text within it.
 OVERSEEN = """
-from bench.plan import foreign
+from kernelmark.bench.plan import foreign
 foreign.LEAST_S = 0.2
 with foreign.overseen("plugin x.py: its import", 0.1):
     {}
@@ -39,14 +39,14 @@ HOLDS = "import ctypes; ctypes.PyDLL(None).sleep(30)"
 
 
 def test_the_process_that_plans_is_ended_where_code_in_c_holds_the_interpreter() -> None:
-    code = f"import bench.plan.foreign as foreign; foreign.GRACE_S = 0.1\n{OVERSEEN.format(HOLDS)}"
+    code = f"import kernelmark.bench.plan.foreign as foreign; foreign.GRACE_S = 0.1\n{OVERSEEN.format(HOLDS)}"
     done = ran(code)
     said = "kernelmark: plugin x.py: its import took more than 0.2 s; --timeout allows more\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 PLUGIN = """
-from bench.plan.registry import REGISTRY
+from kernelmark.bench.plan.registry import REGISTRY
 from kernelmark import Prefer, kernel, operation
 
 def answers(problem):
@@ -83,7 +83,7 @@ class Mine(REGISTRY.operations["copy"], frozen=True, kw_only=True):
 DECLARED = """
 import contextlib, sys
 from pathlib import Path
-from bench.plan import discovery, foreign
+from kernelmark.bench.plan import discovery, foreign
 foreign.LEAST_S = 1.0
 registry = discovery.discover()
 discovery.overseen = lambda *_: contextlib.nullcontext()

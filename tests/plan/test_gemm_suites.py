@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bench.plan.suites import FOLDER, find_suite
+from kernelmark.bench.plan.suites import FOLDER, find_suite
 from scripts import script
 
 MADE = script("suites")

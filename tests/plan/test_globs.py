@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.plan.globs import matches
+from kernelmark.bench.plan.globs import matches
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.plan.modes import MAX_SETS, TIMED, Mode
+from kernelmark.bench.plan.modes import MAX_SETS, TIMED, Mode
 
 LLC = 32 * 2**20
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from bench.cli.run import run, verify
-from bench.plan.case import Budget, Plan
-from bench.plan.modes import Mode
-from bench.plan.options import MAX_TIME_S, OPTIONS, REL_CI
+from kernelmark.bench.cli.run import run, verify
+from kernelmark.bench.plan.case import Budget, Plan
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.options import MAX_TIME_S, OPTIONS, REL_CI
 
 BY_NAME = {option.name: option for option in OPTIONS}
 #: What follows from the machine that the command runs on.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.plan.kernel import CudaKernel
 from kernelmark import KernelCall, cuda_kernel, kernel, operation
+from kernelmark.bench.plan.kernel import CudaKernel
 
 OPTIONS = {"provider": "mine", "device": "cpu"}
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from bench.plan.case import Plan, jobs
-from bench.plan.shards import Shard, group_of, parse_shard
-from bench.plan.shards_owners import owners, sharded, weight
-from bench.plan.suites import find_suite
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.shards import Shard, group_of, parse_shard
+from kernelmark.bench.plan.shards_owners import owners, sharded, weight
+from kernelmark.bench.plan.suites import find_suite
 
 PLAN = Plan(("cpu",))
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.plan import space as spaces
-from bench.plan.space import Space
+from kernelmark.bench.plan import space as spaces
+from kernelmark.bench.plan.space import Space
 
 PROBLEM = "gemm/m8n8k8/f32/NN"
 VALUES = {"A": (1, 2, 3, 4), "B": (1, 2, 3, 4), "C": (5, 6)}

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from bench.measure.measurement import Measurement
-from bench.plan.status import AGAINST, Status
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.status import AGAINST, Status
 
 
 def test_the_words_are_those_of_the_contract() -> None:

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from bench.plan.suites import find_suite, load_suite, suite_names
+from kernelmark.bench.plan.suites import find_suite, load_suite, suite_names
 
 GEMM = "op = 'gemm'\ndtype = 'f32'\nlayout = 'NT'\n"
 CONV = "op = 'conv'\ndtype = 'f32'\nn = 1\nc = 8\nh = 8\nw = 8\nk = 8\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.plan.text import MOST, escaped, one_line, plain
+from kernelmark.bench.plan.text import MOST, escaped, one_line, plain
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.plan.case import Plan, case_of, jobs
-from bench.plan.chosen import contenders
-from bench.plan.errors import UsageError
-from bench.plan.kernel import KernelCall, Prefer
-from bench.plan.limits import TYPICAL
-from bench.plan.registry import cuda_kernel
-from bench.plan.suites import Suite
-from bench.plan.sweep import Entry
-from bench.plan.tiles import Refused, parse_tile, walk
+from kernelmark.bench.plan.case import Plan, case_of, jobs
+from kernelmark.bench.plan.chosen import contenders
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import KernelCall, Prefer
+from kernelmark.bench.plan.limits import TYPICAL
+from kernelmark.bench.plan.registry import cuda_kernel
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.plan.sweep import Entry
+from kernelmark.bench.plan.tiles import Refused, parse_tile, walk
 
 PROBLEM = "gemm/m64n48k8/f32/NN"
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bench.plan.dtypes import DTYPES, numpy_dtype
-from bench.plan.tolerance import accumulation_error, accumulation_rms, sum_bound
-from bench.plan.verdict import Bound, compare, error_variance, sums_limit
+from kernelmark.bench.plan.dtypes import DTYPES, numpy_dtype
+from kernelmark.bench.plan.tolerance import accumulation_error, accumulation_rms, sum_bound
+from kernelmark.bench.plan.verdict import Bound, compare, error_variance, sums_limit
 
 SUMS = 4000
 

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from bench.plan.case import Plan, jobs
-from bench.plan.shards import group_of
-from bench.plan.suites import find_suite
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.shards import group_of
+from kernelmark.bench.plan.suites import find_suite
 from scripts import script
 
 TRAIN = script("train_suites")

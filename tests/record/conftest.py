@@ -6,11 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from bench.plan.errors import UsageError
-from bench.record.foreign.importing import import_files
-from bench.record.store import Store
-from bench.report.export import write_csv
-from bench.run.session import new_run_id
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.foreign.importing import import_files
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.export import write_csv
+from kernelmark.bench.run.session import new_run_id
 from stored import RUN
 
 

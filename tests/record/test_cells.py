@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bench.record.cells import cells
+from kernelmark.bench.record.cells import cells
 
 
 def by_writer(values):

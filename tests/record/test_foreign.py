@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench.cli.importing import import_command
-from bench.measure.stats import median_interval
-from bench.record.foreign.importing import import_files
-from bench.record.store import Store
-from bench.report.tables import run_table
-from bench.run.session import new_run_id
 from benched import ONLY
+from kernelmark.bench.cli.importing import import_command
+from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.record.foreign.importing import import_files
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.tables import run_table
+from kernelmark.bench.run.session import new_run_id
 
 DATA = Path(__file__).parents[1] / "data"
 FOREIGN, NVBENCH = DATA / "pytest_benchmark.json", DATA / "nvbench.json"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.ceiling import Ceiling
-from bench.measure.measurement import Measurement
-from bench.record.merge import merge_files
-from bench.record.store import Store
-from bench.record.versions import KernelVersion
-from bench.run.resume import taken_up
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.record.merge import merge_files
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.versions import KernelVersion
+from kernelmark.bench.run.resume import taken_up
 from merging import measure, rows, suite_file
 from report_rows import begin, put
 

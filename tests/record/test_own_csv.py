@@ -5,10 +5,10 @@ import io
 
 import pytest
 
-from bench.plan.text import one_line
-from bench.record.result import COLUMNS
-from bench.record.table import Builder
 from complaints import complaints
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.table import Builder
 
 WRONG = """
 from kernelmark import Launch, kernel
@@ -138,7 +138,7 @@ def test_a_csv_is_read_some_lines_at_a_time_and_added_in_one_commit(tmp_path, im
     path = tmp_path / "own.csv"
     path.write_text("".join(",".join(line) + "\n" for line in ([*rows[0]], *(row.values() for row in rows))))
     sizes, add = [], Builder.add
-    monkeypatch.setattr("bench.record.foreign.own_csv.CHUNK", 3)
+    monkeypatch.setattr("kernelmark.bench.record.foreign.own_csv.CHUNK", 3)
     monkeypatch.setattr(Builder, "add", lambda self, columns: sizes.append(len(columns[0])) or add(self, columns))
     monkeypatch.setattr("pathlib.Path.read_bytes", None)
     ((_, found),) = imported(path)

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bench.measure.measurement import Part
-from bench.record.store import Layer, Run, Store
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.record.store import Layer, Run, Store
 from stored import RUN, result
 
 

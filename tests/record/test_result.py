@@ -5,11 +5,11 @@ import math
 import msgspec
 import pytest
 
-from bench.measure.measurement import Measurement, Roofline
-from bench.measure.stats import Interval, Ratio
-from bench.plan.case import Budget, Job, PlannedJob, WorkerKey
-from bench.plan.modes import Mode
-from bench.record.result import COLUMNS, Result, make_result, row
+from kernelmark.bench.measure.measurement import Measurement, Roofline
+from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.plan.case import Budget, Job, PlannedJob, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.result import COLUMNS, Result, make_result, row
 
 #: The contract of DESIGN.md, word for word, and the columns that were added since.
 CONTRACT = (

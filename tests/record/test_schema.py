@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from bench.record.query import doubles
-from bench.record.store import Store
+from kernelmark.bench.record.query import doubles
+from kernelmark.bench.record.store import Store
 from stored import RUN, result
 
 SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error")

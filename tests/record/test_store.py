@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.measure.ceiling import Ceiling, Excess
-from bench.measure.host import Host
-from bench.measure.measurement import Evidence
-from bench.measure.stats import Interval, Ratio
-from bench.plan.errors import UsageError
-from bench.record.store import Layer, Run, Store
-from bench.record.versions import Resources
+from kernelmark.bench.measure.ceiling import Ceiling, Excess
+from kernelmark.bench.measure.host import Host
+from kernelmark.bench.measure.measurement import Evidence
+from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Layer, Run, Store
+from kernelmark.bench.record.versions import Resources
 from stored import RUN, result
 
 
@@ -141,7 +141,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from stored import RUN, result
-from bench.record.store import Store
+from kernelmark.bench.record.store import Store
 
 store = Store(Path(sys.argv[1]))
 store.begin(RUN)
@@ -175,7 +175,7 @@ def test_every_acknowledged_row_outlives_a_writer_that_is_killed(tmp_path, rows)
 OPENER = """
 import sys
 from pathlib import Path
-from bench.record.store import Store
+from kernelmark.bench.record.store import Store
 
 sys.stdout.write("ready\\n")
 sys.stdout.flush()

@@ -7,9 +7,9 @@ from array import array
 
 import pytest
 
-from bench.record.result import COLUMNS
-from bench.record.table import Builder, Floats
-from bench.report.export import write_csv, write_table
+from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.table import Builder, Floats
+from kernelmark.bench.report.export import write_csv, write_table
 from report_rows import begin, many, put, varied
 
 
@@ -27,7 +27,7 @@ def test_a_table_has_the_values_of_every_row_and_its_dimensions(store):
 
 
 def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
-    monkeypatch.setattr("bench.record.table.CHUNK", 7)
+    monkeypatch.setattr("kernelmark.bench.record.table.CHUNK", 7)
     many(store, 40)
     assert values_of(store.table("r1").rows) == values_of(r for r, _ in store.results("r1"))
 
@@ -58,7 +58,7 @@ def test_a_run_without_rows_is_an_empty_table(store):
 
 
 def test_a_selection_holds_for_tables_too(store):
-    from bench.record.selection import Selection
+    from kernelmark.bench.record.selection import Selection
 
     varied(store)
     store.select(Selection(op=("conv",)))

@@ -6,7 +6,7 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from bench.record.versions import Compared, KernelVersion
+from kernelmark.bench.record.versions import Compared, KernelVersion
 
 KNOWN = KernelVersion(
     kernel="copy/a.b", problem="copy/m3n5/f32", saved_at="t", by="watch", verdict="PASS", right=True, registers=40

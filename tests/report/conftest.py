@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from bench.record.result import Result
-from bench.record.store import Run
-from bench.report.latex import write_latex
 from browser import browser_missing, chromium
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Run
+from kernelmark.bench.report.latex import write_latex
 from latex_tables import DOCUMENT, EVERY, IDENTITY, KIND
 from missing import needed
 from report_rows import begin

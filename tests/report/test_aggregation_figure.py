@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from bench.record.store import Layer
-from bench.report.figures import draw
-from bench.report.figures.aggregation import aggregations
-from bench.report.figures.scaling import scaling_of_run
-from bench.report.run_data import RunData
+from kernelmark.bench.record.store import Layer
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.report.figures.aggregation import aggregations
+from kernelmark.bench.report.figures.scaling import scaling_of_run
+from kernelmark.bench.report.run_data import RunData
 from report_rows import put
 
 LSTM, RESNET = "aggregate/w4n1048576/f32/ef", "aggregate/w4n25502912/f32/ef"

@@ -5,14 +5,14 @@ import io
 
 import pytest
 
-from bench.claims import claims_rows, views
-from bench.measure.measurement import Part
-from bench.plan.suites import load_suite
-from bench.report import findings, founding
-from bench.report.contest import Ratio, by_setting, contests, faster
-from bench.report.crossover import render, write_csv
-from bench.report.run_data import RunData
-from bench.report.standings import standings
+from kernelmark.bench.claims import claims_rows, views
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.report import findings, founding
+from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster
+from kernelmark.bench.report.crossover import render, write_csv
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.standings import standings
 from report_rows import begin, put
 
 NT = "gemm/m1024n2048k26752/f32/NT"

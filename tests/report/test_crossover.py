@@ -5,12 +5,12 @@ import io
 
 import pytest
 
-from bench.plan.suites import load_suite
-from bench.plan.sweep import Sweep
-from bench.record.store import Run
-from bench.report import contest, leads
-from bench.report.crossover import COLUMNS, render, write_csv
-from bench.report.standings import changes, fft_speedup, find_run, listed, standings
+from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.plan.sweep import Sweep
+from kernelmark.bench.record.store import Run
+from kernelmark.bench.report import contest, leads
+from kernelmark.bench.report.crossover import COLUMNS, render, write_csv
+from kernelmark.bench.report.standings import changes, fft_speedup, find_run, listed, standings
 from stored import result
 
 SUITE = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.report.figures import heat, speedups, style
-from bench.report.run_data import RunData
+from kernelmark.bench.report.figures import heat, speedups, style
+from kernelmark.bench.report.run_data import RunData
 from report_rows import many, put
 
 pytest.importorskip("matplotlib")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.report.contest import faster
+from kernelmark.bench.report.contest import faster
 from report_rows import put
 
 PROBLEM = "gemm/m64n64k64/f32/NT"

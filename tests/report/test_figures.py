@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from bench.report.figures import draw, kinds, style
-from bench.report.figures.plan import file_name, kind
-from bench.report.run_data import RunData
+from kernelmark.bench.report.figures import draw, kinds, style
+from kernelmark.bench.report.figures.plan import file_name, kind
+from kernelmark.bench.report.run_data import RunData
 from report_rows import ceilings, fail, put, varied
 
 pytest.importorskip("matplotlib")
@@ -63,7 +63,7 @@ def test_one_row_is_enough_for_its_samples(begun):
 @pytest.fixture(scope="module")
 def every(tmp_path_factory):
     """A store whose run has every kind of figure."""
-    from bench.record.store import Store
+    from kernelmark.bench.record.store import Store
 
     store = Store(tmp_path_factory.mktemp("store") / "results.db")
     varied(store)

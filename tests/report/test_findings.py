@@ -1,7 +1,7 @@
 """The verdict with which a report begins and a run ends, and which speedups are certain."""
 
-from bench.report import findings
-from bench.report.run_data import RunData
+from kernelmark.bench.report import findings
+from kernelmark.bench.report.run_data import RunData
 from report_rows import fail, in_turn, put
 
 NT = "gemm/m4n6k8/f32/NT"

@@ -4,8 +4,20 @@ import math
 
 import pytest
 
-from bench.record.result import Result
-from bench.report.format import count, digits, factor, pace, rate, rounded, seconds, short, size, spread, time
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.format import (
+    count,
+    digits,
+    factor,
+    pace,
+    rate,
+    rounded,
+    seconds,
+    short,
+    size,
+    spread,
+    time,
+)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.report import founding
-from bench.report.run_data import RunData
+from kernelmark.bench.report import founding
+from kernelmark.bench.report.run_data import RunData
 from report_rows import in_turn, put
 
 NT, NN = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")

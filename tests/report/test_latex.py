@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from bench.report.latex import COLUMN_MM, PREAMBLE, write_latex_files
-from bench.report.latex_list import PAGE_LINES
-from bench.report.latex_text import comment, escape, unused
+from kernelmark.bench.report.latex import COLUMN_MM, PREAMBLE, write_latex_files
+from kernelmark.bench.report.latex_list import PAGE_LINES
+from kernelmark.bench.report.latex_text import comment, escape, unused
 from latex_tables import EVERY, TIME, lines, sound
 
 

@@ -1,6 +1,6 @@
 """Problems x kernels in LaTeX: what a cell shows, and how a table that is too wide or too long is parted."""
 
-from bench.report.latex import FLOAT_LINES
+from kernelmark.bench.report.latex import FLOAT_LINES
 from latex_tables import TIME, sound
 from report_rows import DISTURBED
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.report.layout import Column, paragraph, table, wrapped
+from kernelmark.bench.report.layout import Column, paragraph, table, wrapped
 
 NAMES = [["gemm/openblas.omatcopy", "1.00 ms", "ci, 7"], ["gemm/a.b", "12.3 us", "time, 12"]]
 COLUMNS = (Column("kernel"), Column("time", "right"), Column("by", spare=1))

@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from bench.report.export import WRITERS
-from bench.report.layout import Column, paragraph, table
-from bench.report.markdown import in_markdown
+from kernelmark.bench.report.export import WRITERS
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.markdown import in_markdown
 from report_rows import fail, put
 
 EVIL = "<script>alert(1)</script> [click](http://evil.example) | ![x](//a.b) \x1b[31m\n| a | b |"

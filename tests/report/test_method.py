@@ -1,7 +1,7 @@
 """The paragraph on methodology states what was recorded, and nothing else."""
 
-from bench.report.method import paragraph
-from bench.report.run_data import RunData
+from kernelmark.bench.report.method import paragraph
+from kernelmark.bench.report.run_data import RunData
 from report_rows import begin, fail, put, varied
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.record.store import Layer
-from bench.report.networks import network_table
+from kernelmark.bench.record.store import Layer
+from kernelmark.bench.report.networks import network_table
 from stored import result
 
 CONV, BACK, DENSE = "conv/a/f32/nchw/fprop", "conv/a/f32/nchw/wgrad", "gemm/b/f32/NT"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from bench.record.result import Result
-from bench.record.store import Store
-from bench.report.noise import is_noisy, marked, noise_of
-from bench.report.pages import run_page
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.noise import is_noisy, marked, noise_of
+from kernelmark.bench.report.pages import run_page
 from report_rows import DISTURBED, put
 
 

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from bench.plan.status import Status
-from bench.report import findings, founding
-from bench.report.page import script_json, write_report
-from bench.report.page_data import page_columns, page_data
-from bench.report.run_data import RunData
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.report import findings, founding
+from kernelmark.bench.report.page import script_json, write_report
+from kernelmark.bench.report.page_data import page_columns, page_data
+from kernelmark.bench.report.run_data import RunData
 from report_rows import begin, fail, put, varied
 
 pytest.importorskip("matplotlib")
@@ -140,14 +140,15 @@ def test_a_report_without_claims_has_no_such_section(begun, tmp_path):
 
 
 def test_a_missing_package_is_named_with_its_remedy(begun, tmp_path, monkeypatch, complaint):
-    from bench.report import page
+    from kernelmark.bench.report import page
 
     monkeypatch.setattr(page, "find_spec", lambda name: None)
     assert complaint(lambda: write_report(begun, "r1", tmp_path)).endswith("pip install 'kernelmark[report]'")
 
 
 def test_nothing_heavy_is_loaded_before_a_figure_is_drawn(python_in, tmp_path):
-    code = "import sys, bench.cli.report, bench.report.page; print({'matplotlib', 'jinja2'} & set(sys.modules))"
+    modules = "sys, kernelmark.bench.cli.report, kernelmark.bench.report.page"
+    code = f"import {modules}; print({{'matplotlib', 'jinja2'}} & set(sys.modules))"
     assert python_in(tmp_path, "-c", code).stdout.strip() == "set()"
 
 
@@ -193,7 +194,7 @@ def test_a_report_of_more_rows_than_anybody_reads_has_its_table_as_csv_alone(beg
     for n in (8, 16):
         put(begun, f"gemm/m{n}n8k8/f32/NN", "gemm/some.base")
     assert "tables/results.tex" in report(begun, tmp_path)
-    monkeypatch.setattr("bench.report.page.MOST_TABLED", 1)
+    monkeypatch.setattr("kernelmark.bench.report.page.MOST_TABLED", 1)
     page = report(begun, tmp_path)
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {"results.csv"}
     assert "tables/results.tex" not in page

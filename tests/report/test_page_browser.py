@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.record.store import Store
-from bench.report import page_data
-from bench.report.page import write_report
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report import page_data
+from kernelmark.bench.report.page import write_report
 from report_page import Page, contrast
 from report_rows import begin, fail, many, put, varied
 

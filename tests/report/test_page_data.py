@@ -5,8 +5,8 @@ import base64
 import numpy as np
 import pytest
 
-from bench.report.page_data import LEVELS, column, page_columns, page_data
-from bench.report.run_data import RunData
+from kernelmark.bench.report.page_data import LEVELS, column, page_columns, page_data
+from kernelmark.bench.report.run_data import RunData
 from report_rows import begin, fail, many, put
 
 
@@ -44,7 +44,7 @@ def test_samples_are_carried_to_a_65535th_of_their_range(begun):
 
 
 def test_above_the_limit_rows_carry_quantiles(store, monkeypatch):
-    from bench.report import page_data as module
+    from kernelmark.bench.report import page_data as module
 
     many(store, 20)
     monkeypatch.setattr(module, "MOST_ROWS", 19)
@@ -61,7 +61,7 @@ def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none
 
 
 def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch):
-    from bench.report import page_data as module
+    from kernelmark.bench.report import page_data as module
 
     for i, count in enumerate((40, 7, 40, 1)):
         put(
@@ -88,7 +88,7 @@ def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch
 
 
 def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(store, monkeypatch):
-    from bench.report import page_data as module
+    from kernelmark.bench.report import page_data as module
 
     monkeypatch.setattr(module, "MOST_ROWS", 10)
     many(store, 500)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.record.store import Store
-from bench.report.page import write_report
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.page import write_report
 from report_page import Page
 from report_rows import begin, ceilings, fail, put
 

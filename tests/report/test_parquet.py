@@ -9,11 +9,11 @@ from importlib.util import find_spec
 
 import pytest
 
-from bench.record.result import COLUMNS, Result
-from bench.record.store import Run
-from bench.report import parquet
-from bench.report.export import write_csv
-from bench.report.parquet import unit, write_parquet, write_parquet_file
+from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.store import Run
+from kernelmark.bench.report import parquet
+from kernelmark.bench.report.export import write_csv
+from kernelmark.bench.report.parquet import unit, write_parquet, write_parquet_file
 from missing import needed
 
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}

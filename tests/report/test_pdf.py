@@ -1,6 +1,6 @@
 """Figures of a page as PDF: only where they are wanted, and never those of an earlier report."""
 
-from bench.report.page import write_report
+from kernelmark.bench.report.page import write_report
 from report_rows import put
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.report.pivot import MOST_PROBLEMS, all_pivots, labelled, markdown
+from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, labelled, markdown
 from report_rows import DISTURBED, fail, put
 
 

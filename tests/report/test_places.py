@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from bench.measure.ceiling import Ceiling
-from bench.report.export import write_file
-from bench.report.pages import run_end
-from bench.report.places import places
-from bench.report.run_data import RunData
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.report.export import write_file
+from kernelmark.bench.report.pages import run_end
+from kernelmark.bench.report.places import places
+from kernelmark.bench.report.run_data import RunData
 from stored import RUN, result
 
 CEILING = Ceiling("cuda", 1, "fp32", "fma/n1k1/f32", "fma/a.b", "A GPU", 1e12, 0.99e12, 1.01e12, 1e12, "1")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.measure.cpu import cpu_count
-from bench.measure.disturbance import was_noisy
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.disturbance import was_noisy
 
 WORDS = (
     "run",

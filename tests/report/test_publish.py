@@ -8,11 +8,21 @@ import socket
 
 import pytest
 
-from bench.record.reader import Layer
-from bench.report.anonymity import mask
-from bench.report.publish import CLAIMS, FIGURES, FILES, README, Report, folder_name, noise, refuse_noise, write
-from bench.report.publish_index import write_index
-from bench.report.publish_readme import Price, Publication
+from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.report.anonymity import mask
+from kernelmark.bench.report.publish import (
+    CLAIMS,
+    FIGURES,
+    FILES,
+    README,
+    Report,
+    folder_name,
+    noise,
+    refuse_noise,
+    write,
+)
+from kernelmark.bench.report.publish_index import write_index
+from kernelmark.bench.report.publish_readme import Price, Publication
 from report_rows import DISTURBED, begin, fail, put
 
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"

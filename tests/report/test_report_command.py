@@ -12,7 +12,7 @@ pytest.importorskip("jinja2")
 def command():
     from click.testing import CliRunner
 
-    from bench.cli.report import report as found
+    from kernelmark.bench.cli.report import report as found
 
     return lambda *words: CliRunner().invoke(found, [str(word) for word in words])
 
@@ -44,7 +44,7 @@ def test_a_number_that_no_machine_can_have_is_one_line_that_names_the_row(kernel
 
 
 def test_bad_input_is_one_line(begun, tmp_path, command):
-    from bench.plan.errors import UsageError
+    from kernelmark.bench.plan.errors import UsageError
 
     (tmp_path / "file").write_text("")
     for words in (

@@ -2,14 +2,14 @@
 
 import pytest
 
-from bench.plan.errors import UsageError
-from bench.record.store import Layer
-from bench.report.contest import Ratio, parallel
-from bench.report.figures import draw
-from bench.report.figures.scaling import scaling_figures
-from bench.report.scaling import Asked, computed
-from bench.report.scaling_view import compared, render
-from bench.report.strategies import STRATEGIES
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Layer
+from kernelmark.bench.report.contest import Ratio, parallel
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.report.figures.scaling import scaling_figures
+from kernelmark.bench.report.scaling import Asked, computed
+from kernelmark.bench.report.scaling_view import compared, render
+from kernelmark.bench.report.strategies import STRATEGIES
 from report_rows import DISTURBED, begin, fail, put
 
 FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1n500k2000/f32/NN"

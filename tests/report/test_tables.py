@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from bench.measure.ceiling import Ceiling
-from bench.plan.status import Status
-from bench.record.reader import KernelTotal
-from bench.report.tables import (
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.reader import KernelTotal
+from kernelmark.bench.report.tables import (
     ceiling_table,
     run_table,
     scope_note,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import stored
-from bench.report.tables import run_table
-from bench.report.terminal import BAR_WIDTH, NARROWEST, PIPE, TERMINAL, bar, is_wanted, width, with_bars
+from kernelmark.bench.report.tables import run_table
+from kernelmark.bench.report.terminal import BAR_WIDTH, NARROWEST, PIPE, TERMINAL, bar, is_wanted, width, with_bars
 
 TIMES = (("b", 1e-3), ("c", 2e-3))
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from bench.report.figures import style
-from bench.report.figures.threads_sizes import gains_over_size
-from bench.report.run_data import RunData
+from kernelmark.bench.report.figures import style
+from kernelmark.bench.report.figures.threads_sizes import gains_over_size
+from kernelmark.bench.report.run_data import RunData
 from report_rows import ceilings, put
 
 pytest.importorskip("matplotlib")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.report.figures import draw, kinds
-from bench.report.figures.winners import TITLE, Panel, Spot, most_places
-from bench.report.run_data import RunData
+from kernelmark.bench.report.figures import draw, kinds
+from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_places
+from kernelmark.bench.report.run_data import RunData
 from report_rows import DISTURBED, in_turn, put
 
 pytest.importorskip("matplotlib")

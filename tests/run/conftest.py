@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, Plan, WorkerKey
-from bench.plan.errors import UsageError
-from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
-from bench.run.job import run_job
-from bench.run.pool import Workers
-from bench.run.session import Session, run_suites
 from ceiling_lab import Lab
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import Session, run_suites
 from processes import wait_for
 from small_runs import FAULTS, PROBLEMS, SUITE
 from workers_rig import FAKE, QUICK, SMALL, Measure, Start

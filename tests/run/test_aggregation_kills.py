@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.run.family import below
+from kernelmark.bench.run.family import below
 from processes import at_work_in, command, gone, wait_for
 from small_runs import query
 from workers_rig import Start
@@ -31,7 +31,7 @@ pytestmark = [
 
 def helpers(run: subprocess.Popen[str]) -> list[int]:
     """The worker processes of an aggregation below a run."""
-    return [each.pid for each in below(run.pid) if "kernels.aggregate._worker" in command(each.pid)]
+    return [each.pid for each in below(run.pid) if "kernelmark.kernels.aggregate._worker" in command(each.pid)]
 
 
 def status(pid: int, name: str) -> str:

@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from bench.measure.host import Host, unlike
-from bench.plan.case import Budget, Job
-from bench.plan.errors import UsageError
-from bench.plan.modes import Mode
-from bench.record.store import Store
-from bench.run import station
-from bench.run.station import measure as measured_by_station
-from bench.run.task import Answer, Found, Task
 from dispatching import GPUS, dispatch
+from kernelmark.bench.measure.host import Host, unlike
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run import station
+from kernelmark.bench.run.station import measure as measured_by_station
+from kernelmark.bench.run.task import Answer, Found, Task
 from merging import asked, measure, rows, suite_file
 
 #: What a station adds to a row.

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bench.measure.disturbance import disturbances
 from ceiling_lab import JOB, timed
+from kernelmark.bench.measure.disturbance import disturbances
 
 
 def later(lab, **rates):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan.case import Budget, Job
-from bench.plan.modes import Mode
-from bench.record.store import Store
-from bench.run.job import run_job
-from bench.selftest.adversaries import EXPECTED
-from bench.selftest.known import plugin
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.selftest.adversaries import EXPECTED
+from kernelmark.bench.selftest.known import plugin
 
 OVERSTATED = """
 import numpy as np

@@ -5,8 +5,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from bench.measure.machine import module_missing
 from dispatching import LOCAL, config_file, dispatch
+from kernelmark.bench.measure.machine import module_missing
 from merging import asked, measure, rows, suite_file
 from missing import needed
 from pages import DOCS, save_files
@@ -16,7 +16,7 @@ if reason := module_missing("parsl"):
 
 from parsl.providers.kubernetes import kube
 
-from bench.run.parsl_pool import load_config
+from kernelmark.bench.run.parsl_pool import load_config
 
 QUICK = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1")
 SMALL = "copy/m3n5/f32"

@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.measure.contender import Contender
-from bench.measure.device import Window
-from bench.measure.devices import get_device
-from bench.measure.measurement import Measurement
-from bench.measure.monitor import CpuMonitor
-from bench.measure.operands import Scratch
-from bench.measure.verify import References
-from bench.plan.case import Budget, Job
-from bench.plan.modes import Mode
-from bench.run import job as jobs
-from bench.run.job import run_job
+from kernelmark.bench.measure.contender import Contender
+from kernelmark.bench.measure.device import Window
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.monitor import CpuMonitor
+from kernelmark.bench.measure.operands import Scratch
+from kernelmark.bench.measure.verify import References
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run import job as jobs
+from kernelmark.bench.run.job import run_job
 
 ADVERSARIES = str(Path(__file__).parents[1].joinpath("adversaries.py"))
 QUICK = Budget(max_time_s=0.02)
@@ -211,7 +211,8 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
     plugin.write_text(SPY)
     # A fresh process, since an earlier test may have loaded SciPy's BLAS here.
     code = (
-        "from bench.plan.case import Budget, Job; from bench.plan.modes import Mode; from bench.run.job import run_job;"
+        "from kernelmark.bench.plan.case import Budget, Job; from kernelmark.bench.plan.modes import Mode;"
+        "from kernelmark.bench.run.job import run_job;"
         f"job = Job(('gemm/m8n8k8/f32/NN',), ('gemm/spy.threads',), Mode.HOT, ({str(plugin)!r},), 0, Budget(), 1);"
         "print(run_job(job)[0].reason)"
     )

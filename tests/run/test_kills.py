@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.run.family import below
 from complaints import complaints
+from kernelmark.bench.run.family import below
 from processes import at_work_in, wait_for
 from small_runs import WORDS, all_are_there_and_ok, query, visible
 from workers_rig import Start

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.run.pool import Workers
 from complaints import complaints
+from kernelmark.bench.run.pool import Workers
 from processes import gone, wait_for
 from workers_rig import TIMEOUT_S, Measure
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from bench.measure.measurement import Measurement, Part
-from bench.measure.stats import median_interval
-from bench.run.passes import merge, require_rules
+from kernelmark.bench.measure.measurement import Measurement, Part
+from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.run.passes import merge, require_rules
 
 
 def nobody(problem: str) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.measurement import Measurement
-from bench.run import limits
 from complaints import complaints
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.run import limits
 from processes import gone, wait_for
 from workers_rig import QUICK, TIMEOUT_S, Measure
 
@@ -106,7 +106,7 @@ def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure: Measure,
 def test_a_process_that_answers_nonsense_or_nothing_is_ended(
     measure: Measure, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("bench.run.process.EXIT_S", 0.5)
+    monkeypatch.setattr("kernelmark.bench.run.process.EXIT_S", 0.5)
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")
     assert bad.reason == "verification: the process answers no more, and has not ended"

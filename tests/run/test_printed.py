@@ -11,10 +11,10 @@ from typing import IO
 
 import pytest
 
-from bench.plan.text import MOST as LINE
-from bench.record.store import Store
-from bench.run import printed
-from bench.run.printed import MOST, last_words, relay, trim
+from kernelmark.bench.plan.text import MOST as LINE
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run import printed
+from kernelmark.bench.run.printed import MOST, last_words, relay, trim
 
 LOUD = r'''
 import sys

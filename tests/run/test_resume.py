@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.lock import held_run
-from bench.plan.suites import find_suite
-from bench.record.store import Store
-from bench.run import session as sessions
-from bench.run.resume import plan_of
 from complaints import complaints
+from kernelmark.bench.measure.lock import held_run
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run import session as sessions
+from kernelmark.bench.run.resume import plan_of
 from small_runs import KERNELS, PROBLEMS, SUITE, WORDS, query, visible
 from workers_rig import Start
 

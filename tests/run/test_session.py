@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-import bench
-from bench.plan.modes import Mode
-from bench.record.store import Store, default_store
-from bench.run.commit import git_commit
-from bench.run.session import new_run_id
+import kernelmark
 from copying import SMALL, copy, declare, nothing, out_of_memory, raises, refuses
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.run.commit import git_commit
+from kernelmark.bench.run.session import new_run_id
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_rows_are_readable_by_another_while_the_run_goes_on(measured, store):
 
 
 def test_a_tree_without_git_has_the_commit_that_it_is_given(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "__file__", str(tmp_path / "bench" / "__init__.py"))
+    monkeypatch.setattr(kernelmark, "__file__", str(tmp_path / "kernelmark" / "__init__.py"))
     monkeypatch.delenv("KERNELMARK_COMMIT", raising=False)
-    assert git_commit.__wrapped__() == f"kernelmark {bench.__version__}"
+    assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__}"
     monkeypatch.setenv("KERNELMARK_COMMIT", "c0ffee")
     assert git_commit.__wrapped__() == "c0ffee"
     (tmp_path / ".git").mkdir()

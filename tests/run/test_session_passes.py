@@ -6,18 +6,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.measure.disturbance import was_noisy
-from bench.measure.measurement import Measurement
-from bench.plan.case import Plan, jobs
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
-from bench.run import session as sessions
-from bench.run.passes import counted, is_settled
-from bench.run.pool import Workers
-from bench.run.progress import Progress
-from bench.run.session import Session, run_passes
 from copying import SMALL
+from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run import session as sessions
+from kernelmark.bench.run.passes import counted, is_settled
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_passes
 
 
 class Heard(Progress):

@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from bench.measure import memory
-from bench.run import limits
-from bench.run.family import below
+from kernelmark.bench.measure import memory
+from kernelmark.bench.run import limits
+from kernelmark.bench.run.family import below
 from workers_rig import Measure
 
 

@@ -5,14 +5,14 @@ from itertools import count, groupby, pairwise
 import msgspec
 import pytest
 
-from bench.measure import memory
-from bench.plan.case import Budget, Entrant, Job, WorkerKey
-from bench.plan.errors import UsageError
-from bench.plan.modes import Mode
-from bench.report.contest import faster
-from bench.run.job import run_job
-from bench.run.pool import Workers
 from copying import copy, declare, nothing
+from kernelmark.bench.measure import memory
+from kernelmark.bench.plan.case import Budget, Entrant, Job, WorkerKey
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.report.contest import faster
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.pool import Workers
 from small_runs import FAULTS
 
 F32, F64 = "copy/m3n5/f32", "copy/m3n5/f64"
@@ -178,7 +178,9 @@ def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their
 
 
 def test_processes_of_siblings_are_paired_and_what_failed_in_one_is_not_called_in_the_next(session, store, monkeypatch):
-    monkeypatch.setattr("bench.run.passes.was_noisy", lambda disturbed: False)  # whatever else the machine does
+    monkeypatch.setattr(
+        "kernelmark.bench.run.passes.was_noisy", lambda disturbed: False
+    )  # whatever else the machine does
     declare("half", lambda problem, x: (copy if problem.dtype == "f32" else nothing)(problem, x))
     asked, rows = session(BASE, "copy/mine.half", processes=2, spread_s=0.0)
     entrants = ((F32, "copy/mine.half"), (F32, BASE), (F64, "copy/mine.half"), (F64, BASE))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bench.plan.errors import UsageError
-from bench.plan.modes import Mode
-from bench.run.job import run_job
-from bench.run.resume import plan_of
 from copying import SMALL, copy, declare, nothing
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.resume import plan_of
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, Plan, WorkerKey
-from bench.plan.discovery import load_plugin
-from bench.plan.modes import Mode
-from bench.plan.registry import Registry
-from bench.run import limits
-from bench.run.asked import jobs_asked, suites_asked
-from bench.run.pool import Workers
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey
+from kernelmark.bench.plan.discovery import load_plugin
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.run import limits
+from kernelmark.bench.run.asked import jobs_asked, suites_asked
+from kernelmark.bench.run.pool import Workers
 
 UNRULY = str(Path(__file__).parents[1].joinpath("unruly.py"))
 #: Ample for calls of 3 ms.
@@ -138,7 +138,9 @@ def test_a_problem_whose_figures_cannot_be_had_is_refused(
 
 
 #: The command, where planning has a second.
-HASTY = "from bench.plan import foreign; foreign.LEAST_S = 1.0; from bench.cli import main; main()"
+HASTY = (
+    "from kernelmark.bench.plan import foreign; foreign.LEAST_S = 1.0; from kernelmark.bench.cli import main; main()"
+)
 
 
 @pytest.mark.long
@@ -153,7 +155,10 @@ def test_a_run_on_a_problem_whose_figures_hang_ends_in_one_line(python_in, tmp_p
 @pytest.mark.long
 def test_a_plugin_that_hangs_where_no_worker_has_loaded_it_ends_the_command(python_in, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import time\ntime.sleep(1000)\n")
-    text = "from bench.plan import discovery, foreign; foreign.LEAST_S = 0.5; discovery.discover(('bad.py',), 0.1)"
+    text = (
+        "from kernelmark.bench.plan import discovery, foreign; foreign.LEAST_S = 0.5;"
+        "discovery.discover(('bad.py',), 0.1)"
+    )
     done = python_in(tmp_path, "-c", text)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.run.wary import Wary
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.wary import Wary
 
 KEY = WorkerKey("cuda", 1)
 Answer = Callable[[str], Measurement]

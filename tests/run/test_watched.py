@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from bench.measure.timing import now
-from bench.run.printed import MOST
-from bench.run.watched import Lost, answers
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.run.printed import MOST
+from kernelmark.bench.run.watched import Lost, answers
 
 MODULE = """
 import os, sys, time

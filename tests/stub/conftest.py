@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.emulator.build import CompileError
 from emulated import host_compiler
+from kernelmark.bench.emulator.build import CompileError
 from stub.pycuda_build import is_built, pycuda_folder
 
 BUILDS = "python -m pytest --all tests/stub/test_pycuda.py"

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.emulator import Buffer, program, run
-from bench.emulator import Launch as EmulatedLaunch
-from bench.emulator.build import CUDA
-from bench.emulator.report import unwaived
-from bench.emulator.worker import Im2col, TensorMap
-from bench.measure.compile import compile_cubin
-from bench.measure.launch import entries_of
-from bench.plan.kernel import CudaKernel
-from bench.plan.operation import Problem
+from kernelmark.bench.emulator import Buffer, program, run
+from kernelmark.bench.emulator import Launch as EmulatedLaunch
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.emulator.report import unwaived
+from kernelmark.bench.emulator.worker import Im2col, TensorMap
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.launch import entries_of
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.operation import Problem
 from stub import control
 
 ARCH = "sm_90a"

@@ -6,20 +6,20 @@ from typing import Any
 import cuda.core as core
 import pytest
 
-from bench.measure import pinned, timing
-from bench.measure.compile import compile_cubin
-from bench.measure.devices import get_device
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.tensormap import encode
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, TensorMap
-from bench.plan.modes import Mode
-from bench.run.job import run_job
-from bench.selftest.clocks import judge, replies
-from bench.selftest.known import WAY_S, plugin
-from kernels.transfer import _streams
+from kernelmark.bench.measure import pinned, timing
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.tensormap import encode
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, TensorMap
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.selftest.clocks import judge, replies
+from kernelmark.bench.selftest.known import WAY_S, plugin
+from kernelmark.kernels.transfer import _streams
 from scripts import script
 from stub import control
 from stub.emulated import Emulator

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.emulator import build
-from bench.measure.compilers import header_folders
+from kernelmark.bench.emulator import build
+from kernelmark.bench.measure.compilers import header_folders
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.emulator import build
-from bench.measure.compilers import header_folders
+from kernelmark.bench.emulator import build
+from kernelmark.bench.measure.compilers import header_folders
 from stub.library import library_folder
 
 VERSION = "2026.1"

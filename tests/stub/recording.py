@@ -2,6 +2,7 @@
 
 import dis
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -31,15 +32,21 @@ class Recorder:
         path.write_text(json.dumps(sorted(self._places)))
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        if not frame.f_code.co_filename.startswith(FOLDERS):
+        if not _file(frame.f_code.co_filename).startswith(FOLDERS):
             return None
         frame.f_trace_opcodes = True
         return self._instruction
 
     def _instruction(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
         if event == "opcode" and (place := _ends(frame.f_code).get(frame.f_lasti)):
-            self._places.add((str(Path(frame.f_code.co_filename).relative_to(ROOT)), *place))
+            self._places.add((str(Path(_file(frame.f_code.co_filename)).relative_to(ROOT)), *place))
         return self._instruction
+
+
+@cache
+def _file(name: str) -> str:
+    """Return the file of a module: below `kernelmark/` they are reached through links."""
+    return os.path.realpath(name)
 
 
 @cache

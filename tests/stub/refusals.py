@@ -5,7 +5,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from bench.measure.tensormap import NBYTES, aligned, encode_tiled
+from kernelmark.bench.measure.tensormap import NBYTES, aligned, encode_tiled
 from stub import control
 from stub.programs import device, launch, new_stream, nothing
 

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import gpu_stages
-from bench.plan.discovery import discover
 from gpu_stages import Stage
 from gpu_task import Task
+from kernelmark.bench.plan.discovery import discover
 from stub import few_bars  # noqa: F401  # in place of bars whose problems are too large for an emulator
 
 #: Kernels whose launches differ: plain, with scalars, with much shared memory, in place, and the baseline.

@@ -7,7 +7,7 @@ and the driver gives each launch its length. Launches of other kernels do nothin
 import time
 from typing import Any
 
-from bench.measure import launch, timing
+from kernelmark.bench.measure import launch, timing
 from stub import control
 from stub.emulated import Emulator, Known
 

@@ -9,11 +9,11 @@ import cuda.core as core
 import cupy
 import numpy as np
 
-from bench.measure.devices import get_device
-from bench.measure.function import Function
-from bench.measure.launch_pycuda import pycuda_stream, take_stream, with_pycuda
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, KernelCall
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.function import Function
+from kernelmark.bench.measure.launch_pycuda import pycuda_stream, take_stream, with_pycuda
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from stub import control
 from stub.breaches import holding
 from stub.programs import NOTHING, code, known_spans, new_stream, span

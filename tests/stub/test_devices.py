@@ -11,7 +11,10 @@ import pytest
 from stub.library import environment, on_stub
 
 GPUS = [f"GPU-{UUID(bytes=b'kernelmark stub' + last)}" for last in (b".", b"/")]
-CALLS = {"uuids": ("bench.measure.cuda:gpu_uuids",), "missing": ("bench.measure.cuda:cuda_missing",)}
+CALLS = {
+    "uuids": ("kernelmark.bench.measure.cuda:gpu_uuids",),
+    "missing": ("kernelmark.bench.measure.cuda:cuda_missing",),
+}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,6 @@ def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(too
 
 
 def command(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    line = [sys.executable, "-c", "from bench.cli import main; main()", *words]
+    line = [sys.executable, "-m", "kernelmark", *words]
     env = environment(KM_STUB_LOG=str(folder / "driver.log"), KM_STUB_DEVICES="2")
     return subprocess.run(line, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)

@@ -37,13 +37,13 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
         "refused map": ("stub.jobs:refused_map",),
         "persisting": ("stub.jobs:persisting",),
         "not run": ("stub.jobs:not_run", *PLAIN),
-        "identity": ("bench.measure.cuda:gpu_uuids",),
+        "identity": ("kernelmark.bench.measure.cuda:gpu_uuids",),
         "synchronising": ("stub.jobs:synchronising_call",),
         "pinned memory": ("stub.jobs:transferred", "transfer/cuda.pinned", "transfer/n33/f32/h2d"),
         "managed memory": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n33/f32/h2d"),
     }
     last = {"compiled": ("stub.jobs:compiled", str(folder))}
-    calls = {"missing": ("bench.measure.cuda:cuda_missing",), **verified, **ways, **others, **timed, **last}
+    calls = {"missing": ("kernelmark.bench.measure.cuda:cuda_missing",), **verified, **ways, **others, **timed, **last}
     return on_stub(calls, folder, **recording(folder))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tabulate import tabulate
 
-from bench.plan.status import AGAINST
 from gpu_reports import STUB_DEADLINE_S, Report, begin_on_stub, end, unreadable
+from kernelmark.bench.plan.status import AGAINST
 from scripts import script
 
 #: The status that each fault gives to a kernel that it strikes, and what the reason has. The longest comes first.

@@ -28,9 +28,9 @@ LONG = {
 #: Kernels whose sums are not right, or that write where they must not.
 CHEATS = """
 from kernelmark import kernel
-from kernels._gpus import between
-from kernels._launches import in_turn
-from kernels.aggregate.peers import P2P, device
+from kernelmark.kernels._gpus import between
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.aggregate.peers import P2P, device
 
 MINE = {**P2P, "provider": "mine"}
 STREAMS = []

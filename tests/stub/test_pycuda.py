@@ -155,7 +155,7 @@ def test_a_command_takes_the_second_launcher(
 ) -> None:
     kernel, problem = PLAIN
     variables = environment(pycuda, KM_STUB_LOG=str(tmp_path / "driver.log"), KM_STUB_EMULATES="1")
-    command = ("-c", "from bench.cli import main; main()", *words, problem, "--kernels", kernel)
+    command = ("-m", "kernelmark", *words, problem, "--kernels", kernel)
     done = python_in(tmp_path, *command, "--launcher", "pycuda", **variables)
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout

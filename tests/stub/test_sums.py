@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.operands import GUARD_BYTES
-from bench.plan.discovery import discover
+from kernelmark.bench.measure.operands import GUARD_BYTES
+from kernelmark.bench.plan.discovery import discover
 from stub.library import Run, on_stub
 
 PROBLEMS = ("aggregate/w3n1031/f32", "aggregate/w2n70/f64/update/ef")

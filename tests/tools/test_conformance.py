@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fake_gpu import REGISTRY, device_arrays
-from kernels.gemm import _cublas
+from kernelmark.kernels.gemm import _cublas
 from scripts import TOOLS, script
 
 CALLS, READER, TYPES, BINDING = map(script, ("gpu_calls", "gpu_reader", "gpu_types", "gpu_binding"))
@@ -143,7 +143,9 @@ class Api:
 
 
 @pytest.mark.parametrize("batch", ["", "/batch8"])
-@pytest.mark.parametrize("name", [name for name, k in REGISTRY.kernels.items() if k.module == "kernels.gemm.cublas"])
+@pytest.mark.parametrize(
+    "name", [name for name, k in REGISTRY.kernels.items() if k.module == "kernelmark.kernels.gemm.cublas"]
+)
 def test_cublas_gets_as_many_arguments_as_its_bindings_take(
     name: str, batch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

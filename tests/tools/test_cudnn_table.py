@@ -1,6 +1,6 @@
 """The table of what cuDNN runs, on CPU kernels in the place of its algorithms."""
 
-from bench.run.job import run_job
+from kernelmark.bench.run.job import run_job
 
 TOOL = "cudnn_table"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval, Ratio
-from bench.measure.timing import now
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.measure.timing import now
 
 TOOL = "gpu_bars"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.measure import lock
-from bench.measure.timing import now
-from bench.plan.case import Plan
-from bench.plan.suites import find_suite
 from gpu_reports import TESTS, report
+from kernelmark.bench.measure import lock
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.suites import find_suite
 from scripts import script
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from bench.plan import verdict
+from kernelmark.bench.plan import verdict
 
 TOOL = "honest"
 

@@ -1,6 +1,6 @@
 """docs/ladder.md: made by a command, complete, and without a figure that no report holds."""
 
-from bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.kernel import CudaKernel
 
 TOOL = "ladder"
 

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-import bench
-from bench.plan.errors import UsageError
-from bench.report.figures import kinds
-from bench.report.publish import FILES, Report
-from bench.report.run_data import RunData
-from bench.tune.select.figure import CHOSEN_TITLE
-from bench.tune.select.figure import TITLE as REGRET
+import kernelmark
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.report.figures import kinds
+from kernelmark.bench.report.publish import FILES, Report
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.tune.select.figure import CHOSEN_TITLE
+from kernelmark.bench.tune.select.figure import TITLE as REGRET
 from pages import DOCS, ROOT
 from report_rows import begin, put
 from scripts import TOOLS, script
@@ -96,4 +96,4 @@ def test_a_slim_figure_keeps_its_references():
 
 
 def test_the_citation_names_this_version():
-    assert f"\nversion: {bench.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {kernelmark.__version__}\n" in (ROOT / "CITATION.cff").read_text()

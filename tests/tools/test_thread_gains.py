@@ -2,7 +2,7 @@
 
 import msgspec
 
-from bench.report.run_data import RunData
+from kernelmark.bench.report.run_data import RunData
 from report_rows import begin, ceilings, put
 
 TOOL = "thread_gains"

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from bench.plan.suites import find_suite
-from kernels.conv.fft._tiling import cuts
-from kernels.conv.fft.cpu import work
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.kernels.conv.fft._tiling import cuts
+from kernelmark.kernels.conv.fft.cpu import work
 from report_rows import begin, put
 
 TOOL, SUITE = "tile_choice", "train-fft-tiles"

@@ -4,9 +4,9 @@ from statistics import median
 
 import pytest
 
-from bench.measure.machine import module_missing
-from bench.plan.limits import H100
-from bench.plan.space import Space
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.space import Space
 from missing import needed
 from scripts import script
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.measure.measurement import Measurement, Part
-from bench.measure.stats import median_interval, speedup
-from bench.plan.case import Plan
-from bench.plan.discovery import discover
-from bench.plan.limits import H100
-from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
-from bench.run.progress import Progress
-from bench.tune.screen import Rig
-from bench.tune.subject import subjects_of
-from bench.tune.tuning import Tuning, Wanted
-from bench.tune.watch.contenders import with_tile
-from bench.tune.watch.session import Session
+from kernelmark.bench.measure.measurement import Measurement, Part
+from kernelmark.bench.measure.stats import median_interval, speedup
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.tune.screen import Rig
+from kernelmark.bench.tune.subject import subjects_of
+from kernelmark.bench.tune.tuning import Tuning, Wanted
+from kernelmark.bench.tune.watch.contenders import with_tile
+from kernelmark.bench.tune.watch.session import Session
 from turned import PLUGIN, PROBLEM, SOURCE, version
 
 

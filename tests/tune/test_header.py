@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 import tuned_tiles
-from bench.record.selection import Selection
-from bench.tune.header import adopted, header
-from bench.tune.tuned import File, Tuned
+from kernelmark.bench.record.selection import Selection
+from kernelmark.bench.tune.header import adopted, header
+from kernelmark.bench.tune.tuned import File, Tuned
 from missing import needed
 
 CC = shutil.which("cc")

@@ -1,7 +1,7 @@
 """The table of what kernels take of a multiprocessor."""
 
 import inspected
-from bench.tune.inspect import render
+from kernelmark.bench.tune.inspect import render
 
 
 def row(entry, tunables=""):

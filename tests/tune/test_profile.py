@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from bench.emulator import counts as emulated
-from bench.emulator.build import missing_tool
-from bench.emulator.multiply_adds import cannot_count
-from bench.plan.limits import H100
-from bench.tune.profile.counted import count
-from bench.tune.profile.view import Profile, sections
+from kernelmark.bench.emulator import counts as emulated
+from kernelmark.bench.emulator.build import missing_tool
+from kernelmark.bench.emulator.multiply_adds import cannot_count
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.tune.profile.counted import count
+from kernelmark.bench.tune.profile.view import Profile, sections
 
 pytestmark = pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
 PRODUCT = "gemm/m256n512k64/f32/NN"

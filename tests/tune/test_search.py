@@ -7,11 +7,11 @@ from statistics import median
 import numpy as np
 import pytest
 
-from bench.measure import machine
-from bench.measure.machine import module_missing
-from bench.plan.options import ALL, BUDGET, GUIDED
-from bench.tune import search as searching
-from bench.tune.search import Choice, Field, choose, search
+from kernelmark.bench.measure import machine
+from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.plan.options import ALL, BUDGET, GUIDED
+from kernelmark.bench.tune import search as searching
+from kernelmark.bench.tune.search import Choice, Field, choose, search
 from missing import needed
 
 NAMES = ("A", "B", "C", "D")

@@ -6,11 +6,11 @@ import random
 import numpy as np
 import pytest
 
-from bench.tune.select.answer import answer
-from bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds
-from bench.tune.select.rows import SELECTED
-from bench.tune.select.train import train
-from bench.tune.select.training import families_of
+from kernelmark.bench.tune.select.answer import answer
+from kernelmark.bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds
+from kernelmark.bench.tune.select.rows import SELECTED
+from kernelmark.bench.tune.select.train import train
+from kernelmark.bench.tune.select.training import families_of
 from planted import FIRST, SECOND, SIZES, at, bordered, plant, shapes
 
 

@@ -8,16 +8,16 @@ import subprocess
 import numpy as np
 import pytest
 
-from bench.tune.select import rows
-from bench.tune.select.answer import placed
-from bench.tune.select.export import as_c, as_python
-from bench.tune.select.forest import taught
-from bench.tune.select.grown import GROWERS
-from bench.tune.select.model import space_in
-from bench.tune.select.regret import held_out, losses
-from bench.tune.select.train import train
-from bench.tune.select.training import data_of, space_of
-from bench.tune.select.tree import CLIP, DEPTH, LEAST, descend, grow
+from kernelmark.bench.tune.select import rows
+from kernelmark.bench.tune.select.answer import placed
+from kernelmark.bench.tune.select.export import as_c, as_python
+from kernelmark.bench.tune.select.forest import taught
+from kernelmark.bench.tune.select.grown import GROWERS
+from kernelmark.bench.tune.select.model import space_in
+from kernelmark.bench.tune.select.regret import held_out, losses
+from kernelmark.bench.tune.select.train import train
+from kernelmark.bench.tune.select.training import data_of, space_of
+from kernelmark.bench.tune.select.tree import CLIP, DEPTH, LEAST, descend, grow
 from planted import convolutions
 
 
@@ -25,7 +25,7 @@ from planted import convolutions
 def convolution(request, store, registry, monkeypatch):
     """A selector of such a run, with 10,000 problems within it and beyond, and its orders of kernels for them."""
     convolutions(store)
-    monkeypatch.setattr("bench.tune.select.train.GROWERS", {request.param: GROWERS[request.param]})
+    monkeypatch.setattr("kernelmark.bench.tune.select.train.GROWERS", {request.param: GROWERS[request.param]})
     model = train(store, registry, ["conv"], ()).model
     assert not model.single
     assert (model.formula is not None) == (request.param == "formula")

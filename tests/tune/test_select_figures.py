@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.report.figures import draw
-from bench.tune.select.answer import answer
-from bench.tune.select.figure import choice_figures
-from bench.tune.select.train import train
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.tune.select.answer import answer
+from kernelmark.bench.tune.select.figure import choice_figures
+from kernelmark.bench.tune.select.train import train
 from planted import DIRECT, FIRST, IM2COL, SECOND, at, convolutions, plant
 
 pytest.importorskip("matplotlib")

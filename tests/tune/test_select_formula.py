@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from bench.plan.errors import UsageError
-from bench.tune.select import rows
-from bench.tune.select.answer import answer, placed
-from bench.tune.select.formula import CAP, fitted
-from bench.tune.select.model import as_json, read, space_in
-from bench.tune.select.train import train
-from bench.tune.select.training import data_of, space_of
-from bench.tune.select.tree import MISSING
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.tune.select import rows
+from kernelmark.bench.tune.select.answer import answer, placed
+from kernelmark.bench.tune.select.formula import CAP, fitted
+from kernelmark.bench.tune.select.model import as_json, read, space_in
+from kernelmark.bench.tune.select.train import train
+from kernelmark.bench.tune.select.training import data_of, space_of
+from kernelmark.bench.tune.select.tree import MISSING
 from planted import FIRST, SECOND, at, convolutions, plant, shapes
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from bench.measure.cpu import cpu_name
-from bench.plan.errors import UsageError
-from bench.record.store import Store
-from bench.tune.select import contender
-from bench.tune.select.model import file_of, write
-from bench.tune.select.train import train
+from kernelmark.bench.measure.cpu import cpu_name
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.tune.select import contender
+from kernelmark.bench.tune.select.model import file_of, write
+from kernelmark.bench.tune.select.train import train
 from planted import FIRST, bordered, plant
 
 SMALL, LARGE = "gemm/m64n31k33/f32/NT", "gemm/m400n31k33/f32/NT"
@@ -70,7 +70,7 @@ def test_where_no_kernel_is_kept_the_option_is_one_line(refused):
 
 def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(model, registry):
     (plugin,) = contender.plugins_of("auto", (1,), "cold", registry)
-    from bench.plan.discovery import discover
+    from kernelmark.bench.plan.discovery import discover
 
     kernel = discover((plugin,)).kernels[SELECTED]
     assert kernel.refuses(registry.problem(LARGE)) is None

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from bench.plan.discovery import discover
-from bench.plan.suites import find_suite
-from bench.tune.static import Built, rank, words
-from bench.tune.subject import subjects_of
 from inspected import row
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.tune.static import Built, rank, words
+from kernelmark.bench.tune.subject import subjects_of
 
 #: Holds H values over a barrier in 32 registers, and does not compile for three.
 SOURCE = """#include "common.cuh"
@@ -78,7 +78,7 @@ def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code(subjec
 
 @pytest.mark.usefixtures("cuda_compiler")
 def test_where_nothing_is_published_of_an_architecture_occupancy_ranks(subject, monkeypatch):
-    monkeypatch.setattr("bench.tune.static.usual", lambda arch: None)
+    monkeypatch.setattr("kernelmark.bench.tune.static.usual", lambda arch: None)
     one = subject("gemm/cuda.tiled", "gemm/m128n128k128/f32/NT")
     ranked = rank(one, "sm_90a", 2, 0)
     assert [tile.bound_s for tile in ranked.tiles] == [None, None]

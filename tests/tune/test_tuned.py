@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 import tuned_tiles
-from bench.cli import doctor
-from bench.cli.commands import cli
-from bench.cli.defaults import NEVER
-from bench.plan.case import Plan, jobs
-from bench.plan.suites import find_suite
-from bench.run.job import run_job
-from bench.run.session import Session, run_suites
-from bench.tune.tuned import File, file_of, keep, opened, tiles_in
-from bench.tune.use import source_digest, usable, versions, with_tuned
+from kernelmark.bench.cli import doctor
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.cli.defaults import NEVER
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.session import Session, run_suites
+from kernelmark.bench.tune.tuned import File, file_of, keep, opened, tiles_in
+from kernelmark.bench.tune.use import source_digest, usable, versions, with_tuned
 
 PROBLEM = "copy/m64n1024/f32"
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,13 +2,13 @@
 
 import pytest
 
-from bench.plan.errors import UsageError
-from bench.report.raced import over_suite, overall_words, sentence
-from bench.report.run_data import RunData
-from bench.report.runs import summaries
-from bench.report.searched import learned, searches, size_words, space_words
-from bench.tune.race import CANDIDATES
-from bench.tune.screen import AT_ONCE, DefaultFailed, Interrupted, progress
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.report.raced import over_suite, overall_words, sentence
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.runs import summaries
+from kernelmark.bench.report.searched import learned, searches, size_words, space_words
+from kernelmark.bench.tune.race import CANDIDATES
+from kernelmark.bench.tune.screen import AT_ONCE, DefaultFailed, Interrupted, progress
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)  # of the plug-in counted.py
 
@@ -140,7 +140,7 @@ def test_a_kernel_with_a_tile_searches_the_rest_and_races_its_own_default(tuned)
 
 
 def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
-    from bench.run.resume import plan_of
+    from kernelmark.bench.run.resume import plan_of
 
     tuning = tuned.begin("counted")
     assert complaint(lambda: plan_of(tuned.store, tuning.session.run_id)) == (

@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from bench.plan.discovery import discover
-from bench.plan.registry import Registry
-from bench.report import findings, founding, headline
-from bench.report.figures import tunables
-from bench.report.page import write_report
-from bench.report.run_data import RunData
-from bench.report.searched import compiled_words, searches
-from bench.tune.log import log_adopted
-from bench.tune.static import arch_here
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.report import findings, founding, headline
+from kernelmark.bench.report.figures import tunables
+from kernelmark.bench.report.page import write_report
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.searched import compiled_words, searches
+from kernelmark.bench.tune.log import log_adopted
+from kernelmark.bench.tune.static import arch_here
 from report_rows import PLAN, begin, put
 
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1024\nm = [32, 64]\n"
@@ -105,7 +105,7 @@ def test_the_founding_question_is_not_answered_by_a_tuning(store):
 
 @pytest.mark.usefixtures("cuda_compiler")
 def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, monkeypatch):
-    from bench.tune import subject
+    from kernelmark.bench.tune import subject
 
     discover((str(folder / "turned.py"),))
     monkeypatch.setattr(subject, "cuda_missing", lambda: None)

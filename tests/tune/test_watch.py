@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan.case import Budget, WorkerKey
-from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
-from bench.run.pool import Workers
-from bench.tune.watch.comparison import Comparison, job_of
-from bench.tune.watch.contenders import counterparts
-from bench.tune.watch.source import keep
+from kernelmark.bench.plan.case import Budget, WorkerKey
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.tune.watch.comparison import Comparison, job_of
+from kernelmark.bench.tune.watch.contenders import counterparts
+from kernelmark.bench.tune.watch.source import keep
 from turned import BROKEN, PROBLEM, RACING, SOURCE, STAGED, version
 
 pytestmark = pytest.mark.usefixtures("cuda_compiler")

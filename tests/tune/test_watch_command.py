@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.record.store import Store
+from kernelmark.bench.record.store import Store
 from turned import BROKEN, PROBLEM, SOURCE, STAGED, UNGUARDED
 
 ROOT = Path(__file__).resolve().parents[2]

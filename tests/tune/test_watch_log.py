@@ -2,15 +2,15 @@
 
 import pytest
 
-from bench.measure.measurement import Measurement
-from bench.measure.stats import median_interval
-from bench.plan.case import Budget
-from bench.record.versions import digest_of
-from bench.report.history import history_document, history_page, steps
-from bench.tune.use import sources_of
-from bench.tune.watch import session as watched
-from bench.tune.watch.comparison import Comparison
-from bench.tune.watch.log import Log
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.plan.case import Budget
+from kernelmark.bench.record.versions import digest_of
+from kernelmark.bench.report.history import history_document, history_page, steps
+from kernelmark.bench.tune.use import sources_of
+from kernelmark.bench.tune.watch import session as watched
+from kernelmark.bench.tune.watch.comparison import Comparison
+from kernelmark.bench.tune.watch.log import Log
 from turned import BROKEN, PROBLEM, SOURCE, STAGED, version
 
 KERNEL = "transpose/cuda.turned"
@@ -34,7 +34,7 @@ def saved(folder, store):
 @pytest.fixture
 def emulator_passes(monkeypatch):
     """The emulator's part is left out: it is slow, and other tests have it."""
-    from bench.tune.watch.emulator import Emulated
+    from kernelmark.bench.tune.watch.emulator import Emulated
 
     monkeypatch.setattr(watched, "emulate", lambda *words: Emulated(words[1].tile_for(words[2], words[3]), skipped="x"))
 

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from bench.tune.watch.source import contents, saves
+from kernelmark.bench.tune.watch.source import contents, saves
 
 
 def test_a_save_without_a_change_is_none(tmp_path):

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from bench.plan.errors import UsageError
-from bench.plan.files import only_utf8, require_file
-from bench.record.foreign import nvbench, own_csv, pytest_benchmark
-from bench.record.foreign.node import Node
-from bench.record.foreign.source import FindProblem, Row, Source
-from bench.record.schema import INSERT, row_values
-from bench.record.store import Run, Store
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import only_utf8, require_file
+from kernelmark.bench.record.foreign import nvbench, own_csv, pytest_benchmark
+from kernelmark.bench.record.foreign.node import Node
+from kernelmark.bench.record.foreign.source import FindProblem, Row, Source
+from kernelmark.bench.record.schema import INSERT, row_values
+from kernelmark.bench.record.store import Run, Store
 
 #: What makes the id of a run that begins at this time.
 NewRunId = Callable[[datetime], str]

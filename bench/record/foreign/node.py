@@ -3,7 +3,7 @@
 import math
 from typing import Any, NoReturn
 
-from bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError
 
 #: By how much a mean may exceed the largest of equal numbers.
 ROUNDING = 1e-9

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.plan.modes import Mode
-from bench.plan.operation import Problem
-from bench.plan.status import Status
-from bench.record.foreign.node import Node, text_under
-from bench.record.foreign.own import refuse_unsound
-from bench.record.foreign.source import (
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.foreign.node import Node, text_under
+from kernelmark.bench.record.foreign.own import refuse_unsound
+from kernelmark.bench.record.foreign.source import (
     FindProblem,
     Row,
     Source,
@@ -28,7 +28,7 @@ from bench.record.foreign.source import (
     first_problem,
     foreign,
 )
-from bench.record.result import Result
+from kernelmark.bench.record.result import Result
 
 KIND = "nvbench JSON"
 

@@ -6,10 +6,10 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from bench.plan.numbers import NotNegative
-from bench.plan.status import Status
-from bench.record.foreign.node import ROUNDING, Node
-from bench.record.result import COLUMNS, SCHEMA, Result
+from kernelmark.bench.plan.numbers import NotNegative
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.foreign.node import ROUNDING, Node
+from kernelmark.bench.record.result import COLUMNS, SCHEMA, Result
 
 HINTS = get_type_hints(Result)
 _TIMES = ("time_s_median", "time_s_min", "time_s_mean")

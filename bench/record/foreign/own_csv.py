@@ -12,15 +12,15 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import msgspec
 
-from bench.plan.case import case_key
-from bench.plan.errors import UsageError
-from bench.plan.numbers import DECIMAL
-from bench.plan.text import one_line
-from bench.record.foreign.own import HINTS, REQUIRED, unsound
-from bench.record.foreign.source import Row, Source
-from bench.record.result import COLUMNS, Result
-from bench.record.schema import OWN
-from bench.record.table import CHUNK, Builder, Floats, Table
+from kernelmark.bench.plan.case import case_key
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.numbers import DECIMAL
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.foreign.own import HINTS, REQUIRED, unsound
+from kernelmark.bench.record.foreign.source import Row, Source
+from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.schema import OWN
+from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table
 
 KIND = "kernelmark CSV"
 _NUMBER = re.compile(DECIMAL)

@@ -6,9 +6,9 @@ kernel's and group and parameters are the problem; samples are there where --ben
 
 from typing import Any
 
-from bench.record.foreign.node import Node, number_under, text_under
-from bench.record.foreign.own import own_result, refuse_unsound
-from bench.record.foreign.source import (
+from kernelmark.bench.record.foreign.node import Node, number_under, text_under
+from kernelmark.bench.record.foreign.own import own_result, refuse_unsound
+from kernelmark.bench.record.foreign.source import (
     FindProblem,
     Row,
     Source,

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bench.measure.measurement import WITHIN, Part
-from bench.measure.stats import median_interval, outliers
-from bench.plan.operation import Problem
-from bench.plan.status import Status
-from bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.measure.measurement import WITHIN, Part
+from kernelmark.bench.measure.stats import median_interval, outliers
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.result import COLUMNS, Result, finite
 
 #: The problem that a text is the id of, or None.
 FindProblem = Callable[[str], Problem | None]

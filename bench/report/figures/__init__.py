@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.plan.registry import Registry
-from bench.report.figures import (
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.report.figures import (
     aggregation,
     crossover,
     heat,
@@ -22,8 +22,8 @@ from bench.report.figures import (
     tunables,
     winners,
 )
-from bench.report.figures.plan import Kind
-from bench.report.run_data import RunData
+from kernelmark.bench.report.figures.plan import Kind
+from kernelmark.bench.report.run_data import RunData
 
 
 class Drawn(NamedTuple):

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.plan.registry import Registry
-from bench.plan.suites import find_suite
-from bench.record.result import Result
-from bench.report.contest import Ratio
-from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import FULL_WIDTH, GREY, Look, looks, mark_points, panel, round_ticks, ticks
-from bench.report.format import count, short
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData, ends
-from bench.report.strategies import strategy_name
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.style import FULL_WIDTH, GREY, Look, looks, mark_points, panel, round_ticks, ticks
+from kernelmark.bench.report.format import count, short
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData, ends
+from kernelmark.bench.report.strategies import strategy_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -5,14 +5,14 @@ from functools import partial
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.plan.suites import find_suite
-from bench.report.contest import Contest
-from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import panel
-from bench.report.format import short
-from bench.report.run_data import RunData, work
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from kernelmark.bench.report.figures.style import panel
+from kernelmark.bench.report.format import short
+from kernelmark.bench.report.run_data import RunData, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -5,13 +5,13 @@ from functools import partial
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.record.result import Result
-from bench.report.contest import Contest, Setting
-from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import FULL_WIDTH, INK, panel
-from bench.report.format import digits, seconds, short
-from bench.report.noise import marked
-from bench.report.run_data import RunData
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Contest, Setting
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from kernelmark.bench.report.figures.style import FULL_WIDTH, INK, panel
+from kernelmark.bench.report.format import digits, seconds, short
+from kernelmark.bench.report.noise import marked
+from kernelmark.bench.report.run_data import RunData
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

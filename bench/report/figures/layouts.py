@@ -5,12 +5,12 @@ from functools import partial
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.report.contest import Contest
-from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import INK, panel
-from bench.report.format import digits, short
-from bench.report.noise import MARK, is_noisy
-from bench.report.run_data import RunData, sizes, work
+from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.style import INK, panel
+from kernelmark.bench.report.format import digits, short
+from kernelmark.bench.report.noise import MARK, is_noisy
+from kernelmark.bench.report.run_data import RunData, sizes, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from bench.report.contest import Setting
+    from kernelmark.bench.report.contest import Setting
 
 
 class Figure(NamedTuple):

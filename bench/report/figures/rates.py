@@ -7,13 +7,13 @@ from operator import le
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.record.result import Result
-from bench.report.contest import Contest
-from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, mark_points, panel, ticks
-from bench.report.format import digits, short
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData, ends, numbers, sizes, variant, work
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from kernelmark.bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, mark_points, panel, ticks
+from kernelmark.bench.report.format import digits, short
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData, ends, numbers, sizes, variant, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.measure.ceiling import Ceiling
-from bench.measure.roofline import UNITS
-from bench.record.result import Result
-from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import INK, Label, Look, label_right, log_ticks, panel
-from bench.report.format import count, digits, short
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData, flop_and_bytes, numbers
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.roofline import UNITS
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.style import INK, Label, Look, label_right, log_ticks, panel
+from kernelmark.bench.report.format import count, digits, short
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData, flop_and_bytes, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

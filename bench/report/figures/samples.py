@@ -3,12 +3,12 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.report.contest import Contest
-from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import INK, Look, panel, ratio_ticks, ticks
-from bench.report.format import seconds, short
-from bench.report.noise import marked
-from bench.report.run_data import RunData, ends, work
+from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from kernelmark.bench.report.figures.style import INK, Look, panel, ratio_ticks, ticks
+from kernelmark.bench.report.format import seconds, short
+from kernelmark.bench.report.noise import marked
+from kernelmark.bench.report.run_data import RunData, ends, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

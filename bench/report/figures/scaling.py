@@ -4,16 +4,16 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.report.contest import Setting
-from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import GREY, INK, Label, Look, label_right, looks, mark_points, panel, ticks
-from bench.report.format import short, size
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData
-from bench.report.scaling import Asked, Point, Scaling, Section, computed
-from bench.report.scaling_view import compared
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.report.contest import Setting
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from kernelmark.bench.report.figures.style import GREY, INK, Label, Look, label_right, looks, mark_points, panel, ticks
+from kernelmark.bench.report.format import short, size
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.scaling import Asked, Point, Scaling, Section, computed
+from kernelmark.bench.report.scaling_view import compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,13 +6,13 @@ from functools import partial
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.record.result import Result
-from bench.report.contest import Ratio, Setting, speedup_of
-from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import GREY, INK, SIDES, panel, ratio_ticks, ticks
-from bench.report.format import factor, short
-from bench.report.noise import MARK, is_noisy
-from bench.report.run_data import RunData, ends
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, Setting, speedup_of
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from kernelmark.bench.report.figures.style import GREY, INK, SIDES, panel, ratio_ticks, ticks
+from kernelmark.bench.report.format import factor, short
+from kernelmark.bench.report.noise import MARK, is_noisy
+from kernelmark.bench.report.run_data import RunData, ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

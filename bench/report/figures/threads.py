@@ -4,13 +4,13 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.record.result import Result
-from bench.report.contest import Ratio, time_of
-from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import GREY, Label, Look, label_right, mark_points, panel, ticks
-from bench.report.format import count, short
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData, ends, work
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, time_of
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.style import GREY, Label, Look, label_right, mark_points, panel, ticks
+from kernelmark.bench.report.format import count, short
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData, ends, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.measure.roofline import UNITS
-from bench.record.result import Result
-from bench.report.contest import Ratio, time_of
-from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.roofline import highest
-from bench.report.figures.style import (
+from kernelmark.bench.measure.roofline import UNITS
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, time_of
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.roofline import highest
+from kernelmark.bench.report.figures.style import (
     GREY,
     INK,
     Label,
@@ -22,9 +22,9 @@ from bench.report.figures.style import (
     round_ticks,
     ticks,
 )
-from bench.report.format import count, short
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData, ends, flop_and_bytes, work
+from kernelmark.bench.report.format import count, short
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData, ends, flop_and_bytes, work
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

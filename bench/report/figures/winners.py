@@ -6,13 +6,13 @@ from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.plan.dtypes import Array
-from bench.report.contest import Setting
-from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import GREY, INK, MM, WIDTH, Look, mark_points, ticks
-from bench.report.format import count, short
-from bench.report.noise import is_noisy
-from bench.report.run_data import RunData
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.report.contest import Setting
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from kernelmark.bench.report.figures.style import GREY, INK, MM, WIDTH, Look, mark_points, ticks
+from kernelmark.bench.report.format import count, short
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import RunData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

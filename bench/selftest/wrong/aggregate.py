@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.plan.operation import Problem
-from bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, put
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, put
 
 PLAIN, FED_BACK = "aggregate/w4n5000/f32", "aggregate/w4n5000/f32/ef"
 #: Elements of a block of each format.

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.selftest.wrong.gemm import exact
-from bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.selftest.wrong.gemm import exact
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong
 
 LENGTHS = (16, 256, 1024, 4096, 26752)
 Rounded = Callable[[Array], Array]

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from bench.selftest.finding import Finding, Tick
-from bench.selftest.wrong import library
-from bench.selftest.wrong.aggregate import COMPRESSED, SUMS
-from bench.selftest.wrong.arithmetic import ARITHMETIC
-from bench.selftest.wrong.conv import CONV
-from bench.selftest.wrong.epilogues import EPILOGUES
-from bench.selftest.wrong.gemm import GEMM
-from bench.selftest.wrong.moves import MOVES
+from kernelmark.bench.selftest.finding import Finding, Tick
+from kernelmark.bench.selftest.wrong import library
+from kernelmark.bench.selftest.wrong.aggregate import COMPRESSED, SUMS
+from kernelmark.bench.selftest.wrong.arithmetic import ARITHMETIC
+from kernelmark.bench.selftest.wrong.conv import CONV
+from kernelmark.bench.selftest.wrong.epilogues import EPILOGUES
+from kernelmark.bench.selftest.wrong.gemm import GEMM
+from kernelmark.bench.selftest.wrong.moves import MOVES
 
 FAMILIES = (GEMM, EPILOGUES, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
 #: How many draws each wrong result is judged on.

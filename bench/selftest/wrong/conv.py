@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from bench.measure.devices import get_device
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.dtypes import Array
-from bench.plan.operation import Problem
-from bench.plan.registry import REGISTRY
-from bench.selftest.wrong.arithmetic import nearest
-from bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put, scale, swap
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import REGISTRY
+from kernelmark.bench.selftest.wrong.arithmetic import nearest
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put, scale, swap
 
 FPROP, DGRAD, WGRAD = (f"conv/n8c128h28w28k192r3s3pad1/f32/nchw/{name}" for name in ("fprop", "dgrad", "wgrad"))
 HOLLOW = "conv/n64c64h7w7k64r1s1pad12/f32/nchw/fprop"

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put
 
 #: Square, so that a bias fits either axis.
 BIAS, SIGMOID, UPDATE = (f"gemm/m300n300k500/f32/NN/epi-{name}" for name in ("bias-relu", "sigmoid", "update"))

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put, scale, swap
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put, scale, swap
 
 #: Large enough to be sampled and not computed as a whole.
 F32, BF16, F16 = (f"gemm/m1025n1024k1024/{dtype}/NN" for dtype in ("f32", "bf16", "f16"))

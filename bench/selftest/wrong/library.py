@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from bench.measure.draw import Draw
-from bench.plan.discovery import discover
-from bench.plan.dtypes import Array, bits_dtype, numpy_dtype
-from bench.plan.operation import Problem
-from bench.selftest.finding import Finding, Tick
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import Array, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.selftest.finding import Finding, Tick
 
 Inputs = dict[str, Array]
 #: Returns the exact result of a problem, in the shape of the output, for its inputs.

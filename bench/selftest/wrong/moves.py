@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.plan.operation import Problem
-from bench.selftest.wrong.arithmetic import nearest
-from bench.selftest.wrong.library import Family, Inputs, Wrong, flip_bit, put, scale, swap
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.selftest.wrong.arithmetic import nearest
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Wrong, flip_bit, put, scale, swap
 
 FFT, REAL = "fft/b8h32w32/f32/c2c", "fft/b8h1w1000/f32/r2c"
 TRANSPOSE, IN_PLACE, HALF = "transpose/m513n300/f32/out", "transpose/m300n513/f32/in", "transpose/m256n256/bf16/out"

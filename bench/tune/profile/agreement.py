@@ -7,8 +7,8 @@ because nvcc keeps in a register what g++ loads again, the counts are those of t
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from bench.tune.profile.counted import Counts
-from bench.tune.profile.sass import Function, Sass
+from kernelmark.bench.tune.profile.counted import Counts
+from kernelmark.bench.tune.profile.sass import Function, Sass
 
 #: Trips of a warp below which what it does outside of the loop hides a difference inside.
 LEAST_TRIPS = 16

@@ -5,16 +5,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.emulator.build import CUDA
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.report.export import write_text
-from bench.report.layout import table
-from bench.report.page import TEMPLATES
-from bench.tune.profile.bound import render
-from bench.tune.profile.counted import LineCounts
-from bench.tune.profile.machine import MIX, Machine, described, mix
-from bench.tune.profile.view import LINES, TOTALS, Profile, cells, head, totals
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.report.export import write_text
+from kernelmark.bench.report.layout import table
+from kernelmark.bench.report.page import TEMPLATES
+from kernelmark.bench.tune.profile.bound import render
+from kernelmark.bench.tune.profile.counted import LineCounts
+from kernelmark.bench.tune.profile.machine import MIX, Machine, described, mix
+from kernelmark.bench.tune.profile.view import LINES, TOTALS, Profile, cells, head, totals
 
 #: The columns of LINES that stand between the number of a line and its text.
 _COUNTS = slice(1, -1)

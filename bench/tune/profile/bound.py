@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bench.report.format import seconds
-from bench.report.layout import Column, table
-from bench.tune.profile.devices import SCHEDULERS, Published
-from bench.tune.profile.sass import Code, Function, Sass
+from kernelmark.bench.report.format import seconds
+from kernelmark.bench.report.layout import Column, table
+from kernelmark.bench.tune.profile.devices import SCHEDULERS, Published
+from kernelmark.bench.tune.profile.sass import Code, Function, Sass
 
 
 class Work(msgspec.Struct, frozen=True):

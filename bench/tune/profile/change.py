@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from bench.report.format import digits, size
-from bench.report.layout import Column, table
-from bench.tune.profile.counted import Counts
+from kernelmark.bench.report.format import digits, size
+from kernelmark.bench.report.layout import Column, table
+from kernelmark.bench.tune.profile.counted import Counts
 
 
 def change_table(now: Counts, before: Counts | None) -> str:

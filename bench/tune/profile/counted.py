@@ -5,18 +5,18 @@ from pathlib import Path
 
 import msgspec
 
-from bench.emulator.build import CUDA, missing_tool
-from bench.emulator.counts import SECTOR, Sampled, Site, Tallies, Tally, described, tallies
-from bench.emulator.multiply_adds import cannot_count
-from bench.emulator.sweep import Case
-from bench.emulator.worker import WorkerError
-from bench.measure.compile import with_includes
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Kernel, Tile
-from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.tiles import tile_text
-from bench.tune.profile.waves import NoModelError, Waves, modelled
+from kernelmark.bench.emulator.build import CUDA, missing_tool
+from kernelmark.bench.emulator.counts import SECTOR, Sampled, Site, Tallies, Tally, described, tallies
+from kernelmark.bench.emulator.multiply_adds import cannot_count
+from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.worker import WorkerError
+from kernelmark.bench.measure.compile import with_includes
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Tile
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.tune.profile.waves import NoModelError, Waves, modelled
 
 
 class LineCounts(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ nothing.
 
 import msgspec
 
-from bench.plan.errors import UsageError, unknown
+from kernelmark.bench.plan.errors import UsageError, unknown
 
 SCHEDULERS = 4  # of a multiprocessor, each of which issues one warp instruction a clock
 

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Problem
-from bench.report.format import count
-from bench.report.layout import Column, paragraph, table
-from bench.tune.profile.agreement import agreement
-from bench.tune.profile.bound import Bound, Work, bounds, render
-from bench.tune.profile.counted import Counts
-from bench.tune.profile.devices import Published
-from bench.tune.profile.sass import USEFUL, Function, Sass
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.tune.profile.agreement import agreement
+from kernelmark.bench.tune.profile.bound import Bound, Work, bounds, render
+from kernelmark.bench.tune.profile.counted import Counts
+from kernelmark.bench.tune.profile.devices import Published
+from kernelmark.bench.tune.profile.sass import USEFUL, Function, Sass
 
 MIX = (Column("main loop"), Column("instructions", "right"), Column("share", "right"), Column(""))
 

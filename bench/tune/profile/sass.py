@@ -10,14 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from bench.measure.compile import compile_cubin
-from bench.measure.occupancy import occupancy, typical
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Tile
-from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.tiles import tile_text
-from bench.tune.profile.sass_read import WIDTH, Instruction, disassembler, instructions
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Tile
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.tune.profile.sass_read import WIDTH, Instruction, disassembler, instructions
 
 Kind = Literal["FFMA", "HMMA", "wgmma", "LDS", "LDG", "LDGSTS", "STS", "STG", "integer", "branch", "other"]
 #: What a product consists of; all else serves it.

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.compilers import INSTALL, find_nvcc, header_folders
-from bench.measure.elf import elf_sections
-from bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.measure.compilers import INSTALL, find_nvcc, header_folders
+from kernelmark.bench.measure.elf import elf_sections
+from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 #: Bytes of an instruction from compute capability 7.0 on.
 WIDTH = 16

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import msgspec
 
-from bench.emulator.build import CUDA
-from bench.measure.occupancy import typical
-from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel
-from bench.plan.operation import Problem
-from bench.report.format import digits, size
-from bench.report.layout import Column, paragraph, table
-from bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, count
-from bench.tune.profile.devices import Published
-from bench.tune.profile.machine import Machine, machine
-from bench.tune.profile.machine import sections as of_machine
-from bench.tune.profile.sass import analyse
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.measure.occupancy import typical
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.report.format import digits, size
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, count
+from kernelmark.bench.tune.profile.devices import Published
+from kernelmark.bench.tune.profile.machine import Machine, machine
+from kernelmark.bench.tune.profile.machine import sections as of_machine
+from kernelmark.bench.tune.profile.sass import analyse
 
 TOTALS = (Column("in all"), Column("counted", "right"), Column("least", "right"), Column("of least", "right"))
 LINES = (

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bench.emulator.counts import SECTOR, Footprint, Sampled, Tallies
-from bench.measure.tensormap import extents
-from bench.plan.limits import DeviceLimits
+from kernelmark.bench.emulator.counts import SECTOR, Footprint, Sampled, Tallies
+from kernelmark.bench.measure.tensormap import extents
+from kernelmark.bench.plan.limits import DeviceLimits
 
 Array = np.ndarray[Any, Any]
 Key = tuple[str, bool]

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from bench.measure.machine import unavailable
-from bench.plan.dtypes import Array
-from bench.plan.errors import UsageError
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.tune.select.bootstrap import Share
-from bench.tune.select.grown import orders
-from bench.tune.select.model import Model, Split, space_in
-from bench.tune.select.training import Space
+from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.tune.select.bootstrap import Share
+from kernelmark.bench.tune.select.grown import orders
+from kernelmark.bench.tune.select.model import Model, Split, space_in
+from kernelmark.bench.tune.select.training import Space
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

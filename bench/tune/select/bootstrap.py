@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import Array
+from kernelmark.bench.plan.dtypes import Array
 
 DRAWS, SEED = 1000, 0
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.devices import devices_present
-from bench.plan.errors import UsageError
-from bench.plan.kernel import Kernel, Launch
-from bench.plan.operation import Problem
-from bench.plan.registry import REGISTRY, Registry
-from bench.report.export import writing
-from bench.tune.select.answer import choice
-from bench.tune.select.model import AUTO, Model, file_of, read, require_here
-from bench.tune.select.rows import SELECTED
-from bench.tune.tuned import device_name
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import Kernel, Launch
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import REGISTRY, Registry
+from kernelmark.bench.report.export import writing
+from kernelmark.bench.tune.select.answer import choice
+from kernelmark.bench.tune.select.model import AUTO, Model, file_of, read, require_here
+from kernelmark.bench.tune.select.rows import SELECTED
+from kernelmark.bench.tune.tuned import device_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ def _plugin(model: Model) -> Path:
     lines = (
         f'"""Made by `kernelmark run --select`: the selector of {model.op}."""',
         "",
-        "from bench.tune.select.contender import register",
+        "from kernelmark.bench.tune.select.contender import register",
         "",
         f"register({text!r})",
     )

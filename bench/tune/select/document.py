@@ -2,9 +2,9 @@
 
 import msgspec
 
-from bench.tune.select.answer import Answer
-from bench.tune.select.model import Model, chosen
-from bench.tune.select.regret import Regret
+from kernelmark.bench.tune.select.answer import Answer
+from kernelmark.bench.tune.select.model import Model, chosen
+from kernelmark.bench.tune.select.regret import Regret
 
 
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bench.plan.text import one_line
-from bench.report.format import factor
-from bench.tune.select.formula import Formula
-from bench.tune.select.model import Model, Split, as_json, facts
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.report.format import factor
+from kernelmark.bench.tune.select.formula import Formula
+from kernelmark.bench.tune.select.model import Model, Split, as_json, facts
 
 _WORD = re.compile(r"(\w+) == (\d+)")
 

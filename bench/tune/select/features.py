@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.plan.operation import Problem
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.operation import Problem
 
 #: The numbers of a problem that a caller has at hand, where they are not the operation's sizes alone.
 INPUTS = {

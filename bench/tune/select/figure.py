@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.report.figures import winners
-from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import (
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.report.figures import winners
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.style import (
     COLOURS,
     GREY,
     HATCHES,
@@ -27,10 +27,10 @@ from bench.report.figures.style import (
     ratio_ticks,
     ticks,
 )
-from bench.report.figures.winners import Panel, Spot, is_map, most_places
-from bench.tune.select.answer import choice
-from bench.tune.select.model import Model
-from bench.tune.select.regret import Lost
+from kernelmark.bench.report.figures.winners import Panel, Spot, is_map, most_places
+from kernelmark.bench.tune.select.answer import choice
+from kernelmark.bench.tune.select.model import Model
+from kernelmark.bench.tune.select.regret import Lost
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

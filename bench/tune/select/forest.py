@@ -7,9 +7,9 @@ and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.tune.select.training import Space
-from bench.tune.select.tree import Node, grow
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.tune.select.training import Space
+from kernelmark.bench.tune.select.tree import Node, grow
 
 #: Trees that teach, shapes around each measured one, and how far these are in octaves, either way.
 TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0

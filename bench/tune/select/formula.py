@@ -7,10 +7,10 @@ steps that few problems each can place; a polynomial needs a few coefficients fo
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.tune.select.features import evaluated
-from bench.tune.select.training import Space
-from bench.tune.select.tree import MISSING
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.tune.select.features import evaluated
+from kernelmark.bench.tune.select.training import Space
+from kernelmark.bench.tune.select.tree import MISSING
 
 #: Costs beyond this are out of the question, and count no more. RIDGE: the penalty of a coefficient for each problem,
 #: times the square of its degree; OWN: how many times that degree counts where the coefficient is a word's own.

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.tune.select.forest import alone, taught
-from bench.tune.select.formula import Formula, fitted
-from bench.tune.select.training import Space
-from bench.tune.select.tree import Node, descend
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.tune.select.forest import alone, taught
+from kernelmark.bench.tune.select.formula import Formula, fitted
+from kernelmark.bench.tune.select.training import Space
+from kernelmark.bench.tune.select.tree import Node, descend
 
 #: By name; a training takes the one that loses least on held-out families.
 GROWERS: dict[str, Callable[[Space, Array, Array], Node | Formula]] = {

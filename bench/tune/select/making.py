@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.tune.select.bootstrap import drawn, share
-from bench.tune.select.formula import Formula
-from bench.tune.select.grown import GROWERS, orders
-from bench.tune.select.model import Measured, Model, Split
-from bench.tune.select.regret import Lost, Regret
-from bench.tune.select.training import Data, Space, single
-from bench.tune.select.tree import Node, leaf
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.tune.select.bootstrap import drawn, share
+from kernelmark.bench.tune.select.formula import Formula
+from kernelmark.bench.tune.select.grown import GROWERS, orders
+from kernelmark.bench.tune.select.model import Measured, Model, Split
+from kernelmark.bench.tune.select.regret import Lost, Regret
+from kernelmark.bench.tune.select.training import Data, Space, single
+from kernelmark.bench.tune.select.tree import Node, leaf
 
 
 def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret, grown: str) -> Model:

@@ -6,19 +6,19 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.devices import devices_present
-from bench.plan.errors import UsageError
-from bench.plan.files import require_file
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.record.store import default_store
-from bench.report.export import writing
-from bench.report.figures.plan import file_name
-from bench.tune.select.bootstrap import Share
-from bench.tune.select.formula import Formula
-from bench.tune.select.regret import Regret
-from bench.tune.select.training import Space
-from bench.tune.tuned import device_name
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.store import default_store
+from kernelmark.bench.report.export import writing
+from kernelmark.bench.report.figures.plan import file_name
+from kernelmark.bench.tune.select.bootstrap import Share
+from kernelmark.bench.tune.select.formula import Formula
+from kernelmark.bench.tune.select.regret import Regret
+from kernelmark.bench.tune.select.training import Space
+from kernelmark.bench.tune.tuned import device_name
 
 _FORMAT = 2
 AUTO = "auto"
@@ -154,7 +154,7 @@ def _is_whole(at: int, node: Split, model: Model) -> bool:
 
 def space_in(model: Model, registry: Registry) -> Space:
     """Return the space that a selector was made in."""
-    from bench.tune.select.features import expressions, inputs_of, slopes_of
+    from kernelmark.bench.tune.select.features import expressions, inputs_of, slopes_of
 
     kind = registry.operations[model.op]
     return Space(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.record.reader import Reader
-from bench.report.contest import faster, time_of
-from bench.report.noise import noise_of
-from bench.tune.select.bootstrap import Draws, Share, drawn, quotient, share
-from bench.tune.select.grown import GROWERS, orders
-from bench.tune.select.rows import SELECTED, Times
-from bench.tune.select.training import Data, single
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.report.contest import faster, time_of
+from kernelmark.bench.report.noise import noise_of
+from kernelmark.bench.tune.select.bootstrap import Draws, Share, drawn, quotient, share
+from kernelmark.bench.tune.select.grown import GROWERS, orders
+from kernelmark.bench.tune.select.rows import SELECTED, Times
+from kernelmark.bench.tune.select.training import Data, single
 
 FOLDS = 5
 #: What the oracle has to gain over the best single kernel before a choice between kernels is worth its code.

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.plan.errors import UsageError
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.record.reader import Reader
-from bench.record.result import Result
-from bench.report.contest import comparable, is_timed, order
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import comparable, is_timed, order
 
 #: The end of the id of the kernel that a selector stands for, from which none is made.
 SELECTED = "kernelmark.selected"

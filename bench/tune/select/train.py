@@ -5,17 +5,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.plan.errors import UsageError
-from bench.plan.registry import Registry
-from bench.plan.shards import group_of
-from bench.record.reader import Reader
-from bench.tune.select import rows
-from bench.tune.select.grown import GROWERS
-from bench.tune.select.making import made
-from bench.tune.select.model import Model
-from bench.tune.select.regret import FOLDS, Lost, Regret, held_out, losses, regret, rules
-from bench.tune.select.rows import SELECTED, Times
-from bench.tune.select.training import Data, data_of, require_enough, space_of
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.shards import group_of
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.tune.select import rows
+from kernelmark.bench.tune.select.grown import GROWERS
+from kernelmark.bench.tune.select.making import made
+from kernelmark.bench.tune.select.model import Model
+from kernelmark.bench.tune.select.regret import FOLDS, Lost, Regret, held_out, losses, regret, rules
+from kernelmark.bench.tune.select.rows import SELECTED, Times
+from kernelmark.bench.tune.select.training import Data, data_of, require_enough, space_of
 
 
 class Trained(NamedTuple):

@@ -6,12 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.plan.dtypes import Array
-from bench.plan.errors import UsageError
-from bench.plan.operation import Problem
-from bench.tune.select.features import evaluated, expressions, inputs_of, numbers, others_of, slopes_of, words_of
-from bench.tune.select.rows import Times
-from bench.tune.select.tree import costs_of
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.tune.select.features import (
+    evaluated,
+    expressions,
+    inputs_of,
+    numbers,
+    others_of,
+    slopes_of,
+    words_of,
+)
+from kernelmark.bench.tune.select.rows import Times
+from kernelmark.bench.tune.select.tree import costs_of
 
 #: With fewer problems or families than these, no share of a held-out family means much.
 LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20

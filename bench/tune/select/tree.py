@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.plan.dtypes import Array
+from kernelmark.bench.plan.dtypes import Array
 
 #: Splits of at most this depth, and problems in each leaf at least.
 DEPTH, LEAST = 8, 5

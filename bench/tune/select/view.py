@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from bench.report.format import count, factor, percent, short
-from bench.report.layout import Column, paragraph, table
-from bench.tune.select.answer import Answer
-from bench.tune.select.bootstrap import Share
-from bench.tune.select.model import Model, chosen
-from bench.tune.select.regret import LIBRARIES, LIBRARY, WORTH, Line
+from kernelmark.bench.report.format import count, factor, percent, short
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.tune.select.answer import Answer
+from kernelmark.bench.tune.select.bootstrap import Share
+from kernelmark.bench.tune.select.model import Model, chosen
+from kernelmark.bench.tune.select.regret import LIBRARIES, LIBRARY, WORTH, Line
 
 WAYS = (
     Column("way to choose"),

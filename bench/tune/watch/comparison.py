@@ -2,19 +2,19 @@
 
 import msgspec
 
-from bench.measure.lock import exclusive
-from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, WorkerKey
-from bench.plan.modes import Mode
-from bench.run.pool import Workers
-from bench.tune.watch.source import Version
+from kernelmark.bench.measure.lock import exclusive
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.tune.watch.source import Version
 
 #: A module that makes the versions kernels of their own, in a worker that has only what it can import.
 PLUGIN = '''"""Versions of one source, each a kernel."""
 
 from dataclasses import replace
 
-from bench.plan.registry import REGISTRY
+from kernelmark.bench.plan.registry import REGISTRY
 
 watched = REGISTRY.kernels[{kernel!r}]
 for name, source in {sources!r}.items():

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bench.measure.compilers import cuda_sources
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Kernel
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.plan.tiles import parse_tile
+from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.tiles import parse_tile
 
 #: Providers whose calls a hand-written kernel is compared with.
 VENDORS = ("cublas", "cudnn", "cudnn_frontend", "cufft")

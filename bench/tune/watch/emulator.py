@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from bench.emulator.build import CompileError, missing_tool
-from bench.emulator.sweep import Case, Finding, cases, entries, findings
-from bench.emulator.worker import WorkerError
-from bench.measure.cpu import cpu_count
-from bench.plan.kernel import CudaKernel, Tile
-from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
+from kernelmark.bench.emulator.build import CompileError, missing_tool
+from kernelmark.bench.emulator.sweep import Case, Finding, cases, entries, findings
+from kernelmark.bench.emulator.worker import WorkerError
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.plan.kernel import CudaKernel, Tile
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
 
 
 class Emulated(msgspec.Struct, frozen=True):

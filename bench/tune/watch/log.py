@@ -2,17 +2,17 @@
 
 from datetime import UTC, datetime
 
-from bench.measure.compile import with_includes
-from bench.measure.compilers import cuda_sources
-from bench.measure.measurement import Measurement
-from bench.plan.modes import Mode
-from bench.plan.status import Status
-from bench.plan.tiles import tile_text
-from bench.record.store import Store
-from bench.record.versions import WATCH, Compared, KernelVersion
-from bench.report.contest import paired
-from bench.tune.watch.session import Session, Tried
-from bench.tune.watch.source import Files, Version
+from kernelmark.bench.measure.compile import with_includes
+from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.versions import WATCH, Compared, KernelVersion
+from kernelmark.bench.report.contest import paired
+from kernelmark.bench.tune.watch.session import Session, Tried
+from kernelmark.bench.tune.watch.source import Files, Version
 
 
 class Log:

@@ -3,24 +3,24 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from bench.emulator.build import CompileError
-from bench.measure.measurement import Measurement
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Tile
-from bench.plan.limits import H100, DeviceLimits
-from bench.plan.operation import Problem
-from bench.plan.registry import Registry
-from bench.plan.status import Status
-from bench.report.format import count, seconds
-from bench.tune.inspect import InspectRow, launch_rows
-from bench.tune.profile.change import change_table
-from bench.tune.profile.counted import Counts, counted_kernel
-from bench.tune.profile.counted import count as count_of
-from bench.tune.watch.comparison import Comparison, compare
-from bench.tune.watch.emulator import emulate
-from bench.tune.watch.source import Version
-from bench.tune.watch.verdict import bugs, verdict
-from bench.tune.watch.view import resource_table, time_table
+from kernelmark.bench.emulator.build import CompileError
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Tile
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.report.format import count, seconds
+from kernelmark.bench.tune.inspect import InspectRow, launch_rows
+from kernelmark.bench.tune.profile.change import change_table
+from kernelmark.bench.tune.profile.counted import Counts, counted_kernel
+from kernelmark.bench.tune.profile.counted import count as count_of
+from kernelmark.bench.tune.watch.comparison import Comparison, compare
+from kernelmark.bench.tune.watch.emulator import emulate
+from kernelmark.bench.tune.watch.source import Version
+from kernelmark.bench.tune.watch.verdict import bugs, verdict
+from kernelmark.bench.tune.watch.view import resource_table, time_table
 
 
 @dataclass

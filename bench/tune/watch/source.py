@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.plan.files import require_file
+from kernelmark.bench.plan.files import require_file
 
 #: How often the files are looked at.
 POLL_S = 0.2

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.emulator.sweep import Case, Finding
-from bench.emulator.worker import ORDERS
-from bench.plan.tiles import tile_text
-from bench.report.format import count
-from bench.report.layout import paragraph
-from bench.tune.watch.emulator import Emulated
+from kernelmark.bench.emulator.sweep import Case, Finding
+from kernelmark.bench.emulator.worker import ORDERS
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.tune.watch.emulator import Emulated
 
 #: More reports would fill the screen without being of use.
 SHOWN = 8

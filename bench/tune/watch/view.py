@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from bench.measure.measurement import Measurement
-from bench.plan.operation import Problem
-from bench.plan.status import Status
-from bench.report.contest import APART, paired
-from bench.report.format import digits, seconds, spread
-from bench.report.layout import Column, paragraph, table
-from bench.tune.inspect import InspectRow
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.report.contest import APART, paired
+from kernelmark.bench.report.format import digits, seconds, spread
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.tune.inspect import InspectRow
 
 _SHOWN = {
     "registers": "registers",

@@ -6,8 +6,8 @@ it lies pixel by pixel, otherwise tap by tap; what the padding would give is 0.
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from kernels._copies import put_line
-from kernels._numba import clear, part
+from kernelmark.kernels._copies import put_line
+from kernelmark.kernels._numba import clear, part
 
 
 @part

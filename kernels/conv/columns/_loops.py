@@ -7,11 +7,11 @@ are in the types, so the rest is not compiled, which would take half a second.
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from kernels._numba import clear, jit, part
-from kernels._packing import SIDE
-from kernels._product import multiply
-from kernels.conv.columns._copy import by_pixel, by_tap
-from kernels.transpose._blocks import square
+from kernelmark.kernels._numba import clear, jit, part
+from kernelmark.kernels._packing import SIDE
+from kernelmark.kernels._product import multiply
+from kernelmark.kernels.conv.columns._copy import by_pixel, by_tap
+from kernelmark.kernels.transpose._blocks import square
 
 
 @part

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array, Tile
-from kernels._host import LINE_BYTES, NARROW, is_read_in_place, split
-from kernels.conv._shape import Shape
+from kernelmark.kernels._host import LINE_BYTES, NARROW, is_read_in_place, split
+from kernelmark.kernels.conv._shape import Shape
 
 LINE = LINE_BYTES // 4  # elements
 FEW = 8  # channels for each thread, below which one more is noticed

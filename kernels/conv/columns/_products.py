@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from kernelmark import Scratch, Tile
-from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv.problem import ConvProblem
-from kernels.gemm._tiles import PACK
+from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div
+from kernelmark.kernels.conv.problem import ConvProblem
+from kernelmark.kernels.gemm._tiles import PACK
 
 ENTRY = "conv_columns_{what}<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, {V}, Op::{op_a}, Op::{op_b}>"
 

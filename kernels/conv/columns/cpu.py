@@ -3,10 +3,10 @@
 from typing import Any
 
 from kernelmark import Array, DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._launches import in_bands, in_turn
-from kernels._worth import threads_that_pay
-from kernels.conv.columns._plan import Plan
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.conv.columns._plan import Plan
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 DEFAULT = {"DEPTH": 384, "AREA": 2**17}
 
@@ -31,18 +31,18 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 @threads_that_pay()
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied there; none for 1x1 filters."""
-    from kernels._product import multiplying
+    from kernelmark.kernels._product import multiplying
 
     return multiplying(lambda product: _launch(problem, x, product))
 
 
 def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
-    from kernels._numba import bind
-    from kernels._order import PANELS
-    from kernels._packing import SIDE, WIDTH
-    from kernels._product import SCRATCH
-    from kernels.conv._shape import shape
-    from kernels.conv.columns import _loops, _plan
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels._order import PANELS
+    from kernelmark.kernels._packing import SIDE, WIDTH
+    from kernelmark.kernels._product import SCRATCH
+    from kernelmark.kernels.conv._shape import shape
+    from kernelmark.kernels.conv.columns import _loops, _plan
 
     g, plain = shape(problem), problem.pointwise
     pixelwise = True if g.channels_last else None
@@ -82,9 +82,9 @@ def _shared(x: ConvOperands, plan: Plan, product: Array, arrays: tuple[Array, ..
 
     While others still multiply a block, a thread forms its part of the next one in the other half of the scratch.
     """
-    from kernels._numba import bind
-    from kernels._product import SCRATCH
-    from kernels.conv.columns import _loops
+    from kernelmark.kernels._numba import bind
+    from kernelmark.kernels._product import SCRATCH
+    from kernelmark.kernels.conv.columns import _loops
 
     threads, size = plan.sharers, plan.columns
     columns, held = x.scratch((2 * size,), "f32"), [x.scratch((SCRATCH,), "f32") for _ in range(threads)]

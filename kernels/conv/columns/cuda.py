@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv._geometry import fits_ints, geometry
-from kernels.conv._sums import added, partials
-from kernels.conv.columns._products import ENTRY, Pass, Product, columns, height, leading, passes, product
-from kernels.conv.problem import ConvProblem
-from kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
-from kernels.gemm.ladder import NARROW, SMALL, stages_bytes
+from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div
+from kernelmark.kernels.conv._geometry import fits_ints, geometry
+from kernelmark.kernels.conv._sums import added, partials
+from kernelmark.kernels.conv.columns._products import ENTRY, Pass, Product, columns, height, leading, passes, product
+from kernelmark.kernels.conv.problem import ConvProblem
+from kernelmark.kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
+from kernelmark.kernels.gemm.ladder import NARROW, SMALL, stages_bytes
 
 WARP, WARPS, PIXELS = 32, 8, 4  # of im2col.cu
 BLOCKS_PER_SM = 3  # that fill a multiprocessor

@@ -10,10 +10,10 @@ and the sides of both as stored; it is in the types, so the rest is not compiled
 
 import numpy as np
 
-from kernels._numba import jit, part
-from kernels._tile import LANES
-from kernels.conv.direct._moves import load, load_group, store, turn, turn_back
-from kernels.conv.direct._vectors import (
+from kernelmark.kernels._numba import jit, part
+from kernelmark.kernels._tile import LANES
+from kernelmark.kernels.conv.direct._moves import load, load_group, store, turn, turn_back
+from kernelmark.kernels.conv.direct._vectors import (
     ACROSS,
     FEW,
     MANY,

@@ -9,9 +9,9 @@ tables of which is which).
 
 import numpy as np
 
-from kernels._numba import inlined, jit, move
-from kernels._tile import LANES
-from kernels.conv.direct._tile import (
+from kernelmark.kernels._numba import inlined, jit, move
+from kernelmark.kernels._tile import LANES
+from kernelmark.kernels.conv.direct._tile import (
     ROWS,
     WIDTH,
     add_fewer_narrow_products,
@@ -19,8 +19,8 @@ from kernels.conv.direct._tile import (
     add_narrow_products,
     add_products,
 )
-from kernels.conv.direct._vectors import move as vector
-from kernels.transpose._blocks import row, square, square_side
+from kernelmark.kernels.conv.direct._vectors import move as vector
+from kernelmark.kernels.transpose._blocks import row, square, square_side
 
 SIDE = square_side(4)
 WORTH = SIDE // 4 + 1  # steps from which on transposing a square takes less time than to gather their elements

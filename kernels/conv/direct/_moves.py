@@ -5,9 +5,9 @@ The arguments that `_planes.py` describes are the same in all functions.
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from kernels._numba import clear, inlined, part
-from kernels._tile import LANES
-from kernels.conv.direct._vectors import (
+from kernelmark.kernels._numba import clear, inlined, part
+from kernelmark.kernels._tile import LANES
+from kernelmark.kernels.conv.direct._vectors import (
     expand_2,
     expand_4,
     expand_8,
@@ -19,7 +19,7 @@ from kernels.conv.direct._vectors import (
     move_4,
     move_8,
 )
-from kernels.transpose._blocks import square
+from kernelmark.kernels.transpose._blocks import square
 
 
 @inlined

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
-from kernels.conv._shape import Shape
-from kernels.conv.direct._plan import Border, Item, Plan, grid, line, panels, row_parts
+from kernelmark.kernels.conv._shape import Shape
+from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, grid, line, panels, row_parts
 
 
 class Phase(NamedTuple):

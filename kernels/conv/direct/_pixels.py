@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels._host import split
-from kernels.conv._shape import Shape
-from kernels.conv.direct._plan import Border, Item, Plan, line, panels
+from kernelmark.kernels._host import split
+from kernelmark.kernels.conv._shape import Shape
+from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, line, panels
 
 MOST_PANELS = 4
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
-from kernels._host import split
-from kernels.conv._shape import Shape
+from kernelmark.kernels._host import split
+from kernelmark.kernels.conv._shape import Shape
 
 
 class Border(NamedTuple):

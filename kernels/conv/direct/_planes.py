@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
-from kernels._host import split
-from kernels.conv._shape import Shape
-from kernels.conv.direct._phases import phases
+from kernelmark.kernels._host import split
+from kernelmark.kernels.conv._shape import Shape
+from kernelmark.kernels.conv.direct._phases import phases
 
 VECTORS = 7  # of channels that are read at a time, at most
 EXPANDED = (1, 2, 4, 8, 16)  # channels of a group whose vectors `_vectors.py` expands

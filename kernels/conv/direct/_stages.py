@@ -5,17 +5,17 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._host import second_level_bytes
-from kernels._launches import beside, in_bands, in_numbered_bands, in_turn, parts
-from kernels._numba import bind
-from kernels._tile import LANES
-from kernels.conv._shape import shape
-from kernels.conv.direct import _loops as loops
-from kernels.conv.direct import _pixels
-from kernels.conv.direct._phases import image_gradient
-from kernels.conv.direct._plan import Border, Item, Plan, filter_gradient, forward, lines_met, together
-from kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels._host import second_level_bytes
+from kernelmark.kernels._launches import beside, in_bands, in_numbered_bands, in_turn, parts
+from kernelmark.kernels._numba import bind
+from kernelmark.kernels._tile import LANES
+from kernelmark.kernels.conv._shape import shape
+from kernelmark.kernels.conv.direct import _loops as loops
+from kernelmark.kernels.conv.direct import _pixels
+from kernelmark.kernels.conv.direct._phases import image_gradient
+from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, filter_gradient, forward, lines_met, together
+from kernelmark.kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 MOST_COPIES = 2  # of a line, on the average, where threads surround for themselves what they meet
 

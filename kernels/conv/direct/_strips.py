@@ -1,12 +1,12 @@
 """Grouped convolution set up, depthwise among it: strips of planes for the threads, and their scratch."""
 
 from kernelmark import Array, Launch
-from kernels._launches import in_bands, in_turn
-from kernels._numba import bind
-from kernels._tile import LANES
-from kernels.conv._shape import shape
-from kernels.conv.direct import _depthwise as loops
-from kernels.conv.direct._planes import (
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._numba import bind
+from kernelmark.kernels._tile import LANES
+from kernelmark.kernels.conv._shape import shape
+from kernelmark.kernels.conv.direct import _depthwise as loops
+from kernelmark.kernels.conv.direct._planes import (
     Cut,
     Side,
     channels,
@@ -19,8 +19,8 @@ from kernels.conv.direct._planes import (
     x_side,
     y_side,
 )
-from kernels.conv.direct._vectors import ROWS, SLACK
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.direct._vectors import ROWS, SLACK
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def strips(problem: ConvProblem, x: ConvOperands) -> Launch:

@@ -16,9 +16,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import registers
-from kernels._numba import data
-from kernels._tile import INTEGER, LANES, Sums, after, loaded, number, stored, vectors_at
+from kernelmark.kernels._host import registers
+from kernelmark.kernels._numba import data
+from kernelmark.kernels._tile import INTEGER, LANES, Sums, after, loaded, number, stored, vectors_at
 
 VECTORS = 2
 WIDTH = LANES * VECTORS

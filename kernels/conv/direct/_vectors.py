@@ -12,10 +12,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._copies import moved
-from kernels._host import registers
-from kernels._numba import data, everywhere, llvm
-from kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, stored, total, vectors_at
+from kernelmark.kernels._copies import moved
+from kernelmark.kernels._host import registers
+from kernelmark.kernels._numba import data, everywhere, llvm
+from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, stored, total, vectors_at
 
 MANY, SOME = 8, 4  # vectors of sums at a time
 ROWS, ACROSS = 4, 2 if registers().nbytes == 32 else 4  # planes of the target at a time, and vectors of each

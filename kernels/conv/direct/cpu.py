@@ -3,10 +3,10 @@
 from typing import Any
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import powers, second_level_bytes
-from kernels._worth import threads_that_pay
-from kernels.conv._shape import shape
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels._host import powers, second_level_bytes
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.conv._shape import shape
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 MANY = {"STEPS": 128, "AT_ONCE": 1024}
 FEW = {"STEPS": 128, "AT_ONCE": 256}
@@ -39,7 +39,7 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 @threads_that_pay()
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Direct: tiles of sums in vector registers, each step found through tables of offsets; no columns formed."""
-    from kernels.conv.direct._stages import stages
+    from kernelmark.kernels.conv.direct._stages import stages
 
     return stages(problem, x)
 
@@ -72,7 +72,7 @@ _PLANES: dict[str, Any] = {
 @threads_that_pay()
 def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
     """A filter a channel: strips of planes between zeros, vectors of pixels (nhwc or small planes: of channels)."""
-    from kernels.conv.direct._strips import strips
+    from kernelmark.kernels.conv.direct._strips import strips
 
     return strips(problem, x)
 
@@ -81,6 +81,6 @@ def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
 @threads_that_pay()
 def grouped(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Groups of few channels: strips of their planes between zeros, a vector of pixels for each tap."""
-    from kernels.conv.direct._strips import strips
+    from kernelmark.kernels.conv.direct._strips import strips
 
     return strips(problem, x)

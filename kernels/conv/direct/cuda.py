@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv._geometry import divisor, fits_ints, geometry
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div
+from kernelmark.kernels.conv._geometry import divisor, fits_ints, geometry
+from kernelmark.kernels.conv.problem import ConvProblem
 
 WARP, WARPS = 32, 8  # a block of direct.cu
 PLACES, FILTERS = 256, 32  # pixels and channels of a block of direct_tiled.cu

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv._geometry import fits_ints, geometry
-from kernels.conv._sums import added, partials
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div
+from kernelmark.kernels.conv._geometry import fits_ints, geometry
+from kernelmark.kernels.conv._sums import added, partials
+from kernelmark.kernels.conv.problem import ConvProblem
 
 THREADS = 256  # of a block of depthwise_wgrad.cuh, and at most of the others
 PLANES = 32  # channels side by side in nhwc

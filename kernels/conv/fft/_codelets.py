@@ -15,11 +15,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import LINE_BYTES
-from kernels._numba import c_function, data, everywhere, past_the_caches
-from kernels._tile import INTEGER, LANES, VECTOR, number
-from kernels.conv.fft._dft import Vectors, half_spectrum, signal, spectrum
-from kernels.transpose._blocks import transposed, width
+from kernelmark.kernels._host import LINE_BYTES
+from kernelmark.kernels._numba import c_function, data, everywhere, past_the_caches
+from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, number
+from kernelmark.kernels.conv.fft._dft import Vectors, half_spectrum, signal, spectrum
+from kernelmark.kernels.transpose._blocks import transposed, width
 
 #: Tiles at a time: a cache line of each, which is one vector or several.
 UNIT = width(4)

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from kernels._numba import llvm
+from kernelmark.kernels._numba import llvm
 
 Number = tuple[Any, Any]
 

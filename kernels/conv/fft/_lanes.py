@@ -8,9 +8,9 @@ spectra the columns follow, which are written where products read them. They rel
 
 import numpy as np
 
-from kernels._numba import fence, jit, move, part
-from kernels.conv.fft._codelets import UNIT, call, turned
-from kernels.conv.fft._planes import met, place
+from kernelmark.kernels._numba import fence, jit, move, part
+from kernelmark.kernels.conv.fft._codelets import UNIT, call, turned
+from kernelmark.kernels.conv.fft._planes import met, place
 
 FLOAT = 4  # bytes of a number
 #: Numbers of a tile of which there is none, or whose row lies beyond the image.

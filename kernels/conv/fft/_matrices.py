@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Scratch
-from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
-from kernels.conv.fft._tiling import Cut, cuts
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
+from kernelmark.kernels.conv.fft._tiling import Cut, cuts
+from kernelmark.kernels.conv.problem import ConvProblem
 
 THREADS = 128  # of a block that transforms: each has a column of two tiles
 SIDES = (32, 16)

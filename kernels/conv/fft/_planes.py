@@ -13,8 +13,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from kernelmark import Array
-from kernels._numba import jit
-from kernels.conv.fft._tiling import Axis, Cut
+from kernelmark.kernels._numba import jit
+from kernelmark.kernels.conv.fft._tiling import Axis, Cut
 
 
 def _call(_context: Any, function: Any, plan: Any, source: Any, target: Any) -> Any:

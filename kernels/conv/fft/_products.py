@@ -13,9 +13,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import registers
-from kernels._numba import data, everywhere, jit, part
-from kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, stored, vectors_at
+from kernelmark.kernels._host import registers
+from kernelmark.kernels._numba import data, everywhere, jit, part
+from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, stored, vectors_at
 
 #: Steps of a sum at a time: a panel takes 32 KiB with 512-bit registers, and less with narrower ones.
 DEPTH = 128

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._ahead import ahead
-from kernels._launches import in_bands, in_turn
-from kernels._numba import bind
-from kernels._tile import LANES
-from kernels.conv.fft import _lanes, _planes
-from kernels.conv.fft._codelets import CAN_PASS, UNIT, column, row, row_back
-from kernels.conv.fft._planes import Order
-from kernels.conv.fft._products import SCRATCH, WIDTH, products
-from kernels.conv.fft._tiling import Cut, Cuts
-from kernels.conv.fft._transforms import transform
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels._ahead import ahead
+from kernelmark.kernels._launches import in_bands, in_turn
+from kernelmark.kernels._numba import bind
+from kernelmark.kernels._tile import LANES
+from kernelmark.kernels.conv.fft import _lanes, _planes
+from kernelmark.kernels.conv.fft._codelets import CAN_PASS, UNIT, column, row, row_back
+from kernelmark.kernels.conv.fft._planes import Order
+from kernelmark.kernels.conv.fft._products import SCRATCH, WIDTH, products
+from kernelmark.kernels.conv.fft._tiling import Cut, Cuts
+from kernelmark.kernels.conv.fft._transforms import transform
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 #: Axes of a problem's matrices: its filters and channels, both of a group, and tiles.
 AXES = {"x": "ct", "w": "kc", "y": "kt"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from kernels.conv._sizes import ConvSizes
+from kernelmark.kernels.conv._sizes import ConvSizes
 
 Sides = tuple[int, int]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels._fftw import plan
+from kernelmark.kernels._fftw import plan
 
 #: FFTW's flags. It has to be asked with those that pyFFTW planned with, or it would know nothing of it.
 _FLAGS = {"FFTW_MEASURE": 0, "FFTW_ESTIMATE": 1 << 6}

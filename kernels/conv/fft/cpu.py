@@ -7,9 +7,9 @@ from operator import mul
 from typing import Any
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._worth import threads_that_pay
-from kernels.conv.fft._tiling import Cuts, Sides, cheapest, cuts, executed, spans, whole
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.conv.fft._tiling import Cuts, Sides, cheapest, cuts, executed, spans, whole
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 #: Sides that FFTW is quick at (24 and 40 were 1.5 times slower a point).
 SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
@@ -90,7 +90,7 @@ def _straight_seconds(c: Cuts) -> float:
 
 
 def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides, own: bool) -> Launch:
-    from kernels.conv.fft._spectra import by_fftw, in_lanes, spectral
+    from kernelmark.kernels.conv.fft._spectra import by_fftw, in_lanes, spectral
 
     c = cuts(problem, taken)
     return spectral(problem, x, c, at_once(c, x.tile.BLOCK), in_lanes if own else by_fftw)

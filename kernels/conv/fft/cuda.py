@@ -4,11 +4,21 @@ import math
 from collections.abc import Mapping
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import beyond_block, blocks_on_each, ceil_div
-from kernels.conv.fft._matrices import SIDES, THREADS, WASTE, Spectra, fitting, not_held, spectra, supports, wasteful
-from kernels.conv.fft._tiling import cuts, executed
-from kernels.conv.problem import ConvProblem
-from kernels.gemm._tiles import unlike_fragments, unshared, warps
+from kernelmark.kernels._cuda import beyond_block, blocks_on_each, ceil_div
+from kernelmark.kernels.conv.fft._matrices import (
+    SIDES,
+    THREADS,
+    WASTE,
+    Spectra,
+    fitting,
+    not_held,
+    spectra,
+    supports,
+    wasteful,
+)
+from kernelmark.kernels.conv.fft._tiling import cuts, executed
+from kernelmark.kernels.conv.problem import ConvProblem
+from kernelmark.kernels.gemm._tiles import unlike_fragments, unshared, warps
 
 #: Tiles of the product, by their height BM, and the space that they are of.
 PRODUCTS = tuple(

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import KernelCall, Tile
-from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
-from kernels.conv._geometry import elements, fits_ints, geometry
-from kernels.conv._sums import added, partials
-from kernels.conv.problem import ConvProblem
-from kernels.gemm._tiles import warps
+from kernelmark.kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
+from kernelmark.kernels.conv._geometry import elements, fits_ints, geometry
+from kernelmark.kernels.conv._sums import added, partials
+from kernelmark.kernels.conv.problem import ConvProblem
+from kernelmark.kernels.gemm._tiles import warps
 
 WIDEST = 256  # rows or columns of a tile
 DEEPEST = 32  # elements of the reduction in a step

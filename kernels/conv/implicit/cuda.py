@@ -5,12 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, Tunable, cuda_kernel, tile_on
-from kernels._cuda import beyond_block, multiprocessors
-from kernels.conv.implicit._product import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
-from kernels.conv.problem import ConvProblem
-from kernels.gemm import tensorcore
-from kernels.gemm._tiles import PAD, PIPELINE, SLICES, unlike_fragments, unshared, warps
-from kernels.gemm.ladder import MIDDLE, SMALL, WIDE
+from kernelmark.kernels._cuda import beyond_block, multiprocessors
+from kernelmark.kernels.conv.implicit._product import (
+    blocks,
+    call,
+    gathered_rows,
+    masked,
+    most_blocks,
+    product,
+    slices,
+    supports,
+)
+from kernelmark.kernels.conv.problem import ConvProblem
+from kernelmark.kernels.gemm import tensorcore
+from kernelmark.kernels.gemm._tiles import PAD, PIPELINE, SLICES, unlike_fragments, unshared, warps
+from kernelmark.kernels.gemm.ladder import MIDDLE, SMALL, WIDE
 
 #: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks, in slices of the reduction of at
 #: least DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.

@@ -3,12 +3,23 @@
 import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, Im2colMap, KernelCall, Prefer, TensorMap, Tile, cuda_kernel
-from kernels._cuda import INT_LIMIT, ceil_div
-from kernels.conv._geometry import elements, fits_ints, geometry
-from kernels.conv._sums import added, partials
-from kernels.conv.problem import ConvProblem
-from kernels.gemm import hopper
-from kernels.gemm.hopper import ATOM_BYTES, BM, BOX, BUFFERS, HOPPER, NARROW, PERSISTENT, ROW_BYTES, SMALL, WIDE
+from kernelmark.kernels._cuda import INT_LIMIT, ceil_div
+from kernelmark.kernels.conv._geometry import elements, fits_ints, geometry
+from kernelmark.kernels.conv._sums import added, partials
+from kernelmark.kernels.conv.problem import ConvProblem
+from kernelmark.kernels.gemm import hopper
+from kernelmark.kernels.gemm.hopper import (
+    ATOM_BYTES,
+    BM,
+    BOX,
+    BUFFERS,
+    HOPPER,
+    NARROW,
+    PERSISTENT,
+    ROW_BYTES,
+    SMALL,
+    WIDE,
+)
 
 FARTHEST = 255  # pixels from a filter's first tap along an axis: the TMA has 8 bits for them
 CHUNK = 8  # elements of 16 bits, of which pixels are multiples for the TMA

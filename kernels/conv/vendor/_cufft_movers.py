@@ -5,7 +5,7 @@ A thread finds its element by divisions, which constant divisors make cheap.
 
 from string import Template
 
-from kernels.conv.fft._tiling import Cut
+from kernelmark.kernels.conv.fft._tiling import Cut
 
 THREADS = 256
 

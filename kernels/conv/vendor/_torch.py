@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import Any
 
 from kernelmark import Launch, Unsupported
-from kernels._torch import on_threads, tensor
-from kernels.conv._sizes import as_nchw
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels._torch import on_threads, tensor
+from kernelmark.kernels.conv._sizes import as_nchw
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def convolution(problem: ConvProblem, x: ConvOperands) -> Launch:

@@ -10,9 +10,9 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel
-from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.vendor import _cudnn
-from kernels.conv.vendor._cudnn import ONE, ZERO, cudnn, handle
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.vendor import _cudnn
+from kernelmark.kernels.conv.vendor._cudnn import ONE, ZERO, cudnn, handle
 
 #: The functions of each pass, and the operands in the order of their arguments, the output last.
 _PASSES = {

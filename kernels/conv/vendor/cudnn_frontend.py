@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from kernelmark import Launch, Unsupported, kernel
-from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.vendor.cudnn import products, spectral, three_by_three, unequal_padding
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.vendor.cudnn import products, spectral, three_by_three, unequal_padding
 
 _DATA_TYPE = {"f32": "FLOAT", "f16": "HALF", "bf16": "BFLOAT16"}
 _OPERANDS = {"fprop": ("x", "w", "y"), "dgrad": ("y", "w", "x"), "wgrad": ("x", "y", "w")}

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel
-from kernels._cuda import INT_LIMIT
-from kernels.conv.fft._tiling import Cut, Cuts, Sides, cheapest, cuts, executed, whole
-from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.vendor._cufft_movers import THREADS, blocks, cut_source, paste_source
-from kernels.fft import _cufft
-from kernels.gemm import _cublas
+from kernelmark.kernels._cuda import INT_LIMIT
+from kernelmark.kernels.conv.fft._tiling import Cut, Cuts, Sides, cheapest, cuts, executed, whole
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.vendor._cufft_movers import THREADS, blocks, cut_source, paste_source
+from kernelmark.kernels.fft import _cufft
+from kernelmark.kernels.gemm import _cublas
 
 _SIDES = (16, 24, 32, 48, 64, 96, 128)
 #: Rates of the model that chooses a side: only their ratio counts.

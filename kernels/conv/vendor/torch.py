@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 
 from kernelmark import DTYPES, Launch, kernel
-from kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def _symmetric(problem: ConvProblem) -> str | None:
@@ -42,8 +42,8 @@ def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
     (`out=` does the same). Channels-last operands are channels-last tensors. A call includes what oneDNN does to have
     operands in its own blocked layout.
     """
-    from kernels._torch import implementation
-    from kernels.conv.vendor._torch import convolution
+    from kernelmark.kernels._torch import implementation
+    from kernelmark.kernels.conv.vendor._torch import convolution
 
     launch = convolution(problem, x)
     known = _implementations()

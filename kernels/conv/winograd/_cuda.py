@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kernelmark import KernelCall, Scratch, Tile
-from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv._geometry import fits_ints
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div
+from kernelmark.kernels.conv._geometry import fits_ints
+from kernelmark.kernels.conv.problem import ConvProblem
 
 TILES, CHANNELS = 32, 8  # of a block where patches are fetched
 TAPS = 3  # of a filter along either axis

@@ -7,10 +7,10 @@ A plane has a row for each channel of the output, along which those of the input
 
 from collections.abc import Callable
 
-from kernels._numba import jit, move
-from kernels._packing import SIDE, turn
-from kernels.conv.winograd._lines import LANES, TAPS, divide, filters
-from kernels.conv.winograd._tiling import Tiling
+from kernelmark.kernels._numba import jit, move
+from kernelmark.kernels._packing import SIDE, turn
+from kernelmark.kernels.conv.winograd._lines import LANES, TAPS, divide, filters
+from kernelmark.kernels.conv.winograd._tiling import Tiling
 
 
 def lines(g: Tiling) -> tuple[Callable[..., None], int]:

@@ -9,13 +9,13 @@ are multiplied with one another, plane by plane, and each filter is transformed 
 from functools import partial
 
 from kernelmark import Array, Launch
-from kernels._launches import beside, in_numbered_bands, in_turn
-from kernels._numba import bind, jit, move
-from kernels._product import SCRATCH, multiply
-from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.winograd._lines import LANES, TAPS, filters_back, join
-from kernels.conv.winograd._planes import Planes, each_thread
-from kernels.conv.winograd._tiling import gradient_step, output_gradient, tiling
+from kernelmark.kernels._launches import beside, in_numbered_bands, in_turn
+from kernelmark.kernels._numba import bind, jit, move
+from kernelmark.kernels._product import SCRATCH, multiply
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.winograd._lines import LANES, TAPS, filters_back, join
+from kernelmark.kernels.conv.winograd._planes import Planes, each_thread
+from kernelmark.kernels.conv.winograd._tiling import gradient_step, output_gradient, tiling
 
 
 @jit

@@ -3,15 +3,15 @@
 # mypy: allow-untyped-calls
 
 from kernelmark import Array, Launch
-from kernels._launches import beside, in_numbered_bands, in_turn
-from kernels._numba import bind
-from kernels._product import SCRATCH
-from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.winograd import _loops as loops
-from kernels.conv.winograd._filters import lines, scratch
-from kernels.conv.winograd._lines import LANES
-from kernels.conv.winograd._planes import Planes, each_thread
-from kernels.conv.winograd._tiling import cut, tiling
+from kernelmark.kernels._launches import beside, in_numbered_bands, in_turn
+from kernelmark.kernels._numba import bind
+from kernelmark.kernels._product import SCRATCH
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.winograd import _loops as loops
+from kernelmark.kernels.conv.winograd._filters import lines, scratch
+from kernelmark.kernels.conv.winograd._lines import LANES
+from kernelmark.kernels.conv.winograd._planes import Planes, each_thread
+from kernelmark.kernels.conv.winograd._tiling import cut, tiling
 
 
 class _Image:

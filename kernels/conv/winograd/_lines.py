@@ -16,9 +16,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Array
-from kernels._host import registers
-from kernels._numba import data, llvm
-from kernels.conv._winograd import BY_TILE
+from kernelmark.kernels._host import registers
+from kernelmark.kernels._numba import data, llvm
+from kernelmark.kernels.conv._winograd import BY_TILE
 
 LANES = registers().nbytes // 4
 TAPS = (0,) * 9  # of a filter, for `divide` and `join`

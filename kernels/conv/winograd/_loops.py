@@ -8,9 +8,9 @@ or, with channels last, (tiles x channels); lines along its second axis go throu
 
 import numpy as np
 
-from kernels._numba import jit, move, part
-from kernels._product import multiply
-from kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, outputs_back
+from kernelmark.kernels._numba import jit, move, part
+from kernelmark.kernels._product import multiply
+from kernelmark.kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, outputs_back
 
 STRIPS = 8  # whose columns are transformed before their rows: what was just stored is slow to load from elsewhere
 

@@ -3,13 +3,13 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from kernelmark import Array, Launch
-from kernels._host import ALONE
-from kernels._launches import in_bands, in_numbered_bands
-from kernels._numba import bind, jit
-from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.winograd import _loops as loops
-from kernels.conv.winograd._lines import LANES
-from kernels.conv.winograd._tiling import Tiling
+from kernelmark.kernels._host import ALONE
+from kernelmark.kernels._launches import in_bands, in_numbered_bands
+from kernelmark.kernels._numba import bind, jit
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.winograd import _loops as loops
+from kernelmark.kernels.conv.winograd._lines import LANES
+from kernelmark.kernels.conv.winograd._tiling import Tiling
 
 
 def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array) -> tuple[Array, Launch]:

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from kernelmark import Tile
-from kernels._host import NARROW, split
-from kernels.conv.problem import ConvProblem
+from kernelmark.kernels._host import NARROW, split
+from kernelmark.kernels.conv.problem import ConvProblem
 
 
 class Tiling(NamedTuple):

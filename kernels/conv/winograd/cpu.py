@@ -3,11 +3,11 @@
 from typing import Any
 
 from kernelmark import Launch, Prefer, Tile, kernel
-from kernels._host import ALONE, powers, second_level_bytes
-from kernels._worth import threads_that_pay
-from kernels.conv._winograd import F2, F4, Transforms
-from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.winograd._tiling import Tiling, cut, filter_bytes, gradient_step, tiling
+from kernelmark.kernels._host import ALONE, powers, second_level_bytes
+from kernelmark.kernels._worth import threads_that_pay
+from kernelmark.kernels.conv._winograd import F2, F4, Transforms
+from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
+from kernelmark.kernels.conv.winograd._tiling import Tiling, cut, filter_bytes, gradient_step, tiling
 
 ALL, FEW, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 16, 32, 128))
 
@@ -49,8 +49,8 @@ def _operations(matrix: Any) -> int:
 
 
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
-    from kernels._product import multiplying
-    from kernels.conv.winograd import _gradient, _images
+    from kernelmark.kernels._product import multiplying
+    from kernelmark.kernels.conv.winograd import _gradient, _images
 
     run = _gradient.launch if problem.direction == "wgrad" else _images.launch
     return multiplying(lambda product: run(problem, x, m, product))

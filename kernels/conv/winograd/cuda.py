@@ -1,10 +1,10 @@
 """Winograd's minimal filtering in `cuda/conv`: F(2x2,3x3) in one kernel, F(4x4,3x3) as a batch of matrix products."""
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div, multiprocessors
-from kernels.conv._sums import added, partials
-from kernels.conv.problem import ConvProblem
-from kernels.conv.winograd._cuda import (
+from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div, multiprocessors
+from kernelmark.kernels.conv._sums import added, partials
+from kernelmark.kernels.conv.problem import ConvProblem
+from kernelmark.kernels.conv.winograd._cuda import (
     CHANNELS,
     DOMAIN,
     TILES,
@@ -16,8 +16,8 @@ from kernels.conv.winograd._cuda import (
     transformed,
     view,
 )
-from kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
-from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes
+from kernelmark.kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
+from kernelmark.kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes
 
 #: F(2x2,3x3) cuts channels into slices of at least DEPTH where tiles and filters fill no device of SMS multiprocessors.
 _CUT: dict[str, Tunable] = {"SMS": multiprocessors, "DEPTH": 32}

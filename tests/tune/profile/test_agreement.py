@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from bench.tune.profile.agreement import agreement
-from bench.tune.profile.counted import Counts, LineCounts
-from bench.tune.profile.sass import Code, Function, Sass
+from kernelmark.bench.tune.profile.agreement import agreement
+from kernelmark.bench.tune.profile.counted import Counts, LineCounts
+from kernelmark.bench.tune.profile.sass import Code, Function, Sass
 
 WARPS, TRIPS = 8, 100
 LOOP = Code(100, {"FFMA": 80, "LDS": 4, "LDGSTS": 2}, {"LDS 128": 4, "LDGSTS 32": 2}, {"FFMA": 80}, 100, 3)

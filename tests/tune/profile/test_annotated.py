@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.emulator.build import CUDA
-from bench.plan.errors import UsageError
-from bench.tune.profile import annotated
-from bench.tune.profile.annotated import sources, write_page
-from bench.tune.profile.counted import Counts, LineCounts
-from bench.tune.profile.view import Profile
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.tune.profile import annotated
+from kernelmark.bench.tune.profile.annotated import sources, write_page
+from kernelmark.bench.tune.profile.counted import Counts, LineCounts
+from kernelmark.bench.tune.profile.view import Profile
 
 NAIVE, PANEL = "transpose/naive.cu", "gemm/panel.cuh"
 LINES = (

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.tune.profile.bound import Bound, Work, bounds, render, tensor_type
-from bench.tune.profile.devices import DEVICES, Published, published
-from bench.tune.profile.sass import Code, Function, Sass, lanes
+from kernelmark.bench.tune.profile.bound import Bound, Work, bounds, render, tensor_type
+from kernelmark.bench.tune.profile.devices import DEVICES, Published, published
+from kernelmark.bench.tune.profile.sass import Code, Function, Sass, lanes
 
 DEVICE = Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)
 LOOP = Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.measure.compile import compile_cubin
-from bench.measure.occupancy import typical
-from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported
-from bench.tune.profile import sass_read
-from bench.tune.profile.sass import Sass, analyse, counted, kind, lanes, main_loop, width
-from bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.occupancy import typical
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.tune.profile import sass_read
+from kernelmark.bench.tune.profile.sass import Sass, analyse, counted, kind, lanes, main_loop, width
+from kernelmark.bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
 from missing import needed
 
 REGISTRY = discover()
