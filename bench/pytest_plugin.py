@@ -131,7 +131,7 @@ _NOTE = pytest.StashKey[str]()
 
 def _leave_histograms_out(config: pytest.Config) -> None:
     """Draw no histograms where the package for them is missing: pytest-benchmark would end in a traceback."""
-    from kernelmark.bench.measure.machine import module_missing
+    from kernelmark.bench.measure.present import module_missing
 
     if config.getoption("benchmark_histogram") and (reason := module_missing("pygal")):
         config.stash[_NOTE] = f"--benchmark-histogram: {reason}"

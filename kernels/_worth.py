@@ -7,7 +7,6 @@ process, as the price is. So it depends on sizes alone.
 import time
 from collections.abc import Callable
 from functools import cache, wraps
-from statistics import median
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
@@ -121,7 +120,7 @@ def _multiply_adds() -> Launch:
 def _typical_s(launch: Launch, count: int) -> float:
     """Return the median time of that many launches after a first one."""
     launch()
-    return median(_time_s(launch) for _ in range(count))
+    return sorted(_time_s(launch) for _ in range(count))[count // 2]
 
 
 def _time_s(launch: Launch) -> float:

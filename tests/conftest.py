@@ -13,8 +13,7 @@ import pytest
 
 import emulated
 from complaints import refusal
-from kernelmark.bench.measure.cuda import cuda_missing
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import cuda_missing, module_missing
 from kernelmark.bench.plan import discovery
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported, UsageError

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kernelmark.bench.cli import listing, options
 from kernelmark.bench.cli.commands import cli
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import TIMED, Mode
 from kernelmark.bench.plan.status import AGAINST, Status

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.measure.stats import MIN_SAMPLES
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover

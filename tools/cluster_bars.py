@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from dispatching import LOCAL, config_file, single_rows
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.run.family import below
 from merging import FAKE
 from parent_bars import parent

@@ -26,7 +26,7 @@ AGAINST_ONEDNN = (
 
 def conv_bars() -> Iterator[tuple[str, str, bool]]:
     """Our best algorithm against oneDNN on four layers, and tiled FFTs against whole ones."""
-    from kernelmark.bench.measure.machine import module_missing
+    from kernelmark.bench.measure.present import module_missing
 
     missing = module_missing("torch")
     for problem, least, words in AGAINST_ONEDNN:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from kernelmark.bench.measure.cuda import cuda_missing
-from kernelmark.bench.measure.machine import module_missing
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.present import cuda_missing, module_missing
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode

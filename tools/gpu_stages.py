@@ -22,7 +22,7 @@ from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.launch import entries_of
 from kernelmark.bench.measure.lock import exclusive
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported, UsageError

@@ -17,8 +17,8 @@ import numpy as np
 
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.machine import unavailable
 from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.verify import References
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, split_dtype

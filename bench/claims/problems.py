@@ -7,8 +7,8 @@ import msgspec
 
 from kernelmark.bench.claims.catalog import Experiment
 from kernelmark.bench.measure.cpu import cpu_count
-from kernelmark.bench.measure.cuda import cuda_missing
 from kernelmark.bench.measure.isa import choose_isas
+from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.globs import matches

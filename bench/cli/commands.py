@@ -4,37 +4,50 @@ import atexit
 import os
 import signal
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kernelmark.bench.cli import (
-    claims,
-    compare,
-    history,
-    importing,
-    merge,
-    overview,
-    profile,
-    report,
-    run,
-    runs,
-    scaling,
-    select,
-    selftest,
-    tune,
-    views,
-    watch,
-)
-from kernelmark.bench.cli.defaults import default_map
+from kernelmark import __version__
 from kernelmark.bench.cli.ending import Commands, interrupt_again, on_interrupt, status_of
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.family import adopt, end_rest, known
 
+#: The module of each command.
+MODULES = {
+    **dict.fromkeys(("list", "doctor", "inspect"), "overview"),
+    **dict.fromkeys(("run", "verify"), "run"),
+    **dict.fromkeys(("show", "export", "crossover"), "views"),
+    **{name: name for name in ("claims", "compare", "history", "merge", "profile", "report", "runs", "scaling")},
+    **{name: name for name in ("select", "selftest", "tune", "watch")},
+    "import": "importing",
+}
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.version_option(package_name="kernelmark")
+
+class _Lazy(Mapping[str, click.Command]):
+    """The commands by name; the module of one is imported when that command is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        commands: tuple[click.Command, ...] = import_module(f"kernelmark.bench.cli.{MODULES[name]}").COMMANDS
+        return next(command for command in commands if command.name == name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+@click.group(
+    cls=Commands,
+    commands=_Lazy(),
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.version_option(__version__)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Measure GEMM, transposition, FFT and convolution kernels, transfers and the aggregation of gradients.
@@ -43,28 +56,6 @@ def cli(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-for module in (
-    overview,
-    run,
-    runs,
-    views,
-    compare,
-    scaling,
-    report,
-    claims,
-    importing,
-    merge,
-    watch,
-    tune,
-    select,
-    profile,
-    history,
-    selftest,
-):
-    for command in module.COMMANDS:
-        cli.add_command(command)
 
 
 def call(interruptible: bool) -> int:
@@ -87,6 +78,8 @@ def call(interruptible: bool) -> int:
 
 def _defaults() -> dict[str, dict[str, Any]]:
     """Return the defaults of the nearest file; a shell that completes shows no complaint about it."""
+    from kernelmark.bench.cli.defaults import default_map
+
     try:
         return default_map(cli.commands, Path.cwd())
     except UsageError:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from kernelmark.bench.cli.listing import remedied
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
-from kernelmark.bench.measure.cuda import cuda_missing
 from kernelmark.bench.measure.devices import devices_present
-from kernelmark.bench.measure.machine import environment, module_missing, module_version, unavailable
+from kernelmark.bench.measure.machine import environment
+from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version, unavailable
 from kernelmark.bench.measure.timing import resolution
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError

@@ -5,7 +5,6 @@ import io
 import os
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Callable
@@ -200,6 +199,8 @@ def _saved(error: Exception) -> str:
         f"kernelmark {__version__}, Python {sys.version}\n{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n"
         f"{sys.argv}\n\n{''.join(traceback.format_exception(error))}"
     )
+    import tempfile
+
     try:
         fd, name = tempfile.mkstemp(".txt", "kernelmark-defect-")
         os.close(fd)

@@ -1,13 +1,11 @@
 """What `kernelmark list` prints: kernels and suites as rows."""
 
 import json
-import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.plan.suites import FOLDER, suite_names
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import Column, paragraph, table
 
@@ -60,6 +58,10 @@ def _values(axis: str, values: Sequence[Any]) -> str:
 
 def suites(registry: Registry) -> Rows:
     """Return a row a suite: name, title, source; nothing is expanded."""
+    import tomllib
+
+    from kernelmark.bench.plan.suites import FOLDER, suite_names
+
     rows = []
     for name in suite_names():
         table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))

@@ -7,7 +7,6 @@ from typing import IO
 import click
 
 from kernelmark.bench.cli.options import Read, db_option, json_option, plugin_option, run_argument
-from kernelmark.bench.plan.numbers import DECIMAL
 
 MOST_WORKERS = 10**6
 _UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "Mbit": 1e6 / 8, "Gbit": 1e9 / 8, "Tbit": 1e12 / 8}
@@ -23,6 +22,8 @@ def _workers(text: str) -> tuple[int, ...]:
 
 def _rate(text: str) -> float:
     """`8GB/s` or `10Gbit/s` as bytes a second. Raises ValueError."""
+    from kernelmark.bench.plan.numbers import DECIMAL
+
     found = re.fullmatch(rf"({DECIMAL})({'|'.join(_UNITS)})/s", text)
     rate = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if not 1 <= rate <= 1e18:

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tempfile
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
@@ -54,6 +53,8 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
     on small problems; timing needs a GPU. Ctrl-C ends with a summary. What was found of each version is kept:
     `kernelmark history KERNEL PROBLEM`.
     """
+    import tempfile
+
     from kernelmark.bench.record.store import Store, default_store
     from kernelmark.bench.tune.watch.log import Log
     from kernelmark.bench.tune.watch.source import keep, saves
@@ -97,7 +98,8 @@ def _session(
     max_time: float,
     plugins: tuple[str, ...],
 ) -> Any:
-    from kernelmark.bench.measure.cuda import cuda_missing, present_limits
+    from kernelmark.bench.measure.cuda import present_limits
+    from kernelmark.bench.measure.present import cuda_missing
     from kernelmark.bench.plan.case import Budget
     from kernelmark.bench.plan.discovery import discover
     from kernelmark.bench.plan.limits import H100

@@ -127,7 +127,7 @@ def _verdict(case: Case, outcome: Outcome, operands: tuple[Operand, ...], refere
     return case.problem.check(outputs, reference, case.kernel.numerics_for(case.problem)).reason
 
 
-def _buffer(operand: Operand, rng: np.random.Generator) -> Buffer:
+def _buffer(operand: Operand, rng: "np.random.Generator") -> Buffer:
     """Return inputs uniform in [-1, 1], NaN in the padding after each row and wherever an output is not yet written.
 
     Where rows lie too far apart to be held with their padding, only they exist.

@@ -16,10 +16,11 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.energy import energy_per_call_j
 from kernelmark.bench.measure.freshness import Freshness
 from kernelmark.bench.measure.launch import cuda_launch
-from kernelmark.bench.measure.machine import unavailable, versions
+from kernelmark.bench.measure.machine import versions
 from kernelmark.bench.measure.measurement import WITHIN, Measurement, Part
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.operands import Operands, OperandSet, Place, Scratch, place_of
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.series import Called, Series
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now

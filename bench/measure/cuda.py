@@ -1,7 +1,7 @@
 """A CUDA device: its memory in CuPy arrays, time between events, and whether there is one."""
 
 import ctypes
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from kernelmark.bench.measure.device import Clock, Memory, Monitor
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.nvml import GpuMonitor
 from kernelmark.bench.measure.pinned import DriverMemory
+from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.measure.spread import Peers, join_peers
 from kernelmark.bench.measure.timing import CudaClock
 from kernelmark.bench.plan.dtypes import ML_DTYPES, Array, bits_dtype, numpy_dtype
@@ -156,19 +157,6 @@ class Cuda:
     def monitor(self) -> Monitor:
         """Watch the GPU by what NVML reports, where its bindings are."""
         return GpuMonitor(self._cupy.cuda.Device(0).pci_bus_id)
-
-
-@lru_cache
-def cuda_missing() -> str | None:
-    """Return why there is no CUDA device here, or None; asks the driver alone, which takes no Python package."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return "no NVIDIA driver here (libcuda.so.1); install one on a machine with an NVIDIA GPU"
-    count = ctypes.c_int(0)
-    if (status := driver.cuInit(0)) or (status := driver.cuDeviceGetCount(ctypes.byref(count))):
-        return f"the NVIDIA driver does not start (CUDA error {status}); see nvidia-smi"
-    return None if count.value else "the NVIDIA driver sees no GPU; see nvidia-smi"
 
 
 def gpu_uuids() -> list[str]:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from kernelmark.bench.measure.cpu import Cpu
-from kernelmark.bench.measure.cuda import Cuda, cuda_missing
+from kernelmark.bench.measure.cuda import Cuda
 from kernelmark.bench.measure.device import Device
+from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 

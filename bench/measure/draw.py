@@ -99,7 +99,7 @@ class Draw:
         return values.astype(numpy_dtype(dtype), copy=False)
 
 
-def _scattered(rng: np.random.Generator, operand: Operand) -> Iterator[tuple[Array, Array]]:
+def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[Array, Array]]:
     """Yield places and values, drawn many at a time: one by one they would take longer than the shortest calls.
 
     It holds nothing of a draw, whose values would else be kept until Python collects what refers to itself.

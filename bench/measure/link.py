@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kernelmark.bench.measure.cuda import cuda_missing
 from kernelmark.bench.measure.nvml import GpuMonitor
+from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.measure.timing import now
 
 NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")

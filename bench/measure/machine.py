@@ -1,10 +1,8 @@
 """What a run records of its machine: processor, memory, system, GPU, and the versions a kernel stands on."""
 
-import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,53 +10,10 @@ from typing import Any
 from kernelmark import __version__
 from kernelmark.bench.measure import link
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
-from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.text import as_utf8
-
-#: Distributions whose name differs from the module's, and the extra of kernelmark that installs each.
-DISTRIBUTIONS = {
-    "cupy": "cupy-cuda13x",
-    "cuda.core": "cuda-core",
-    "nvmath.bindings": "nvmath-python",
-    "pycuda.driver": "pycuda",
-    "cudnn": "nvidia-cudnn-frontend",
-}
-EXTRAS = {
-    "cupy": "gpu",
-    "cuda.core": "gpu",
-    "nvmath.bindings": "gpu",
-    "pycuda.driver": "pycuda",
-    "torch": "torch",
-    "cudnn": "cudnn",
-    "pygal": "histogram",
-    "kernel_tuner": "tune",
-    "parsl": "cluster",
-}
-
-
-@lru_cache
-def module_missing(module: str) -> str | None:
-    """Why `module` cannot be imported, with the command that installs it; looks for it without importing anything."""
-    top, *rest = module.split(".")
-    spec = importlib.util.find_spec(top)
-    # find_spec of a dotted name would import its parents, which for GPU libraries takes seconds.
-    if spec and (not rest or _inside(spec.submodule_search_locations or [], Path(*rest))):
-        return None
-    what = f"'kernelmark[{EXTRAS[module]}]'" if module in EXTRAS else DISTRIBUTIONS.get(module, module)
-    return f"{module} is not installed; pip install {what}"
-
-
-def _inside(folders: Iterable[str], module: Path) -> bool:
-    return any(next(Path(folder, module.parent).glob(f"{module.name}*"), None) for folder in folders)
-
-
-def unavailable(kernel: Kernel) -> str | None:
-    """Return why no problem can be run by `kernel` on this machine, or None."""
-    if kernel.device == "cuda" and (reason := cuda_missing()):
-        return reason
-    return next((reason for module in kernel.modules if (reason := module_missing(module))), None)
 
 
 def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> str:
@@ -72,17 +27,6 @@ def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> s
     if launcher:
         parts += [f"launcher {launcher}"]
     return "; ".join(parts)
-
-
-@lru_cache
-def module_version(module: str) -> str | None:
-    """The installed version of the distribution that holds `module`, or None."""
-    from importlib import metadata
-
-    try:
-        return metadata.version(DISTRIBUTIONS.get(module, module))
-    except metadata.PackageNotFoundError:
-        return None
 
 
 @lru_cache

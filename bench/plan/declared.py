@@ -186,19 +186,32 @@ def require_figures(problem: Problem, name: str) -> None:
 
 def _fits(value: object, hint: Any) -> bool:
     """Return whether a value is of a declared type; True is no number."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    return _check_of(hint)(value)
+
+
+@cache
+def _check_of(hint: Any) -> Callable[[Any], bool]:
+    """Return the function that tells whether a value is of a type."""
+    origin, args = typing.get_origin(hint), tuple(map(_check_of, _inner(hint)))
     if hint is Any:
-        return True
+        return lambda value: True
     if origin in (typing.Union, UnionType):
-        return any(_fits(value, one) for one in args)
+        return lambda value: any(check(value) for check in args)
     if origin is Callable:
-        return callable(value)
+        return callable
     if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(each, args[0]) for each in value)
+        return lambda value: isinstance(value, tuple) and all(map(args[0], value))
     if origin is Mapping:
-        entries = value.items() if isinstance(value, Mapping) else None
-        return entries is not None and all(_fits(key, args[0]) and _fits(each, args[1]) for key, each in entries)
-    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+        return lambda value: isinstance(value, Mapping) and all(args[0](key) and args[1](value[key]) for key in value)
+    if hint is bool:
+        return lambda value: isinstance(value, bool)
+    return lambda value: isinstance(value, hint) and not isinstance(value, bool)
+
+
+def _inner(hint: Any) -> tuple[Any, ...]:
+    """Return the types that values within one of this type are held against; `...` and those of functions are none."""
+    known = (typing.Union, UnionType, tuple, Mapping)
+    return tuple(arg for arg in typing.get_args(hint) if arg is not ...) if typing.get_origin(hint) in known else ()
 
 
 def _words(hint: Any) -> str:

@@ -191,7 +191,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """The arrays of the problem, in the order in which operands are drawn."""
         raise NotImplementedError
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Any:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Any:
         """What `check` compares with, in float64, from the inputs (and the inouts as they were before the run)."""
         raise NotImplementedError
 

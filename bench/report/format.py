@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from kernelmark.bench.record.result import Result
+if TYPE_CHECKING:  # `kernelmark list` formats no row
+    from kernelmark.bench.record.result import Result
+
 
 #: Units of time with what one of them is in seconds, the largest first.
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
@@ -81,12 +84,12 @@ def spread(middle: float | None, low: float | None, high: float | None) -> str:
     return " ".join(f"{end:+.{1 if abs(end) < 1000 else 0}f}" for end in ends) + " %"
 
 
-def row_time(r: Result) -> tuple[float | None, float | None, float | None]:
+def row_time(r: "Result") -> tuple[float | None, float | None, float | None]:
     """Return the median time of a row and the ends of its interval, in seconds."""
     return r.time_s_median, r.time_s_ci95_low, r.time_s_ci95_high
 
 
-def rate(r: Result) -> str:
+def rate(r: "Result") -> str:
     """Write what a row computes in a second, `12.3 GFLOP/s`, or else what it moves; nothing where neither is known."""
     if r.gflop_per_s:
         return f"{digits(r.gflop_per_s)} GFLOP/s"

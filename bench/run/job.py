@@ -13,8 +13,8 @@ from kernelmark.bench.measure.board import IMPORT, Board
 from kernelmark.bench.measure.contender import Contender
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.launch_pycuda import take_stream
-from kernelmark.bench.measure.machine import unavailable
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.series import Called
 from kernelmark.bench.measure.stats import speedup
 from kernelmark.bench.measure.timing import now, settle

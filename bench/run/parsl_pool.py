@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.errors import UsageError, message
 from kernelmark.bench.run.station import measure
 from kernelmark.bench.run.task import Answer, failed

@@ -38,7 +38,7 @@ class PairProblem(Problem, frozen=True, kw_only=True):
         shape = (self.n, self.n)
         return tuple(Operand(name, shape, self.dtype, "out" if name == "c" else "in") for name in "abc")
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> tuple[Array, Array]:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> tuple[Array, Array]:
         a, b = inputs["a"].astype(np.float64), inputs["b"].astype(np.float64)
         return a @ b, a @ b.T
 

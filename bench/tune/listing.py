@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kernelmark.bench.measure.cuda import cuda_missing, present_limits
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import Kernel, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import ALL, BUDGET, EXHAUSTIVE, GUIDED, RANDOM
 

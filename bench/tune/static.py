@@ -9,7 +9,7 @@ import random
 from typing import NamedTuple
 
 from kernelmark.bench.measure.compile import CompileError
-from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.options import BUDGET

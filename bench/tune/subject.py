@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kernelmark.bench.measure.cuda import cuda_missing
-from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.measure.present import cuda_missing, unavailable
 from kernelmark.bench.plan.case import Budget, Job, Plan, PlannedJob, WorkerKey, case_of
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import Kernel

@@ -10,7 +10,7 @@ import msgspec
 
 from kernelmark.bench.measure.compile import with_includes
 from kernelmark.bench.measure.compilers import compiler, cuda_sources
-from kernelmark.bench.measure.machine import module_version
+from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel

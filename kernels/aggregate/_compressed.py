@@ -23,7 +23,7 @@ _SLACK = 1e-3
 _TINY = math.ulp(0.0)
 
 
-def drawn_parts(n: int, rng: np.random.Generator) -> Array:
+def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
     """Return where the parts begin whose blocks are judged: all, or as many as are enough."""
     starts = np.arange(0, n, PART)
     return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)

@@ -94,7 +94,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             found.append(Operand("e", (self.w + 1, self.n), self.dtype, "inout"))
         return tuple(found)
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Arrays:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
         """What was drawn; `want`, the exact result in float64; `parts`, where blocks are looked at."""
         want = np.add.reduce(inputs["g"], axis=0, dtype=np.float64)
         if self.step == "update":

@@ -79,7 +79,7 @@ class Reference(NamedTuple):
         return None
 
 
-def reference(problem: ConvSizes, inputs: Arrays, rng: np.random.Generator) -> Reference:
+def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") -> Reference:
     """The reference of an output from the inputs as they are stored."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
     reached = problem.reached()
@@ -115,7 +115,7 @@ def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Ar
 
 
 def _sample(
-    problem: ConvSizes, arrays: Arrays, reached: tuple[Array, Array], rng: np.random.Generator
+    problem: ConvSizes, arrays: Arrays, reached: tuple[Array, Array], rng: "np.random.Generator"
 ) -> tuple[tuple[Array, ...], Array]:
     """Elements of the output that products reach, the first and the last of them: index, and values by plain sums."""
     shape = problem.shapes()[problem.output]
@@ -128,7 +128,7 @@ def _sample(
     return index, np.array([element(problem, arrays, *place) for place in places])
 
 
-def _places(axis: Array, rng: np.random.Generator) -> Array:
+def _places(axis: Array, rng: "np.random.Generator") -> Array:
     """Both ends at once, then the ends and borders of tiles of 8 a quarter of the time each, and any others."""
     ends, borders = axis[[0, -1]], axis[rng.integers(len(axis), size=SAMPLED - 2) // 8 * 8]
     drawn = np.stack([rng.choice(ends, SAMPLED - 2), borders, *rng.choice(axis, (2, SAMPLED - 2))])

@@ -115,7 +115,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
             Operand(name, shape, self.dtype, "out" if name == self.output else "in") for name, shape in shapes.items()
         )
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Reference:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference:
         return reference(self, inputs, rng)
 
     def check(self, outputs: Arrays, reference: Reference, numerics: str) -> Verdict:

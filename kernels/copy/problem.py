@@ -31,7 +31,7 @@ class CopyProblem(Problem, frozen=True, kw_only=True):
         shape = (self.m, self.n)
         return (Operand("a", shape, self.dtype, "in"), Operand("b", shape, self.dtype, "out"))
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Array:
         return inputs["a"]
 
     def check(self, outputs: Arrays, reference: Array, numerics: str) -> Verdict:

@@ -89,7 +89,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         x, y = {"r2c": (real, half), "c2r": (half, real), "c2c": (whole, whole)}[self.kind]
         return (Operand("x", x, self.dtype, "in"), Operand("y", y, self.dtype, "out"))
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Array:
         """By NumPy in double precision, whose own error is far below the bound of FP32, and within that of FP64."""
         x = np.ascontiguousarray(inputs["x"], np.float64)
         if self.kind == "r2c":

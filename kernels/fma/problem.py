@@ -81,7 +81,7 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
             Operand("d", (self.n,), self.accumulator, "out"),
         )
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Array:
         a, b = coarse(inputs["a"]), coarse(inputs["b"])
         periods, rest = divmod(self.k, TILES[self.unit].depth)
         sums = periods * (a @ b) + a[:, :rest] @ b[:rest]

@@ -32,7 +32,7 @@ def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
     return found.get(epilogue, ())
 
 
-def activated(epilogue: Epilogue, product: Product, bias: Array | None, rng: np.random.Generator) -> Reference:
+def activated(epilogue: Epilogue, product: Product, bias: Array | None, rng: "np.random.Generator") -> Reference:
     """Return the reference of all elements of C: no sum of activations follows from sums of operands."""
     found = reference(product, rng, whole=True)
     if bias is not None:
@@ -41,7 +41,7 @@ def activated(epilogue: Epilogue, product: Product, bias: Array | None, rng: np.
         return found._replace(values=1 / (1 + np.exp(-found.values)))
 
 
-def updated(product: Product, weights: Array, velocity: Array, rng: np.random.Generator) -> Reference:
+def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
     """Return the reference of C and, beside it, of V, which are both linear in the product."""
     moved = MOMENTUM * velocity.astype(np.float64) - RATE * DECAY * weights.astype(np.float64)
     step = product._replace(alpha=-RATE * product.alpha, beta=1.0)

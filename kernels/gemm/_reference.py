@@ -124,7 +124,7 @@ class Reference(NamedTuple):
         return None
 
 
-def reference(product: Product, rng: np.random.Generator, whole: bool = False) -> Reference:
+def reference(product: Product, rng: "np.random.Generator", whole: bool = False) -> Reference:
     """The reference of a product; a large one is sampled with `rng`, unless all of it is asked for."""
     batch, m, k = product.a.shape
     n = product.b.shape[2]
@@ -138,7 +138,7 @@ def reference(product: Product, rng: np.random.Generator, whole: bool = False) -
     return Reference(product, product.grid(rows, cols), rows, cols, sums)
 
 
-def _weights(length: int, rng: np.random.Generator) -> Array:
+def _weights(length: int, rng: "np.random.Generator") -> Array:
     """Columns of normally distributed weights, and two that pick the first and the last element."""
     weights = np.zeros((length, SUMS + len(EDGES)))
     weights[:, :SUMS] = rng.standard_normal((length, SUMS))
@@ -146,7 +146,7 @@ def _weights(length: int, rng: np.random.Generator) -> Array:
     return weights
 
 
-def sampled(size: int, rng: np.random.Generator) -> Array:
+def sampled(size: int, rng: "np.random.Generator") -> Array:
     """Places along an axis: its ends, at the borders of tiles of every size and right before them, and any others."""
     borders = [
         np.concatenate([places, places - 1])

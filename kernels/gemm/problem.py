@@ -148,7 +148,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             *_epilogue.beside(self.epilogue, c),
         )
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Reference:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference:
         c = self._as_batch(inputs["c"]) if self.beta else None
         a, b = (
             matrix.transpose(0, 2, 1) if op == "T" else matrix

@@ -101,7 +101,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         )
         return (*there, *back)
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Arrays:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
         pairs = {"b": inputs["a"], **({"d": inputs["c"]} if "c" in inputs else {})}
         if not self.work:
             return pairs

@@ -4,7 +4,6 @@ Lanes take bands of the elements. `serial` does one after the other, `arrived` l
 threads a lane, so that it can hide the shorter of both: what of it is hidden is their overlap.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any
 
@@ -68,8 +67,10 @@ def arrived(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 
 @lru_cache
-def _stager(lane: int) -> ThreadPoolExecutor:
+def _stager(lane: int) -> Any:
     """The thread of a lane that copies, one for the whole process."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(1, thread_name_prefix=f"kernelmark-stage{lane}")
 
 

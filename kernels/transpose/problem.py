@@ -68,7 +68,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
             return (Operand("a", a, self.dtype, "inout"),)
         return (Operand("a", a, self.dtype, "in"), Operand("b", b, self.dtype, "out"))
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Array:
         return inputs["a"].swapaxes(-1, -2).copy()
 
     def check(self, outputs: Arrays, reference: Array, numerics: str) -> Verdict:

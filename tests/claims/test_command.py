@@ -13,7 +13,7 @@ from kernelmark.bench.claims import claims_rows, experiments
 from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.problems import thread_counts
 from kernelmark.bench.measure.cpu import cpu_count
-from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.present import cuda_missing
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
 

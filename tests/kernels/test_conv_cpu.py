@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("numba")
 
 from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
-from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels._product import SCRATCH

@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from dispatching import LOCAL, config_file, dispatch
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from merging import asked, measure, rows, suite_file
 from missing import needed
 from pages import DOCS, save_files

@@ -13,7 +13,7 @@ from stub.library import environment, on_stub
 GPUS = [f"GPU-{UUID(bytes=b'kernelmark stub' + last)}" for last in (b".", b"/")]
 CALLS = {
     "uuids": ("kernelmark.bench.measure.cuda:gpu_uuids",),
-    "missing": ("kernelmark.bench.measure.cuda:cuda_missing",),
+    "missing": ("kernelmark.bench.measure.present:cuda_missing",),
 }
 
 

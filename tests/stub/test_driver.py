@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure.cuda import cuda_missing
+from kernelmark.bench.measure.present import cuda_missing
 from stub.library import Run, on_stub
 
 NAMES = ("properties", "export_table", "copies", "spans", "lengths_by_kernel", "held_span", "cuda_core_graph")
@@ -14,7 +14,7 @@ NAMES = ("properties", "export_table", "copies", "spans", "lengths_by_kernel", "
 @pytest.fixture(scope="module")
 def runs(tools: None, folder: Path) -> dict[str, Run]:
     calls = {name: (f"stub.programs:{name}",) for name in NAMES}
-    return on_stub({"missing": ("kernelmark.bench.measure.cuda:cuda_missing",), **calls}, folder)
+    return on_stub({"missing": ("kernelmark.bench.measure.present:cuda_missing",), **calls}, folder)
 
 
 def test_only_the_process_that_asks_for_the_stub_sees_it(runs: dict[str, Run]) -> None:

@@ -43,7 +43,14 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
         "managed memory": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n33/f32/h2d"),
     }
     last = {"compiled": ("stub.jobs:compiled", str(folder))}
-    calls = {"missing": ("kernelmark.bench.measure.cuda:cuda_missing",), **verified, **ways, **others, **timed, **last}
+    calls = {
+        "missing": ("kernelmark.bench.measure.present:cuda_missing",),
+        **verified,
+        **ways,
+        **others,
+        **timed,
+        **last,
+    }
     return on_stub(calls, folder, **recording(folder))
 
 

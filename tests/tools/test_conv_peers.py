@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from missing import needed
 from report_rows import DISTURBED, begin, fail, put
 

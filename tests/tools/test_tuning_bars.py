@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.space import Space
 from missing import needed

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure import machine
-from kernelmark.bench.measure.machine import module_missing
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.options import ALL, BUDGET, GUIDED
 from kernelmark.bench.tune import search as searching
 from kernelmark.bench.tune.search import Choice, Field, choose, search

@@ -36,7 +36,7 @@ def test_bad_input_is_one_line_and_exit_status_2(called, words, refusal):
 
 
 def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
-    from kernelmark.bench.measure.cuda import cuda_missing
+    from kernelmark.bench.measure.present import cuda_missing
 
     if cuda_missing() is None:
         pytest.skip("a GPU answers")

@@ -39,7 +39,7 @@ def operands(rounded: Rounded) -> Spoil:
 def sums(chunk: int, rounded: Rounded) -> Spoil:
     """Return what rounds sums of `chunk` products, and adds these up exactly."""
 
-    def spoil(c: Array, inputs: Inputs, _rng: np.random.Generator) -> Array:
+    def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
         a, b = (inputs[name].astype(np.float64) for name in "ab")
         found = np.zeros_like(c)
         for start in range(0, a.shape[1], chunk):
@@ -52,7 +52,7 @@ def sums(chunk: int, rounded: Rounded) -> Spoil:
 def chain(step: int, rounded: Rounded) -> Spoil:
     """Return what rounds the running sum after every `step` products."""
 
-    def spoil(c: Array, inputs: Inputs, _rng: np.random.Generator) -> Array:
+    def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
         a, b = (inputs[name].astype(np.float64) for name in "ab")
         found = np.zeros_like(c)
         for start in range(0, a.shape[1], step):
@@ -62,7 +62,7 @@ def chain(step: int, rounded: Rounded) -> Spoil:
     return spoil
 
 
-def unpromoted(c: Array, inputs: Inputs, _rng: np.random.Generator) -> Array:
+def unpromoted(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
     """Add all products as Hopper adds those of FP8, 32 at a time: each and the sum with 14 bits (dtypes.py)."""
     a, b = (inputs[name].astype(np.float64) for name in "ab")
     found = np.zeros((*c.shape, 1))

@@ -30,14 +30,14 @@ def exact(problem: Problem, inputs: Inputs) -> Array:
     return found.astype(np.float64)
 
 
-def without_first_tap(y: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def without_first_tap(y: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """The first tap of the last filter meets nothing in the last column, as if it lay in the padding."""
     x, w = inputs["x"], inputs["w"]
     at = x.shape[3] - 2
     y[:, -1, 1:, -1] -= np.tensordot(x[:, :, :-1, at].astype(np.float64), w[-1, :, 0, 0].astype(np.float64), (1, 0))
 
 
-def last_channel_left_out(y: Array, inputs: Inputs, rng: np.random.Generator) -> None:
+def last_channel_left_out(y: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
     """One filter does not see the middle tap of the last channel."""
     k = int(rng.integers(y.shape[1]))
     y[:, k] -= inputs["x"][:, -1].astype(np.float64) * inputs["w"][k, -1, 1, 1]
@@ -46,7 +46,7 @@ def last_channel_left_out(y: Array, inputs: Inputs, rng: np.random.Generator) ->
 def rounded_operands(bits: int) -> Spoil:
     """Return what rounds the operands to `bits` bits."""
 
-    def spoil(_y: Array, inputs: Inputs, _rng: np.random.Generator) -> Array:
+    def spoil(_y: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
         return exact(REGISTRY.problem(FPROP), {name: nearest(bits)(x).astype(x.dtype) for name, x in inputs.items()})
 
     return spoil

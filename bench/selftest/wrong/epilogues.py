@@ -35,22 +35,22 @@ def of_product(spoiled: Any) -> Spoil:
     return lambda _values, inputs, _rng: spoiled(product(inputs), inputs)
 
 
-def late_by_a_step(values: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def late_by_a_step(values: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """C takes the step that V had before."""
     values[0] = inputs["c"].astype(np.float64) + inputs["v"]
 
 
-def unmoved(values: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def unmoved(values: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """V stays as it was."""
     values[1] = inputs["v"]
 
 
-def without_decay(values: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def without_decay(values: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """No weight decays: C takes the share of the step that it would have lost."""
     values += 2.0**-17 * inputs["c"].astype(np.float64)
 
 
-def uphill(values: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def uphill(values: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """The step is along the gradient."""
     values += 2.0**-5 * product(inputs)
 

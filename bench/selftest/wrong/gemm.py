@@ -22,7 +22,7 @@ def exact(problem: object, inputs: Inputs) -> Array:
 def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times: float = -1.0) -> Spoil:
     """Return what leaves a product out of rows and columns, or adds it again; None is one drawn at random."""
 
-    def spoil(c: Array, inputs: Inputs, rng: np.random.Generator) -> None:
+    def spoil(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = (int(rng.integers(n)) if at is None else at for at, n in zip((rows, cols), c.shape, strict=True))
         row, col = inputs["a"][i, k].astype(np.float64), inputs["b"][k, j].astype(np.float64)
         c[i, j] += times * (np.multiply.outer(row, col) if np.ndim(row) and np.ndim(col) else row * col)
@@ -30,47 +30,47 @@ def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times:
     return spoil
 
 
-def tile_without_last_product(c: Array, inputs: Inputs, rng: np.random.Generator) -> None:
+def tile_without_last_product(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
     """One tile of 64 x 64 stops a step early."""
     i, j = (64 * int(rng.integers(n // 64)) for n in c.shape)
     miss(slice(i, i + 64), slice(j, j + 64))(c, inputs, rng)
 
 
-def transposed_block(c: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+def transposed_block(c: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
     """A fragment of 8 x 8 is stored transposed."""
     i, j = (8 * int(rng.integers(n // 8)) for n in c.shape)
     c[i : i + 8, j : j + 8] = c[i : i + 8, j : j + 8].T.copy()
 
 
-def row_again(c: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+def row_again(c: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
     """A row holds what belongs into the row before it."""
     i = int(rng.integers(1, len(c)))
     c[i] = c[i - 1]
 
 
-def column_again(c: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+def column_again(c: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
     """A column holds what belongs into the column before it."""
     j = int(rng.integers(1, c.shape[1]))
     c[:, j] = c[:, j - 1]
 
 
-def pairs_exchanged(c: Array, _inputs: Inputs, _rng: np.random.Generator) -> None:
+def pairs_exchanged(c: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
     """All even columns are exchanged with the odd ones after them."""
     even = c.shape[1] // 2 * 2
     c[:, :even] = c[:, :even].reshape(len(c), -1, 2)[..., ::-1].reshape(len(c), -1)
 
 
-def update_without_beta(c: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def update_without_beta(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """C is not read."""
     c -= 0.5 * inputs["c"]
 
 
-def update_twice(c: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def update_twice(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """C is added once more."""
     c += 0.5 * inputs["c"]
 
 
-def half_stale(c: Array, inputs: Inputs, rng: np.random.Generator) -> None:
+def half_stale(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
     """The lower half is what it was before 16 elements of A changed."""
     a, half = inputs["a"].astype(np.float64), len(c) // 2
     rows, steps = rng.integers(half, len(c), 16), rng.integers(a.shape[1], size=16)

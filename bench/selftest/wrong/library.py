@@ -125,7 +125,7 @@ def _finding(wrong: Wrong, seen: Counter[str], seeds: int) -> Finding:
 def flip_bit(dtype: str) -> Spoil:
     """Return what flips the last bit of one element, drawn at random, of a result of this storage type."""
 
-    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> Array:
+    def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> Array:
         stored = values.astype(numpy_dtype(dtype))
         stored.reshape(-1).view(bits_dtype(dtype))[int(rng.integers(stored.size))] ^= 1
         return stored
@@ -136,7 +136,7 @@ def flip_bit(dtype: str) -> Spoil:
 def swap(axis: int) -> Spoil:
     """Return what exchanges two slices along an axis, drawn at random."""
 
-    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+    def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = rng.choice(values.shape[axis], 2, replace=False)
         moved = np.moveaxis(values, axis, 0)
         moved[[i, j]] = moved[[j, i]]
@@ -155,7 +155,7 @@ def scale(factor: float, *where: int | slice | None) -> Spoil:
 
 
 def _at(where: tuple[int | slice | None, ...], change: Callable[[Array], Array]) -> Spoil:
-    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+    def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
         place = tuple(int(rng.integers(n)) if at is None else at for n, at in zip(values.shape, where, strict=False))
         values[place] = change(values[place])
 

@@ -25,38 +25,38 @@ def complex_numbers(values: Array) -> Array:
     return found
 
 
-def conjugated(y: Array, _inputs: Inputs, _rng: np.random.Generator) -> None:
+def conjugated(y: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
     """The sign in the exponent is the wrong one."""
     x = np.conj(complex_numbers(y))
     complex_numbers(y)[...] = x
 
 
-def coarse_operands(_y: Array, inputs: Inputs, _rng: np.random.Generator) -> Array:
+def coarse_operands(_y: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
     """The operands are rounded to TF32 first."""
     return np.fft.fft2(complex_numbers(nearest(11)(inputs["x"])), axes=(1, 2)).view(np.float64).reshape(_y.shape)
 
 
-def tile_not_transposed(b: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+def tile_not_transposed(b: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
     """A tile of 32 x 32 stands at its place and is not transposed itself."""
     i, j = (32 * int(rng.integers(n // 32)) for n in b.shape)
     b[i : i + 32, j : j + 32] = b[i : i + 32, j : j + 32].T.copy()
 
 
-def elements_exchanged(b: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+def elements_exchanged(b: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
     """Two elements of the buffer are exchanged."""
     i, j = rng.choice(b.size, 2, replace=False)
     flat = b.reshape(-1)
     flat[[i, j]] = flat[[j, i]]
 
 
-def accumulators_exchanged(d: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+def accumulators_exchanged(d: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
     """Two accumulators are exchanged that differ: many are equal, since starting values are coarse."""
     i = int(rng.integers(d.size))
     j = int(rng.choice(np.flatnonzero(d != d[i])))
     d[[i, j]] = d[[j, i]]
 
 
-def one_step_less(d: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+def one_step_less(d: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """The last product is not added."""
     d -= float(np.floor(2 * inputs["a"][0, 0]) / 2 + 0.25) * float(np.floor(2 * inputs["b"][0, 0]) / 2 + 0.25)
 

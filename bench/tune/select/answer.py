@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from kernelmark.bench.measure.machine import unavailable
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem

@@ -38,7 +38,7 @@ def alone(space: Space, known: Array, costs: Array) -> Node:
     return grow(space.features(known), costs)
 
 
-def _around(rng: np.random.Generator, known: Array, inputs: int) -> Array:
+def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
     """Return shapes around the known ones, which come first in each group of them."""
     shapes = np.repeat(known, AROUND, axis=0)
     is_many = [i < inputs and len(np.unique(column)) >= FEWEST_VALUES for i, column in enumerate(known.T)]

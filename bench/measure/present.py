@@ -1,0 +1,76 @@
+"""What is usable here: packages and the CUDA driver, looked for without an import of any package."""
+
+import ctypes
+import importlib.util
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from kernelmark.bench.plan.kernel import Kernel
+
+#: Distributions whose name differs from the module's, and the extra of kernelmark that installs each.
+DISTRIBUTIONS = {
+    "cupy": "cupy-cuda13x",
+    "cuda.core": "cuda-core",
+    "nvmath.bindings": "nvmath-python",
+    "pycuda.driver": "pycuda",
+    "cudnn": "nvidia-cudnn-frontend",
+}
+EXTRAS = {
+    "cupy": "gpu",
+    "cuda.core": "gpu",
+    "nvmath.bindings": "gpu",
+    "pycuda.driver": "pycuda",
+    "torch": "torch",
+    "cudnn": "cudnn",
+    "pygal": "histogram",
+    "kernel_tuner": "tune",
+    "parsl": "cluster",
+}
+
+
+@lru_cache
+def module_missing(module: str) -> str | None:
+    """Why `module` cannot be imported, with the command that installs it; looks for it without importing anything."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    # find_spec of a dotted name would import its parents, which for GPU libraries takes seconds.
+    if spec and (not rest or _inside(spec.submodule_search_locations or [], Path(*rest))):
+        return None
+    what = f"'kernelmark[{EXTRAS[module]}]'" if module in EXTRAS else DISTRIBUTIONS.get(module, module)
+    return f"{module} is not installed; pip install {what}"
+
+
+def _inside(folders: Iterable[str], module: Path) -> bool:
+    return any(next(Path(folder, module.parent).glob(f"{module.name}*"), None) for folder in folders)
+
+
+def unavailable(kernel: Kernel) -> str | None:
+    """Return why no problem can be run by `kernel` on this machine, or None."""
+    if kernel.device == "cuda" and (reason := cuda_missing()):
+        return reason
+    return next((reason for module in kernel.modules if (reason := module_missing(module))), None)
+
+
+@lru_cache
+def module_version(module: str) -> str | None:
+    """The installed version of the distribution that holds `module`, or None."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(DISTRIBUTIONS.get(module, module))
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@lru_cache
+def cuda_missing() -> str | None:
+    """Return why there is no CUDA device here, or None; asks the driver alone, which takes no Python package."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no NVIDIA driver here (libcuda.so.1); install one on a machine with an NVIDIA GPU"
+    count = ctypes.c_int(0)
+    if (status := driver.cuInit(0)) or (status := driver.cuDeviceGetCount(ctypes.byref(count))):
+        return f"the NVIDIA driver does not start (CUDA error {status}); see nvidia-smi"
+    return None if count.value else "the NVIDIA driver sees no GPU; see nvidia-smi"
