@@ -1,11 +1,15 @@
 """Which tests run, and in which order: without --all none marked long, none of tests/ under --benchmark-only."""
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+#: Some tests measure in their own process; these are what a worker is started with.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
+os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 #: Tests that take seconds begin first, those that wait or build for minutes foremost. The many short ones of kernels
 #: and the emulator are left for the end, when workers take from one another what is not begun.
 FIRST = ("tests/stub/", "tests/tools/test_gpu_re", "tests/test_docs.py", "tests/test_", "tests/tune/", "tests/run/")

@@ -1,10 +1,10 @@
 """pytest-benchmark's side of kernelmark: a case is an item, the device's time drives a virtual clock.
 
-Inert unless `bench/test_bench.py` is collected under `--benchmark-only`.
+Nothing is measured unless `bench/test_bench.py` is collected under `--benchmark-only`.
 """
 
 import argparse
-from pathlib import Path
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +36,11 @@ class VirtualClock:
 
 
 VIRTUAL_CLOCK = VirtualClock()
+#: The values of the options where none is given.
+DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("km_suite", "km_db", "km_csv")),
+    **{f"km_{option.field}": [] if option.many else option.default for option in OPTIONS},
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,9 +54,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         _add(group, option)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give options their defaults where these hooks were loaded after the command line was read."""
+    for name, value in DEFAULTS.items():
+        if not hasattr(config.option, name):
+            setattr(config.option, name, copy(value))
+    given = any(config.getoption(name) != value for name, value in DEFAULTS.items())
+    if given and not config.pluginmanager.has_plugin("benchmark"):
+        raise pytest.UsageError(
+            "kernelmark: options --km-... need pytest-benchmark, which is not installed or switched off; "
+            "pip install 'kernelmark[pytest]'"
+        )
+
+
 def _add(group: pytest.OptionGroup, option: Option) -> None:
     """Add an option to a plan, kept under the name of the plan's field."""
-    kept: dict[str, Any] = {"dest": f"km_{option.field}", "help": option.text.replace("%", "%%")}
+    dest = f"km_{option.field}"
+    kept: dict[str, Any] = {"dest": dest, "help": option.text.replace("%", "%%")}
     if isinstance(option.default, bool):
         name = f"--km-no-{option.name}" if option.default else f"--km-{option.name}"
         group.addoption(name, action="store_false" if option.default else "store_true", **kept)
@@ -67,14 +86,7 @@ def _add(group: pytest.OptionGroup, option: Option) -> None:
         kept["choices"] = option.choices
     if option.many:
         kept["action"] = "append"
-    default = [] if option.many else option.default
-    group.addoption(f"--km-{option.name}", type=read, default=default, metavar=option.metavar, **kept)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A plain `pytest` runs no benchmark."""
-    ours = collection_path.name == "test_bench.py" and collection_path.parent.samefile(Path(__file__).parent)
-    return True if ours and not config.getoption("benchmark_only", False) else None
+    group.addoption(f"--km-{option.name}", type=read, default=DEFAULTS[dest], metavar=option.metavar, **kept)
 
 
 #: Options of pytest-benchmark that shape its table or need it, and their defaults: another value asks for the table.

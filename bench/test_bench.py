@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kernelmark.bench.pytest_plugin import VIRTUAL_CLOCK
+from kernelmark.bench.pytest_hooks import VIRTUAL_CLOCK
 from kernelmark.bench.pytest_session import Case
 
 

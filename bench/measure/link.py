@@ -30,7 +30,7 @@ def facts() -> dict[str, Any]:
     found: dict[str, Any] = {"numa_nodes": numa_nodes()} if numa_nodes() else {}
     if cuda_missing():
         return found
-    command = [sys.executable, "-m", "kernelmark.bench.measure.link"]
+    command = [sys.executable, "-P", "-m", "kernelmark.bench.measure.link"]
     with suppress(subprocess.SubprocessError, ValueError):
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
         found |= json.loads(done.stdout)

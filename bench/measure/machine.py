@@ -15,6 +15,13 @@ from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.text import as_utf8
 
+#: OpenBLAS's idle threads spin for 2^26 ticks of the time-stamp counter before they sleep. Contenders that stand on two
+#: OpenBLAS builds (NumPy's and SciPy's) and are measured in turn would then run against each other's spinning threads:
+#: a 256^3 SGEMM was seen 22x slower. 2^20 ticks keep a pool awake within a batch and let it sleep between contenders.
+#: The threads of libgomp, on which pyFFTW's and PyTorch's wheels stand, spin up to 10 ms, longer than contenders are
+#: apart; 30000 rounds are about 1 ms. Both are read when a library is loaded, so a worker is started with them.
+IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20", "GOMP_SPINCOUNT": "30000"}
+
 
 def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> str:
     """`numpy 2.4.6; openblas 0.3.31 Haswell pthreads (numpy.libs)`: what the numbers of a row stand on."""
@@ -57,6 +64,11 @@ def _driver_version() -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
+def idle_variables() -> dict[str, str]:
+    """Return the variables with which a worker's idle threads soon sleep: those of IDLE, as far as the user sets none."""
+    return {name: os.environ.get(name, value) for name, value in IDLE.items()}
+
+
 def machine() -> dict[str, Any]:
     """The facts that make two runs comparable or not; empty values are left out."""
     facts: dict[str, Any] = {
@@ -78,12 +90,13 @@ def environment() -> dict[str, Any]:
     """What a run can vary on one machine: versions of kernelmark and its libraries, variables that steer them."""
     names = ("numpy", "scipy", "pyfftw", "numba", "cupy", "cuda.core", "nvmath.bindings", "pycuda.driver")
     prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "MKL_", "ONEDNN_", "ATEN_", "NPY_", "NUMBA_", "CUDA_")
+    variables = idle_variables() | os.environ
     return {
         "kernelmark": __version__,
         "versions": {name: version for name in names if (version := module_version(name))},
         "blas": [build for _, build in _blas_builds()],
         "link": link.facts(),
-        "variables": {as_utf8(k): as_utf8(v) for k, v in sorted(os.environ.items()) if k.startswith(prefixes)},
+        "variables": {as_utf8(k): as_utf8(v) for k, v in sorted(variables.items()) if k.startswith(prefixes)},
     }
 
 

@@ -1,6 +1,7 @@
 """The only place that reads a clock: timed batches of calls, on the CPU and on a CUDA stream."""
 
 import gc
+import os
 import time as _time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -11,12 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernelmark.bench import SPIN_TIMEOUT_SET
 from kernelmark.bench.measure.device import Clock
 from kernelmark.bench.plan.kernel import Launch
 
-#: Time for another contender's idle threads to stop spinning (see bench/__init__.py), or 2^28 ticks if they do not.
-SETTLE_S = 0.002 if SPIN_TIMEOUT_SET else 0.15
+#: Time for another contender's idle threads to stop spinning (see IDLE in machine.py), or 2^28 ticks if they do not.
+SETTLE_S = 0.002 if "OPENBLAS_THREAD_TIMEOUT" in os.environ else 0.15
 #: Python's clock as it was before any plug-in was loaded, which may put something else in its place.
 time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
 _is_collecting, _collect, _do_not_collect = gc.isenabled, gc.enable, gc.disable

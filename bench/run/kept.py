@@ -22,7 +22,7 @@ class Kept:
     def __init__(self, module: str, words: Sequence[str], variables: dict[str, str], **options: Any) -> None:
         """variables: of its environment, beside those of this process. options: as `subprocess.Popen` takes them."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kernelmark.bench.run.keeper", str(_own_number()), module, *words],
+            [sys.executable, "-P", "-m", "kernelmark.bench.run.keeper", str(_own_number()), module, *words],
             env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # an interrupt from the terminal is the parent's to handle

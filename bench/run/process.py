@@ -12,6 +12,7 @@ import msgspec
 from kernelmark.bench.measure import memory
 from kernelmark.bench.measure.board import IMPORT, OF_OPERATION, Board, Call
 from kernelmark.bench.measure.isa import environment
+from kernelmark.bench.measure.machine import idle_variables
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Entrant, Job, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
@@ -172,7 +173,7 @@ class Worker:
 
 
 def _variables(key: WorkerKey) -> dict[str, str]:
-    return environment(key.isa) | ({"CUDA_VISIBLE_DEVICES": key.gpu} if key.gpu else {})
+    return idle_variables() | environment(key.isa) | ({"CUDA_VISIBLE_DEVICES": key.gpu} if key.gpu else {})
 
 
 def _blamed(job: Job, call: Call | None) -> tuple[Entrant, ...]:

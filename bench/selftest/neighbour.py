@@ -34,7 +34,7 @@ class Neighbour:
     share = 0.0
 
     def __enter__(self) -> "Neighbour":
-        words = [sys.executable, "-m", __name__]
+        words = [sys.executable, "-P", "-m", __name__]
         path = os.pathsep.join(filter(None, sys.path))
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
