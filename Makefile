@@ -27,6 +27,8 @@ FUZZ_ARGS ?=
 		{ echo "kernelmark: $(PYTHON) is older than 3.11; make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[test,lint,compile,report,export,docs]'
+	@# As an installation does; where bytecode is not kept, each command would compile all that it imports.
+	$(BIN)/python -m compileall -q kernelmark/bench kernelmark/kernels kernelmark
 	@# Numba takes half a minute to compile the kernels, once; verifying each compiles it.
 	$(BIN)/kernelmark verify smoke --kernels '*/numba.*' --kernels '*/cpu.*' --db .venv/compiled.db >.venv/compiled.log 2>&1 \
 		|| { cat .venv/compiled.log; exit 1; }

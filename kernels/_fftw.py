@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import re
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -110,6 +109,8 @@ class Wisdom:
 
         A folder that refuses costs only time.
         """
+        import tempfile
+
         self.read()
         text = json.dumps([part.decode("ascii") for part in _pyfftw().export_wisdom()])
         with suppress(OSError):

@@ -1,5 +1,6 @@
 """The command `kernelmark`: reads arguments, prints, sets the exit status; the work is done elsewhere."""
 
+import gc
 import os
 import signal
 import sys
@@ -10,13 +11,16 @@ def main() -> None:
 
     An interrupt ends the process at once while the commands are imported, where an exception could leave a traceback.
     """
+    gc.set_threshold(100_000)  # imports make objects and no garbage: looking for it took a tenth of `kernelmark list`
     # A shell lets what it starts in the background ignore interrupts.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _leave)
     from kernelmark.bench.cli.commands import call
 
-    sys.exit(call(interruptible))
+    status = call(interruptible)
+    gc.freeze()  # nor need the interpreter look for garbage as it ends
+    sys.exit(status)
 
 
 def _leave(*_: object) -> None:

@@ -69,7 +69,7 @@ def call(interruptible: bool) -> int:
         if interruptible:
             signal.signal(signal.SIGINT, on_interrupt)
         try:
-            cli.main(standalone_mode=False, default_map=_defaults())
+            cli.main(prog_name="kernelmark", standalone_mode=False, default_map=_defaults())
         finally:
             end_rest(others)
 

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -195,12 +194,13 @@ def _of_plugin(error: BaseException) -> str | None:
 
 def _saved(error: Exception) -> str:
     """Write what the authors need to know to a file of its own, and return its name."""
+    import tempfile
+    import traceback
+
     text = (
         f"kernelmark {__version__}, Python {sys.version}\n{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n"
         f"{sys.argv}\n\n{''.join(traceback.format_exception(error))}"
     )
-    import tempfile
-
     try:
         fd, name = tempfile.mkstemp(".txt", "kernelmark-defect-")
         os.close(fd)

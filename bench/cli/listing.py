@@ -1,6 +1,5 @@
 """What `kernelmark list` prints: kernels and suites as rows."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -97,6 +96,8 @@ def render_suites(rows: Rows) -> str:
 
 def as_json(rows: Rows) -> str:
     """Return all rows as JSON."""
+    import json
+
     return json.dumps(rows, indent=2)
 
 

@@ -65,7 +65,7 @@ def _driver_version() -> str:
 
 
 def idle_variables() -> dict[str, str]:
-    """Return the variables with which a worker's idle threads soon sleep: those of IDLE, as far as the user sets none."""
+    """Return the variables of IDLE, with which a worker is started; those that the user has set keep their values."""
     return {name: os.environ.get(name, value) for name, value in IDLE.items()}
 
 

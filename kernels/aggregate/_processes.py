@@ -1,7 +1,5 @@
 """Carries out a plan in processes, one a worker, on arrays that all of them have mapped."""
 
-import os
-
 import numpy as np
 
 from kernelmark import Array, Launch
@@ -9,12 +7,6 @@ from kernelmark.kernels.aggregate._steps import Plan, Step
 from kernelmark.kernels.aggregate._team import Mapped, Order, Team, team_of
 from kernelmark.kernels.aggregate._threads import Arrays, call_of, operands_of
 from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
-
-
-def beyond_cpus(problem: AggregateProblem) -> str | None:
-    """Return why there is no CPU for each worker, or None."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return None if problem.w <= cpus else f"w is {problem.w}, expected at most {cpus}: a CPU for each process"
 
 
 def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:

@@ -1,14 +1,28 @@
 """Aggregation by real processes, one a worker, over memory that all of them have mapped."""
 
+import os
 from typing import Any
 
 from kernelmark import Launch, kernel
 from kernelmark.kernels.aggregate import _plans, _wire
-from kernelmark.kernels.aggregate._processes import beyond_cpus, in_processes
+from kernelmark.kernels.aggregate._steps import Plan
 from kernelmark.kernels.aggregate.cpu import EXCHANGES, SHARED, Exchange
 from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 PROCESS: dict[str, Any] = {**SHARED, "provider": "process", "threaded": True}
+
+
+def beyond_cpus(problem: AggregateProblem) -> str | None:
+    """Return why there is no CPU for each worker, or None."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return None if problem.w <= cpus else f"w is {problem.w}, expected at most {cpus}: a CPU for each process"
+
+
+def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
+    """Return what carries out a plan in w processes, of which this one is the first."""
+    from kernelmark.kernels.aggregate import _processes
+
+    return _processes.in_processes(problem, x, plan)
 
 
 @kernel("aggregate", wire=_wire.by_host, supports=beyond_cpus, **PROCESS)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kernel_rig import REGISTRY, SetUp, set_up, verified
-from kernelmark.kernels.aggregate._processes import beyond_cpus
+from kernelmark.kernels.aggregate.process import beyond_cpus
 from kernelmark.kernels.aggregate._team import team_of
 
 EXACT, COMPRESSED = ("parallel", "tree", "ring"), ("onebit", "int8")

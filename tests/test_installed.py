@@ -1,0 +1,244 @@
+"""A wheel or an sdist, installed beside projects that own `bench/`, `kernels/`, `cuda/` and `tests/`, harms neither."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from kernelmark.bench.emulator.build import missing_tool
+from missing import needed
+
+packaging = pytest.importorskip("packaging.requirements", exc_type=ImportError)
+ROOT = Path(__file__).resolve().parents[1]
+NT = "gemm/m8n8k8/f32/NT"
+QUICK = ("--mode", "hot", "--no-ceilings", "--max-time", "0.02", "--db", "r.db")
+MINE = ("--kernels", "gemm/mine.*", "--kernels", "gemm/numpy.matmul")
+#: A project that has its own packages of our folders' names, and whose tests and plug-in use them.
+PROJECT = {
+    "bench/__init__.py": "def two():\n    return 2\n",
+    "bench/test_two.py": "from bench import two\n\n\ndef test_two():\n    assert two() == 2\n",
+    "kernels/__init__.py": "",
+    "kernels/numbers.py": "ANSWER = 42\n",
+    "cuda/mine.py": "NAME = 'mine'\n",
+    "random.py": "raise SystemExit('this is no module for others')\n",
+    "tests/__init__.py": "",
+    "tests/test_mine.py": """\
+import os
+import sys
+
+from kernels.numbers import ANSWER
+
+
+def test_mine():
+    import bench
+    import cuda.mine
+
+    assert (ANSWER, bench.two(), cuda.mine.NAME) == (42, 2, "mine")
+
+
+def test_kernelmark_is_one_small_module():
+    ours = {name for name in sys.modules if name.split(".")[0] == "kernelmark"}
+    assert ours <= {"kernelmark", "kernelmark.bench", "kernelmark.bench.pytest_plugin"}
+    assert not {"numpy", "msgspec", "click"} & set(sys.modules)
+    assert not {"OPENBLAS_THREAD_TIMEOUT", "GOMP_SPINCOUNT"} & set(os.environ)
+""",
+    "mine.py": """\
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+from kernelmark import kernel
+from kernels.numbers import ANSWER
+
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), layouts=("NT",), modules=("numpy",))
+def einsum(problem, x):
+    '''NumPy einsum.'''
+    assert ANSWER == 42 and os.environ["OPENBLAS_THREAD_TIMEOUT"] == "20"
+    return lambda: np.einsum("mk,nk->mn", x.a, x.b, out=x.c)
+""",
+}
+#: Packages that others have installed under the names of our folders.
+OTHERS = {"bench.py": "MINE = True\n", "kernels/__init__.py": "MINE = True\n"}
+
+
+class Installed:
+    """A fresh environment with kernelmark in it, and a project beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project, self._bin = folder / "project", folder / "env" / "bin"
+        self.site = next((folder / "env" / "lib").glob("python*")) / "site-packages"
+        write(PROJECT, self.project)
+
+    def run(self, *words: str) -> str:
+        """Run a program of the environment in the project's folder, and return what it prints. It has to end well."""
+        own = {"XDG_DATA_HOME": str(self.project / "data"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+        settings = {name: value for name, value in os.environ.items() if name not in DROPPED} | own
+        command = [str(self._bin / words[0]), *words[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.project, env=settings)
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+#: What this session sets for its own tests, and a user's environment has not.
+DROPPED = ("OPENBLAS_THREAD_TIMEOUT", "GOMP_SPINCOUNT", "PYTHONPATH", "PYTEST_ADDOPTS", "CI")
+
+
+def write(files: dict[str, str], folder: Path) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def pip(*words: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "pip", "--quiet", *words], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Build the wheel or the sdist of this checkout, by its suffix."""
+    folder = tmp_path_factory.mktemp("built")
+
+    def of(suffix: str) -> Path:
+        if not (found := next(folder.glob(f"*{suffix}"), None)):
+            kind = "build_wheel" if suffix == ".whl" else "build_sdist"
+            code = f"from hatchling.build import {kind}; {kind}({str(folder)!r})"
+            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
+            found = next(folder.glob(f"*{suffix}"))
+        return found
+
+    return of
+
+
+def requirements(extras: set[str]) -> Iterator[str]:
+    """Yield the names of the distributions that kernelmark with these extras needs, and what those need."""
+    left, seen = [("kernelmark", frozenset(extras))], set[tuple[str, frozenset[str]]]()
+    while left:
+        name, wanted = left.pop()
+        for text in distribution(name).requires or ():
+            found = packaging.Requirement(text)
+            used = not found.marker or any(found.marker.evaluate({"extra": extra}) for extra in ("", *wanted))
+            entry = found.name, frozenset(found.extras)
+            if used and entry not in seen:
+                seen.add(entry)
+                left.append(entry)
+    yield from sorted({name for name, _ in seen})
+
+
+@pytest.fixture(scope="module", params=[".whl", pytest.param(".tar.gz", marks=pytest.mark.long)])
+def installed(
+    request: pytest.FixtureRequest, built: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
+    """An environment with the core's dependencies, those of a few extras, and no others; links stand for them."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    made = Installed(folder)
+    for name in requirements({"pytest", "report", "compile"}):
+        for top in {file.parts[0] for file in distribution(name).files or () if file.parts[0] != ".."}:
+            place, target = made.site / top, Path(str(distribution(name).locate_file(top)))
+            if not place.exists() and target.exists():
+                place.symlink_to(target)
+    write(OTHERS, made.site)
+    script = folder / "env" / "bin" / "pytest"
+    script.write_text(f"#!{script.with_name('python')}\nimport sys\nfrom pytest import main\nsys.exit(main())\n")
+    script.chmod(0o755)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, built(request.param))
+    python, wheel = folder / "env" / "bin" / "python", next(folder.glob("*.whl"))
+    pip("--python", python, "install", "--no-deps", "--no-index", "--no-compile", wheel)
+    return made
+
+
+def test_one_name_is_installed_and_nothing_of_others_changes(installed: Installed) -> None:
+    (info,) = installed.site.glob("kernelmark-*.dist-info")
+    owned = {line.partition("/")[0] for line in (info / "RECORD").read_text().splitlines() if line[:2] != ".."}
+    assert owned == {"kernelmark", info.name}
+    assert {name: (installed.site / name).read_text() for name in OTHERS} == OTHERS
+    code = "import bench, kernels; print(bench.MINE and kernels.MINE)"
+    assert installed.run("python", "-P", "-c", code) == "True\n"
+
+
+@pytest.mark.parametrize("program", [("pytest",), ("python", "-m", "pytest")], ids=" ".join)
+def test_the_project_s_own_tests_pass(installed: Installed, program: tuple[str, ...]) -> None:
+    (installed.project / "random.py").unlink(missing_ok=True)
+    out = installed.run(*program, "-q", "-p", "no:cacheprovider", "bench", "tests")
+    write(PROJECT, installed.project)
+    assert "3 passed" in out
+
+
+def test_cases_run_under_pytest_benchmark(installed: Installed) -> None:
+    words = ("--pyargs", "kernelmark.bench", "--benchmark-only", "--km-suite", NT, "--km-kernels", "gemm/numpy.*")
+    limits = ("--km-max-time", "0.02", "--km-no-ceilings", "--km-db", "p.db", "-p", "no:cacheprovider")
+    out = installed.run("pytest", *words, *limits)
+    assert "numpy.matmul" in out
+    assert " passed" in out
+
+
+def test_the_command_lists_measures_and_reports(installed: Installed) -> None:
+    assert installed.run("kernelmark", "--version") == installed.run("python", "-P", "-m", "kernelmark", "--version")
+    rows = json.loads(installed.run("kernelmark", "list", "--json"))
+    assert {"gemm/numpy.matmul", "gemm/cuda.async"} <= {row["kernel"] for row in rows}
+    out = installed.run("kernelmark", "run", NT, "--plugin", "mine.py", *QUICK, *MINE, "--report", "page")
+    assert "mine.einsum" in out
+    assert "2 rows: 2 ok" in out
+    assert (installed.project / "page" / "index.html").stat().st_size > 10_000
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_the_command_inspects_and_emulates(installed: Installed) -> None:
+    needed(missing_tool())
+    out = installed.run("kernelmark", "inspect", "--kernels", "transpose/cuda.naive", "--arch", "sm_80")
+    assert "transpose/cuda.naive" in out
+    source = installed.site / "kernelmark" / "cuda" / "transpose" / "naive.cu"
+    out = installed.run("kernelmark", "watch", str(source), "transpose/m33n17/f32/out", "--once")
+    assert "PASS: no races or memory errors" in out
+
+
+def test_every_file_that_is_used_travels(built: Callable[[str], Path]) -> None:
+    listed = subprocess.run(["git", "ls-files", "bench", "kernels", "cuda"], cwd=ROOT, capture_output=True, text=True)
+    ours = {f"kernelmark/{name}" for name in listed.stdout.splitlines()}
+    ours |= {f"kernelmark/{path.name}" for path in (ROOT / "kernelmark").glob("*.py")}
+    with zipfile.ZipFile(built(".whl")) as wheel:
+        assert {name for name in wheel.namelist() if ".dist-info/" not in name} == ours
+    with tarfile.open(built(".tar.gz")) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert ours <= names
+    assert not {name.partition("/")[0] for name in names} & {"bench", "kernels", "cuda", "tests", "tools", "reports"}
+
+
+ALL = """\
+import importlib, os, pkgutil, sys, kernelmark
+from collections import defaultdict
+from kernelmark.bench.plan.discovery import discover
+
+discover()
+for module in pkgutil.walk_packages(kernelmark.__path__, "kernelmark."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError:  # of a package that is not installed
+        pass
+names = defaultdict(set)
+for name, module in list(sys.modules.items()):
+    if getattr(module, "__file__", None) and name != "__main__":
+        names[os.path.realpath(module.__file__)].add(module.__spec__.name if module.__spec__ else name)
+print(len([file for file in names if file.startswith(os.getcwd() + os.sep)]))
+print(sorted(map(sorted, (found for file, found in names.items() if file.startswith(os.getcwd()) and len(found) > 1))))
+print(sorted({"bench", "kernels"} & set(sys.modules)))
+"""
+
+
+def test_no_module_is_loaded_under_two_names(python_in: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = python_in(ROOT, "-c", ALL)
+    number, twice, bare = done.stdout.splitlines()
+    assert int(number) > 400, done.stderr
+    assert (twice, bare) == ("[]", "[]")
