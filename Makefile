@@ -7,6 +7,7 @@
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
 # make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
 # make pictures   the pictures of README.md, from the latest run and from watch
+# make more      what tests use beside: PyTorch, Kernel Tuner, Parsl      make lock    newest versions in constraints.txt
 # make ladder    docs/ladder.md: each rung with its resources, and its rates where a GPU's report is published
 
 PYTHON ?= python3
@@ -20,13 +21,17 @@ MUTANTS_ARGS ?=
 PUBLISH_ARGS ?=
 FUZZ_ARGS ?=
 
-.PHONY: bench test test-all lint fuzz bars publish gpu honest mutants mutants-table conformance ladder pictures clean
+.PHONY: bench test test-all lint fuzz bars publish gpu honest mutants mutants-table conformance ladder pictures more lock clean
 
-.venv/.installed: pyproject.toml
+EXTRAS := test,lint,compile,report,export,docs
+# Other parts that tests use where they are there; later releases of PyTorch bring gigabytes of CUDA along.
+MORE := torch==2.13.0 'kernel-tuner==1.5.*' 'parsl>=2026.10'
+
+.venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kernelmark: $(PYTHON) is older than 3.11; make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint,compile,report,export,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@# As an installation does; where bytecode is not kept, each command would compile all that it imports.
 	$(BIN)/python -m compileall -q kernelmark/bench kernelmark/kernels kernelmark
 	@# Numba takes half a minute to compile the kernels, once; verifying each compiles it.
@@ -84,6 +89,18 @@ pictures: .venv/.installed
 
 ladder: .venv/.installed
 	$(BIN)/python tools/ladder.py
+
+# Everything that CI installs beside.
+more: .venv/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(MORE)
+
+# Takes a few minutes; run `make test-all` with the new versions before you commit them.
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]' $(MORE)
+	head -1 constraints.txt >build/lock/new
+	build/lock/bin/python -m pip freeze --exclude kernelmark | sed 's/+cpu$$//' >>build/lock/new
+	mv build/lock/new constraints.txt
 
 # Uses the packages of a GPU machine and the wheels in .whl/, if there are any; no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))

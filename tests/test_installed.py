@@ -83,7 +83,7 @@ class Installed:
     def run(self, *words: str) -> str:
         """Run a program of the environment in the project's folder, and return what it prints. It has to end well."""
         own = {"XDG_DATA_HOME": str(self.project / "data"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
-        settings = {name: value for name, value in os.environ.items() if name not in DROPPED} | own
+        settings = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)} | own
         command = [str(self._bin / words[0]), *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.project, env=settings)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -91,7 +91,7 @@ class Installed:
 
 
 #: What this session sets for its own tests, and a user's environment has not.
-DROPPED = ("OPENBLAS_THREAD_TIMEOUT", "GOMP_SPINCOUNT", "PYTHONPATH", "PYTEST_ADDOPTS", "CI")
+DROPPED = ("OPENBLAS_THREAD_TIMEOUT", "GOMP_SPINCOUNT", "PYTHONPATH", "PYTEST_", "CI")
 
 
 def write(files: dict[str, str], folder: Path) -> None:

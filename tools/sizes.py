@@ -1,4 +1,4 @@
-"""Fails on modules above 250 lines and functions above 45, tests and CUDA sources included: `make lint` runs it."""
+"""Fails on modules above 500 lines and functions above 45, tests and CUDA sources included: `make lint` runs it."""
 
 import ast
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULE, FUNCTION = 250, 45
+MODULE, FUNCTION = 500, 45
 SUFFIXES = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp")
 
 

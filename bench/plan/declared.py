@@ -191,7 +191,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 @cache
 def _check_of(hint: Any) -> Callable[[Any], bool]:
-    """Return the function that tells whether a value is of a type."""
+    """Return the function that checks whether a value is of a type."""
     origin, args = typing.get_origin(hint), tuple(map(_check_of, _inner(hint)))
     if hint is Any:
         return lambda value: True
@@ -202,7 +202,8 @@ def _check_of(hint: Any) -> Callable[[Any], bool]:
     if origin is tuple:
         return lambda value: isinstance(value, tuple) and all(map(args[0], value))
     if origin is Mapping:
-        return lambda value: isinstance(value, Mapping) and all(args[0](key) and args[1](value[key]) for key in value)
+        key_fits, value_fits = args
+        return lambda value: isinstance(value, Mapping) and all(key_fits(k) and value_fits(v) for k, v in value.items())
     if hint is bool:
         return lambda value: isinstance(value, bool)
     return lambda value: isinstance(value, hint) and not isinstance(value, bool)

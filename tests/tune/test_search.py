@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure import machine
+from kernelmark.bench.measure import present
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.options import ALL, BUDGET, GUIDED
 from kernelmark.bench.tune import search as searching
@@ -69,7 +69,7 @@ def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(missing, 
 
 
 def test_the_extra_that_brings_kernel_tuner_is_known():
-    assert machine.EXTRAS["kernel_tuner"] == "tune"
+    assert present.EXTRAS["kernel_tuner"] == "tune"
 
 
 def test_an_exhaustive_search_evaluates_every_tile_once():
