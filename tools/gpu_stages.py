@@ -16,7 +16,7 @@ from gpu_task import DISAGREEING, Question, Task
 from kernelmark.bench.claims import claims_rows
 from kernelmark.bench.claims.views import tally, write_files
 from kernelmark.bench.emulator.shapes import problems
-from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.compile import compile_cubin, in_parallel
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
@@ -33,7 +33,6 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.selftest import clocks
 from kernelmark.bench.selftest.finding import Finding, table
-from kernelmark.bench.tune.inspect import in_parallel
 
 #: One call of a kernel on its smallest shape, and on the shapes of the suites.
 FIRST_S, TIMEOUT_S = 5.0, 10.0

@@ -1,23 +1,27 @@
 """Compiling .cu files to cubins, without a GPU or a driver, with the resources that the compiler reports for them.
 
-Cubins are cached on disk by content.
+Cubins are cached on disk by content, wherever the sources and the compiler's headers lie: in `$XDG_CACHE_HOME`, and in
+`build/cubins` of the checkout, which a copy of it brings along.
 """
 
 import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
+import kernelmark
 from kernelmark.bench.measure.compilers import (
     BuildFailed,
     compiler,
     cuda_sources,
-    header_folders,
+    header_version,
     with_nvcc,
     with_nvrtc,
 )
@@ -26,7 +30,11 @@ from kernelmark.bench.plan.errors import UsageError
 
 #: The architectures that every kernel is compiled for, as far as it supports them.
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
-_FORMAT = 1  # of the cached file
+_FORMAT = 2  # of the cached file
+#: Cubins that were compiled beforehand, for a machine that the checkout is copied to.
+AHEAD = Path(kernelmark.__file__).parents[1] / "build" / "cubins"
+Wanted = TypeVar("Wanted")
+Made = TypeVar("Made")
 
 
 class CompileError(UsageError):
@@ -44,6 +52,14 @@ class Cubin(msgspec.Struct, frozen=True):
     log: str
 
 
+class Program(NamedTuple):
+    """A program to compile: the .cu, the name expressions of its kernels, and the id of a kernel for messages."""
+
+    source: str
+    entries: tuple[str, ...]
+    kernel: str
+
+
 def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = "") -> Cubin:
     """The cubin of `source` (below `cuda/`, or absolute) with the kernels that `entries` (name expressions) name.
 
@@ -56,9 +72,10 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
     if not path.is_file():
         raise UsageError(f"{subject}: there is no file {path}; `source` is a path below {cuda_sources()}")
     found = compiler()
-    cached = _cache_folder() / f"{_key(path, entries, arch, found)}.cubin.msgpack"
-    if (cubin := _load(cached)) is not None:
-        return cubin
+    name = f"{_key(path, entries, arch, found)}.cubin"
+    for folder in (_cache_folder(), AHEAD):
+        if (cubin := _load(folder / name)) is not None:
+            return cubin
     build = with_nvrtc if found.startswith("NVRTC") else with_nvcc
     try:
         code, symbols, log = build(path, source, entries, arch)
@@ -66,13 +83,44 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
         raise CompileError(f"{subject}: {path} does not compile for {arch} ({found})\n{error}") from None
     resources = {entry: resources_of(code, symbol, log) for entry, symbol in symbols.items()}
     cubin = Cubin(code, arch, found, symbols, resources, log)
-    _store(cached, cubin)
+    _store(_cache_folder() / name, cubin)
     return cubin
 
 
+def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) -> list[str]:
+    """Compile programs on all processors into a folder where compile_cubin looks; return a line for each that fails.
+
+    Cubins are found again by the same version of the compiler. Raises Unsupported where there is none, OSError where
+    the folder cannot be written.
+    """
+    found = compiler()
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def compiled(program: Program) -> str | None:
+        try:
+            cubin = compile_cubin(*program[:2], arch, program.kernel)
+        except UsageError as error:
+            return str(error).splitlines()[0]
+        name = _key(cuda_sources() / program.source, program.entries, arch, found)
+        _write(folder / f"{name}.cubin", cubin)
+        return None
+
+    return [line for line in in_parallel(compiled, list(dict.fromkeys(programs))) if line]
+
+
+def in_parallel(compiled: Callable[[Wanted], Made], wanted: Sequence[Wanted]) -> list[Made]:
+    """Compile on all processors, and return what came of each in their order.
+
+    The first is compiled alone: threads that import the compiler at once fail.
+    """
+    found = [compiled(words) for words in wanted[:1]]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return found + list(pool.map(compiled, wanted[1:]))
+
+
 def _key(path: Path, entries: Sequence[str], arch: str, compiler_: str) -> str:
-    """Hash of everything that the cubin follows from."""
-    digest = hashlib.sha256(repr((_FORMAT, path.name, tuple(entries), arch, compiler_, header_folders())).encode())
+    """Return a hash of everything that the cubin follows from, but for places: the same sources anywhere have one."""
+    digest = hashlib.sha256(repr((_FORMAT, tuple(entries), arch, compiler_, header_version())).encode())
     for text in with_includes(path, cuda_sources()).values():
         digest.update(hashlib.sha256(text).digest())
     return digest.hexdigest()[:32]
@@ -89,9 +137,15 @@ def with_includes(path: Path, include: Path) -> dict[Path, bytes]:
         file = waiting.pop()
         texts[file] = file.read_bytes()
         for name in re.findall(rb'^\s*#\s*include\s*["<]([^">]+)[">]', texts[file], re.MULTILINE):
-            places = (folder / name.decode() for folder in (file.parent, path.parent, include))
-            waiting += [place for place in places if place.is_file() and place not in texts][:1]
+            place = included(name.decode(), file, path, include)
+            waiting += [place] if place and place not in texts else []
     return texts
+
+
+def included(name: str, file: Path, path: Path, include: Path) -> Path | None:
+    """Return the header that `file` includes by this name: beside it, beside the .cu `path`, or in `include`."""
+    places = (folder / name for folder in (file.parent, path.parent, include))
+    return next((place for place in places if place.is_file()), None)
 
 
 def _cache_folder() -> Path:
@@ -99,16 +153,25 @@ def _cache_folder() -> Path:
 
 
 def _load(file: Path) -> Cubin | None:
+    """Return a cached cubin, or None where the file is absent or damaged."""
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.msgpack.decode(file.read_bytes(), type=Cubin)
+        content = file.read_bytes()
+        if hashlib.sha256(content[32:]).digest() == content[:32]:
+            return msgspec.msgpack.decode(content[32:], type=Cubin)
     return None
 
 
 def _store(file: Path, cubin: Cubin) -> None:
-    """Write beside and rename, so that a reader never sees half of it. A folder that refuses costs only time."""
+    """Write a cubin into the cache. A folder that refuses costs only time."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
-        with os.fdopen(handle, "wb") as out:
-            out.write(msgspec.msgpack.encode(cubin))
-        Path(name).replace(file)
+        _write(file, cubin)
+
+
+def _write(file: Path, cubin: Cubin) -> None:
+    """Write beside and rename, so that no reader sees half of it."""
+    content = msgspec.msgpack.encode(cubin)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
+    with os.fdopen(handle, "wb") as out:
+        out.write(hashlib.sha256(content).digest() + content)
+    Path(name).replace(file)

@@ -88,6 +88,14 @@ def header_folders() -> tuple[str, ...]:
     return tuple(map(str, folders))
 
 
+@lru_cache
+def header_version() -> str:
+    """Return CUDA_VERSION of CUDA's own headers, such as `13000`; "" where there are none."""
+    files = [file for folder in header_folders() if (file := Path(folder, "cuda.h")).is_file()]
+    found = re.search(rb"#define\s+CUDA_VERSION\s+(\d+)", files[0].read_bytes()) if files else None
+    return found[1].decode() if found else ""
+
+
 def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
     return next((root / "include" for root in roots if (root / "include" / header).is_file()), None)
 

@@ -4,13 +4,13 @@ Everything is resolved at set-up; the closure only launches. The operands must o
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.compile import Program, compile_cubin
 from kernelmark.bench.measure.cuda import device_id, present_limits
 from kernelmark.bench.measure.function import Function
 from kernelmark.bench.measure.launch_pycuda import with_pycuda
@@ -58,6 +58,21 @@ def cuda_launch(
 def entries_of(calls: list[tuple[str, KernelCall]]) -> tuple[str, ...]:
     """Return the entries of the program that a kernel's launches are compiled as."""
     return tuple(dict.fromkeys(entry for entry, _ in calls))
+
+
+def programs(kernels: Iterable[tuple[CudaKernel, Iterable[Problem]]], limits: DeviceLimits) -> list[Program]:
+    """Return the programs that cuda_launch compiles for these kernels and problems on a device, each once.
+
+    A kernel has none for the problems that it does not take there.
+    """
+    taken = (
+        (kernel, kernel.calls(problem, tile, limits))
+        for kernel, problems in kernels
+        for problem in problems
+        if not (_beyond(kernel, limits) or kernel.refuses(problem, limits))
+        and (tile := kernel.tile_for(problem, limits))
+    )
+    return list(dict.fromkeys(Program(kernel.source, entries_of(calls), kernel.id) for kernel, calls in taken))
 
 
 def _in_turn(launches: tuple[Launch, ...]) -> None:

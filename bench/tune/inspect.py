@@ -4,17 +4,15 @@ import csv
 import io
 import json
 import math
-import os
 import typing
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from itertools import chain, islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
-from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, in_parallel
 from kernelmark.bench.measure.occupancy import Limiter, occupancy, typical
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
@@ -26,8 +24,6 @@ from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.plan.tunable import tiled
 from kernelmark.bench.report.layout import Column, paragraph, table
 
-Wanted = TypeVar("Wanted")
-Built = TypeVar("Built")
 #: Tiles of a kernel that prefers none, at most: a space may be of any size.
 TILES = 64
 #: Tiles whose functions are compiled as one program: they share headers, and many share functions.
@@ -79,16 +75,6 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
             launched = [(problem, tile) for problem, tile in taken if problem]
             wanted += [(kernel, launched[i : i + TOGETHER], arch) for i in range(0, len(launched), TOGETHER)]
     return [row for rows in in_parallel(lambda words: _rows_of(*words), wanted) for row in rows]
-
-
-def in_parallel(compiled: Callable[[Wanted], Built], wanted: Sequence[Wanted]) -> list[Built]:
-    """Compile on all processors, and return what came of each in their order.
-
-    The first is compiled alone: threads that import the compiler at once fail.
-    """
-    found = [compiled(words) for words in wanted[:1]]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return found + list(pool.map(compiled, wanted[1:]))
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:

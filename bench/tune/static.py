@@ -8,7 +8,7 @@ import math
 import random
 from typing import NamedTuple
 
-from kernelmark.bench.measure.compile import CompileError
+from kernelmark.bench.measure.compile import CompileError, in_parallel
 from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
@@ -18,7 +18,7 @@ from kernelmark.bench.record.versions import Resources
 from kernelmark.bench.report.format import count, seconds
 from kernelmark.bench.report.layout import Column, paragraph, table
 from kernelmark.bench.report.searched import size_words
-from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, in_parallel, launch_rows
+from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
 from kernelmark.bench.tune.listing import limits_here
 from kernelmark.bench.tune.profile.bound import Work, bounds
 from kernelmark.bench.tune.profile.devices import Published, usual

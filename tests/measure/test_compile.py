@@ -1,15 +1,17 @@
 """Compiling .cu files without a GPU: cubins, their resources, the cache, and the messages of failed compilations."""
 
+import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import kernelmark
 from kernelmark.bench.measure import compile as compiling
 from kernelmark.bench.measure import compilers
-from kernelmark.bench.measure.compile import ARCHS, CompileError, Cubin, compile_cubin
+from kernelmark.bench.measure.compile import AHEAD, ARCHS, CompileError, Cubin, Program, compile_ahead, compile_cubin
 from kernelmark.bench.measure.compilers import cuda_sources, find_nvcc, header_folders, with_nvcc
 from kernelmark.bench.measure.elf import elf_attributes, elf_sections
 from kernelmark.bench.measure.resources import resources_of
@@ -38,6 +40,7 @@ extern "C" __global__ void indexed(float *a, int n) {
   a[0] = held[n];
   a[1] = held[n * 7];
 }
+__global__ void plain(float *a) { a[0] = 1; }
 """
 ENTRIES = ("stage<32>", "spills", "indexed")
 pytestmark = pytest.mark.usefixtures("cuda_compiler")
@@ -45,8 +48,9 @@ pytestmark = pytest.mark.usefixtures("cuda_compiler")
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cold cache for each test."""
+    """A cold cache for each test, and nothing compiled beforehand."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiling, "AHEAD", tmp_path / "ahead")
 
 
 @pytest.fixture
@@ -158,13 +162,79 @@ def test_another_architecture_or_entry_compiles_anew(source: Path, builds: list[
     assert builds == ["sm_80", "sm_86", "sm_86"]
 
 
-def test_a_torn_cache_file_compiles_anew(source: Path, builds: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:100],
+        lambda content: content[:3000] + bytes([content[3000] ^ 1]) + content[3001:],  # in the machine code
+    ],
+)
+def test_a_damaged_cache_file_compiles_anew(
+    source: Path, builds: list[str], tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     first = compile_cubin(str(source), ENTRIES, "sm_80")
     (file,) = (tmp_path / "cache" / "kernelmark").iterdir()
-    file.write_bytes(file.read_bytes()[:100])
+    file.write_bytes(damage(file.read_bytes()))
     again = compile_cubin(str(source), ENTRIES, "sm_80")
     assert (again.code, again.resources) == (first.code, first.resources)
     assert len(builds) == 2
+
+
+def test_the_same_source_in_another_checkout_reads_the_cache(source: Path, builds: list[str], tmp_path: Path) -> None:
+    first = compile_cubin(str(source), ENTRIES, "sm_80")
+    shutil.copytree(source.parent, tmp_path / "copy")
+    (tmp_path / "copy" / source.name).rename(tmp_path / "copy" / "renamed.cu")
+    assert compile_cubin(str(tmp_path / "copy" / "renamed.cu"), ENTRIES, "sm_80") == first
+    assert builds == ["sm_80"]
+
+
+def test_headers_of_cuda_count_by_their_version_wherever_they_lie(
+    source: Path, builds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def headers(folder: str, version: int) -> None:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "cuda.h").write_text(f"#pragma once\n#define CUDA_VERSION {version}\n")
+        monkeypatch.setattr(compilers, "header_folders", lambda: (str(tmp_path / folder), *real()))
+        monkeypatch.setattr(compiling, "header_version", compilers.header_version.__wrapped__)
+
+    real = compilers.header_folders
+    for folder, version, compiled in (("here", 13000, 1), ("there", 13000, 1), ("newer", 13010, 2)):
+        headers(folder, version)
+        compile_cubin(str(source), ("plain",), "sm_80")
+        assert len(builds) == compiled, folder
+
+
+def test_without_headers_there_is_no_version_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilers, "header_folders", tuple)
+    assert compilers.header_version.__wrapped__() == ""
+
+
+def test_what_was_compiled_ahead_is_found_in_a_copy_of_the_checkout(
+    source: Path, builds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_cubin(str(source), ("plain",), "sm_80")  # which the machine's own cache has
+    programs = [Program(str(source), entries, "k") for entries in (("plain",), ("stage<32>",), ("plain",))]
+    assert compile_ahead(programs, "sm_80", tmp_path / "build") == []
+    assert len(list((tmp_path / "build").iterdir())) == len(builds) == 2
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    monkeypatch.setattr(compiling, "AHEAD", (tmp_path / "build").rename(tmp_path / "carried"))
+    for program in programs:
+        assert set(compile_cubin(*program[:2], "sm_80").symbols) == set(program.entries)
+    assert len(builds) == 2
+    compile_cubin(str(source), ("plain",), "sm_86")
+    assert len(builds) == 3
+
+
+def test_a_program_that_does_not_compile_ahead_is_a_line_and_the_rest_goes_on(source: Path, tmp_path: Path) -> None:
+    programs = [Program(str(source), (entry,), f"mine.{entry[:6]}") for entry in ("absent", "plain")]
+    (line,) = compile_ahead(programs, "sm_80", tmp_path / "build")
+    assert line.startswith(f"mine.absent: {source} does not compile for sm_80 (")
+    assert len(list((tmp_path / "build").iterdir())) == 1
+
+
+def test_the_checkouts_own_cubins_lie_beside_its_package() -> None:
+    assert Path(kernelmark.__file__).parents[1] / "build" / "cubins" == AHEAD
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(source: Path, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu, device_arrays, operands
-from kernelmark.bench.measure import launch_pycuda
+from kernelmark.bench.measure import launch, launch_pycuda
+from kernelmark.bench.measure.compile import Cubin, compile_cubin
 from kernelmark.bench.measure.cuda import present_limits
-from kernelmark.bench.measure.launch import c_scalar, cuda_launch, shared_settings
+from kernelmark.bench.measure.launch import c_scalar, cuda_launch, programs, shared_settings
 from kernelmark.bench.measure.resources import Resources
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
@@ -42,6 +43,25 @@ def test_the_closure_launches_what_the_plan_says(hopper: Gpu) -> None:
     assert config == {"grid": (2, 2, 1), "block": (32, 32, 1), "shmem_size": 0}
     assert arguments == [1024, 2048, 3072, 40, 50, 60, 1.0, 0.0, 60, 64, 50, 2400, 3200, 2000]
     assert hopper.launched[1] == hopper.launched[0]
+
+
+def test_programs_to_compile_ahead_are_those_that_a_launch_compiles(
+    hopper: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def noted(*words: Any) -> Cubin:
+        compiled.append((words[0], words[1], words[3]))
+        return compile_cubin(*words)
+
+    monkeypatch.setattr(launch, "compile_cubin", noted)
+    cuda_launch(TILED, PADDED, operands(a=1024, b=2048, c=3072))
+    assert programs([(TILED, [PADDED, PADDED]), (TILED, [PADDED])], H100) == compiled
+
+
+def test_what_a_device_does_not_take_is_not_compiled_ahead() -> None:
+    assert programs([(CLUSTERED, [HALVES])], TYPICAL[100]) == []
+    assert programs([(TILED, [HALVES])], H100) == []
 
 
 def test_the_operand_sets_of_a_case_share_one_loaded_kernel(hopper: Gpu) -> None:
