@@ -2,22 +2,50 @@
 
 import os
 import subprocess
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 import kernelmark
+from kernelmark.bench.plan.errors import UsageError
+
+#: At the root of a copy without `.git`: the commit that it was copied at.
+COMMIT_FILE = ".commit"
 
 
 @lru_cache
 def git_commit() -> str:
     """Return the commit of the checkout that kernelmark runs from, `-dirty` after it where files differ.
 
-    A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise its version.
+    A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise that of the file
+    `.commit`, otherwise its version.
     """
     root = Path(kernelmark.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return os.environ.get("KERNELMARK_COMMIT") or f"kernelmark {kernelmark.__version__}"
+    if (root / ".git").exists():
+        found = _commit_of(root)
+    else:
+        found = os.environ.get("KERNELMARK_COMMIT") or _written(root / COMMIT_FILE)
+    return found or f"kernelmark {kernelmark.__version__}"
 
+
+def write_commit_file(root: Path) -> str:
+    """Write the commit of a checkout into its `.commit`, for copies of it, and return it. Raises UsageError."""
+    if not (commit := _commit_of(root)):
+        raise UsageError(f"{root}: git names no commit of it, expected a checkout; set KERNELMARK_COMMIT in the copy")
+    try:
+        (root / COMMIT_FILE).write_text(f"{commit}\n")
+    except OSError as error:
+        raise UsageError(f"{root / COMMIT_FILE}: cannot be written: {error.strerror}") from None
+    return commit
+
+
+def _written(file: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return file.read_text().strip()
+    return ""
+
+
+def _commit_of(root: Path) -> str:
     def git(*words: str) -> str:
         return subprocess.run(
             ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
@@ -26,4 +54,4 @@ def git_commit() -> str:
     try:
         return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
-        return f"kernelmark {kernelmark.__version__}"
+        return ""
