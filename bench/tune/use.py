@@ -93,7 +93,9 @@ def _staleness(entry: Entry, registry: Registry) -> str | None:
 def source_digest(kernel: Kernel) -> str:
     """Return a hash of what a kernel's speed follows from: the module that declares it, its .cu file, their headers.
 
-    Of a CPU kernel, the modules beside it whose names begin with an underscore count too, and those above them.
+    Of a CPU kernel, the modules beside it whose names begin with an underscore count too, and those above them. Files
+    of tuned tiles and recorded runs have it, so it stays as it is, though bench/measure/sources.py has a digest that
+    formatting and moved files leave alone.
     """
     digest = hashlib.sha256()
     for file in (_module(kernel), *_parts(kernel)):

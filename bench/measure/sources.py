@@ -1,0 +1,272 @@
+"""Digests of what a measured row follows from: the kernel's code, the values of its declaration, the measuring.
+
+Paths, names of files, comments and formatting are not part of them: two checkouts of the same code agree.
+"""
+
+import ast
+import hashlib
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import kernelmark
+from kernelmark.bench.measure.compile import included
+from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+
+PACKAGE = Path(kernelmark.__file__).parent
+#: The version of the measuring. Raise it by hand when a change to the harness may change a measured time or a verdict:
+#: clock, eviction, preparation, launching, verification, statistics. Then every recorded answer is open again.
+MEASURING = 1
+#: Fields of a declaration that change how a kernel is launched and what its operands are.
+_DECLARED = {"alignment", "cooperative", "order", "synchronises", "host_memory", "spread", "threaded"}
+#: Code for the emulator alone, which no GPU runs, and its alternative. A branch with conditions of its own is left in.
+_EMULATED = re.compile(
+    r"^#if(n?)def CUDA_EMU\n((?:(?!#if|#else|#endif).*\n)*)(?:#else\n((?:(?!#if|#endif).*\n)*))?#endif\n", re.MULTILINE
+)
+_LITERAL = r'R"([^(\s]*)\((?s:.*?)\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\d)\'(?:\\.|[^\'\\\n])+\''
+_COMMENT = re.compile(rf"//.*|/\*(?s:.*?)\*/|{_LITERAL}")
+_TOKEN = re.compile(
+    rf"{_LITERAL}|\.?\d(?:[eEpP][+-]|['.\w])*|\w+|<<=|>>=|\.\.\.|->\*|::|\+\+|--|->|<<|>>|&&|\|\||[-+*/%&|^=!<>]=|\S"
+)
+_INCLUDE = re.compile(r'#\s*include\s*["<]([^">]+)[">]')
+
+
+def task_digest(
+    kernels: Iterable[tuple[Kernel, Sequence[Problem]]], limits: DeviceLimits, launcher: str = "cuda-core"
+) -> str:
+    """Return the digest of a task that measures kernels on problems, by this version of the measuring.
+
+    limits: of the device. Neither the order of the kernels nor that of the problems counts. Raises UsageError.
+    """
+    digests = sorted(kernel_digest(kernel, problems, limits, launcher) for kernel, problems in kernels)
+    return _hash((MEASURING, *digests))
+
+
+def kernel_digest(
+    kernel: Kernel, problems: Iterable[Problem], limits: DeviceLimits, launcher: str = "cuda-core"
+) -> str:
+    """Return the digest, 20 hex digits, of what the rows of a kernel on these problems follow from.
+
+    That is its id, its code, and the values that its declaration has for each problem on a device of these limits:
+    the launches of a hand-written CUDA kernel, numerics, declared operations. What is for reading or for tests alone
+    (label, module, path, `emulated`, `spills`) is left out. Raises UsageError where the digest cannot be formed.
+    """
+    try:
+        declared = _declared(kernel, _DECLARED)
+        rows = {problem.id: _on_problem(kernel, problem, limits) for problem in problems}
+        code = _code(kernel)
+        if isinstance(kernel, CudaKernel):
+            code = (*code, launcher)
+        return _hash((kernel.id, declared, sorted(rows.items()), code))
+    except Exception as error:  # plans and declarations are user code, which may raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{kernel.id}: no digest can be formed: {reason}") from None
+
+
+def flat_digests(cuda: Path) -> dict[str, str]:
+    """Return the digest of each flattened .cu file in a folder `cuda`, by its path there.
+
+    The folder may be another checkout's: the files whose digests differ are those whose code differs.
+    """
+    return {str(file.relative_to(cuda)): _hash(flattened(file, cuda)) for file in sorted(cuda.rglob("*.cu"))}
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:20]
+
+
+def _code(kernel: Kernel) -> tuple[str, ...]:
+    if isinstance(kernel, CudaKernel):
+        return (flattened(cuda_sources() / kernel.source, cuda_sources()),)
+    file = sys.modules[kernel.module].__file__ or ""
+    return python_code(Path(file), getattr(kernel.setup, "__qualname__", ""))
+
+
+def _on_problem(kernel: Kernel, problem: Problem, limits: DeviceLimits) -> object:
+    """Return the values of the declaration for a problem; None where the kernel does not take it on the device."""
+    if kernel.refuses(problem, limits):
+        return None
+    values: dict[str, object] = {"numerics": kernel.numerics_for(problem), "wire": kernel.wire_bytes_for(problem)}
+    if kernel.executed:
+        values["executed"] = kernel.executed_flop(problem, limits)
+    tile = kernel.tile_for(problem, limits)
+    if isinstance(kernel, CudaKernel):
+        values["runs"] = kernel.runs_on(limits.arch)
+        values["calls"] = kernel.calls(problem, tile, limits) if tile else []
+    elif tile:
+        values["tile"] = vars(tile)
+    return _plain(values)
+
+
+def _declared(value: Any, names: Iterable[str]) -> list[tuple[str, object]]:
+    """Return the named fields that differ from their defaults, so that a new field changes no digest."""
+    given = {f.name: (getattr(value, f.name), f.default) for f in fields(value) if f.name in names}
+    return [(name, _plain(held)) for name, (held, default) in given.items() if held != default]
+
+
+def _plain(value: Any) -> object:
+    """Return a value as numbers, strings, tuples and lists. Raises TypeError for a function or an unknown object."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.generic | np.ndarray):
+        return str(value.dtype), _plain(value.tolist())
+    if isinstance(value, tuple | list):
+        return tuple(map(_plain, value))
+    if isinstance(value, Mapping):
+        return sorted((name, _plain(entry)) for name, entry in value.items())
+    if is_dataclass(value):
+        return type(value).__name__, _declared(value, {f.name for f in fields(value)} - {"entry"})
+    raise TypeError(f"{value!r} is of {type(value).__name__}, expected numbers, strings and launch arguments")
+
+
+def flattened(source: Path, include: Path) -> str:
+    """Return the tokens of a .cu file with its own headers inlined, each once, where it is first included.
+
+    include: the folder of shared headers. Comments, line breaks, `#pragma once` and the emulator's branches are gone;
+    other directives keep a line of their own, those that include system headers among them. Raises OSError.
+    """
+    seen = {source}
+
+    def inlined(file: Path) -> Iterator[str]:
+        for line in _lines(file.read_text(encoding="utf-8")):
+            header = _INCLUDE.match(line)
+            place = included(header[1], file, source, include) if header else None
+            if place is None:
+                yield line
+            elif place not in seen:
+                seen.add(place)
+                yield from inlined(place)
+
+    return "\n".join(inlined(source))
+
+
+@cache
+def _lines(text: str) -> tuple[str, ...]:
+    """Return directives and tokens of a C++ text: a line for each directive and for the code between two of them."""
+    text = re.sub(r"\\\n", "", text)
+    text = _COMMENT.sub(lambda found: " " if found[0].startswith(("//", "/*")) else found[0], text)
+    text = "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())
+    text = _EMULATED.sub(lambda found: (found[2] if found[1] else found[3]) or "", text)
+    found: list[str] = []
+    code: list[str] = []
+    for line in [*text.splitlines(), "#pragma once"]:
+        if not line.startswith("#"):
+            code += (token[0] for token in _TOKEN.finditer(line))
+            continue
+        found += [" ".join(code)] * bool(code)
+        found += [" ".join(line.split())] * (line.split() != ["#pragma", "once"])
+        code = []
+    return tuple(found)
+
+
+class _Statement(NamedTuple):
+    """A statement of a module: what it binds, the names and attributes in it, and its text."""
+
+    binds: frozenset[str]
+    names: frozenset[str]
+    text: str
+
+
+class _Module(NamedTuple):
+    """The statements of a module; by the names that it imports, from which module and under which name there."""
+
+    statements: tuple[_Statement, ...]
+    imported: Mapping[str, tuple[str, str]]
+
+
+def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tuple[str, ...]:
+    """Return the texts of the statements that a kernel's set-up is made of, sorted.
+
+    That is its decorated function, or all of the module that declares it where there is no such function; all of the
+    modules `_*.py` that these use; and what they use of other modules of kernels. Imports, docstrings, comments and
+    names of modules are left out. So is `problem.py`: digests have the values of problems. package: the folder of
+    `kernelmark`. Raises OSError, SyntaxError.
+    """
+    decorated = any(function in s.binds and s.text.startswith("@kernel(") for s in _module(file, package).statements)
+    waiting = [(file, function if decorated else "")]
+    seen, texts = set(waiting), set()
+    while waiting:
+        place, name = waiting.pop()
+        module = _module(place, package)
+        for statement in module.statements:
+            if not name or name in statement.binds:
+                texts.add(statement.text)
+                wanted = {(place, used) for used in statement.names if name} | set(_taken(statement, module, package))
+                waiting += wanted - seen
+                seen |= wanted
+    return tuple(sorted(texts))
+
+
+def _taken(statement: _Statement, module: _Module, package: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the file and the name of each thing that a statement takes from other modules; "" stands for all of one."""
+    for used in statement.names & module.imported.keys():
+        origin, name = module.imported[used]
+        if whole := _place(f"{origin}.{name}", package):
+            yield from ((whole, _part(whole, attribute)) for attribute in statement.names)
+        elif place := _place(origin, package):
+            yield place, _part(place, name)
+
+
+def _part(place: Path, name: str) -> str:
+    return "" if place.name.startswith("_") else name
+
+
+def _place(module: str, package: Path) -> Path | None:
+    """Return the file of a module of kernels, unless it is one of a problem."""
+    top, *parts = module.split(".")
+    file = package.joinpath(*parts).with_suffix(".py")
+    is_part = top == "kernelmark" and parts[:1] == ["kernels"] and parts[-1] != "problem"
+    return file if is_part and file.is_file() else None
+
+
+def _module(file: Path, package: Path) -> _Module:
+    return _parsed(file.read_text(encoding="utf-8"), package)
+
+
+@cache
+def _parsed(text: str, package: Path) -> _Module:
+    tree = ast.parse(text)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    imported = {a.asname or a.name: (str(node.module), a.name) for node in imports for a in node.names}
+    modules = {name for name, origin in imported.items() if _place(".".join(origin), package)}
+    return _Module(tuple(_statement(node, modules) for node in tree.body), imported)
+
+
+def _statement(node: ast.stmt, modules: Collection[str]) -> _Statement:
+    inner = list(ast.walk(node))
+    names = {n.id for n in inner if isinstance(n, ast.Name)} | {n.attr for n in inner if isinstance(n, ast.Attribute)}
+    binds = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        binds = {node.name}
+    bare = _Bare(modules).visit(node)
+    return _Statement(frozenset(binds), frozenset(names), ast.unparse(bare) if bare else "")
+
+
+class _Bare(ast.NodeTransformer):
+    """Remove imports and docstrings, and replace the names of imported modules."""
+
+    def __init__(self, modules: Collection[str]) -> None:
+        self._modules = modules
+
+    def visit_Import(self, node: ast.Import) -> None:
+        return None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        return None
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name("module", node.ctx) if node.id in self._modules else node

@@ -1,0 +1,385 @@
+"""Digests of kernels: what changes them, and what does not."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelmark.bench.measure import sources
+from kernelmark.bench.measure.compile import with_includes
+from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.sources import flat_digests, flattened, kernel_digest, python_code, task_digest
+from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
+from kernelmark.bench.plan.limits import H100, TYPICAL
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.tiles import Prefer
+
+SOURCE = """// An idea.
+#include <cuda_fp16.h>
+
+#include "shared.cuh"
+#include "ops/own.cuh"
+#define SIZE (4)
+__global__ void k(float *a) {
+  a[0] = twice(a[1]) + +SIZE;  /* a remark
+  on two lines */ const char *s = "// text  /*";
+}
+"""
+OWN = '// Its own.\n#pragma once\n#include "shared.cuh"\n__device__ float half_of(float x) { return x / 2; }\n'
+SHARED = """#pragma once
+#ifdef CUDA_EMU
+#define WARP emulated
+#else
+#define WARP 32
+#endif
+__device__ float twice(float x) { return 2 * x; }
+"""
+FLAT = """#include <cuda_fp16.h>
+#define WARP 32
+__device__ float twice ( float x ) { return 2 * x ; }
+__device__ float half_of ( float x ) { return x / 2 ; }
+#define SIZE (4)
+__global__ void k ( float * a ) { a [ 0 ] = twice ( a [ 1 ] ) + + SIZE ; const char * s = "// text  /*" ; }"""
+PROBLEM = "gemm/m64n128k32/f32/NN"
+
+
+@pytest.fixture
+def cuda(tmp_path: Path) -> Path:
+    """A folder of sources: a kernel with two headers, and one with none."""
+    folder = tmp_path / "cuda"
+    (folder / "ops").mkdir(parents=True)
+    (folder / "ops" / "k.cu").write_text(SOURCE)
+    (folder / "ops" / "own.cuh").write_text(OWN)
+    (folder / "ops" / "alone.cu").write_text("__global__ void alone() {}\n")
+    (folder / "shared.cuh").write_text(SHARED)
+    return folder
+
+
+@pytest.fixture
+def tiled(registry: Registry) -> CudaKernel:
+    kernel = registry.kernels["gemm/cuda.tiled"]
+    assert isinstance(kernel, CudaKernel)
+    return kernel
+
+
+@pytest.fixture
+def digest(registry: Registry) -> Callable[..., str]:
+    return lambda kernel, *problems, limits=H100: kernel_digest(
+        kernel, [registry.problem(problem) for problem in problems or (PROBLEM,)], limits
+    )
+
+
+def edit(file: Path, *changes: tuple[str, str]) -> None:
+    """Replace texts that stand in a file."""
+    text = file.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+
+
+def test_a_flat_source_has_its_headers_once_and_neither_comments_nor_the_emulators_code(cuda: Path) -> None:
+    assert flattened(cuda / "ops" / "k.cu", cuda) == FLAT
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("ops/k.cu", "// An idea.", '// Another idea, with "quotes" and an apostrophe\'s end.'),
+        ("ops/k.cu", "a[0] = twice(a[1])", "a [0]=twice( a[1]  )"),
+        ("ops/k.cu", "(float *a) {\n", "(\n    float* a)\n{"),
+        ("ops/k.cu", "#define SIZE (4)", "#define  SIZE  \\\n  (4)"),
+        ("shared.cuh", "emulated", "emulated_anew"),
+        ("shared.cuh", "#pragma once", "/* licence */\n#pragma  once"),
+        ("ops/own.cuh", "x / 2", "x / /* of // it */ 2"),
+    ],
+)
+def test_comments_formatting_and_the_emulators_code_change_nothing(cuda: Path, file: str, old: str, new: str) -> None:
+    edit(cuda / file, (old, new))
+    assert flattened(cuda / "ops" / "k.cu", cuda) == FLAT
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("+ +SIZE", "++SIZE"),
+        ("SIZE (4)", "SIZE(4)"),
+        ("text  /*", "text /*"),
+        ("twice(", "half_of("),
+        ("cuda_fp16", "cuda_bf16"),
+        ("a[1]) + ", "a[1]) // + "),
+    ],
+)
+def test_code_changes_a_flat_source(cuda: Path, old: str, new: str) -> None:
+    edit(cuda / "ops" / "k.cu", (old, new))
+    assert flattened(cuda / "ops" / "k.cu", cuda) != FLAT
+
+
+@pytest.mark.parametrize(("one", "other"), [("a - -b", "a --b"), ("a + +b", "a++ b"), ("a & &b", "a && b")])
+def test_operators_that_only_a_space_separates_are_two(cuda: Path, one: str, other: str) -> None:
+    file = cuda / "ops" / "alone.cu"
+    found = {flattened(file, cuda) for text in (one, other) if file.write_text(text)}
+    assert len(found) == 2
+
+
+def test_a_renamed_header_and_a_moved_checkout_change_nothing(cuda: Path, tmp_path: Path) -> None:
+    before = flat_digests(cuda)
+    (cuda / "ops" / "own.cuh").rename(cuda / "renamed.cuh")
+    edit(cuda / "ops" / "k.cu", ("ops/own.cuh", "renamed.cuh"))
+    assert flat_digests(cuda.rename(tmp_path / "elsewhere")) == before
+
+
+def test_digests_of_a_folder_tell_which_sources_differ(cuda: Path) -> None:
+    before = flat_digests(cuda)
+    edit(cuda / "shared.cuh", ("2 * x", "x + x"))
+    after = flat_digests(cuda)
+    assert {name for name in before if before[name] != after[name]} == {"ops/k.cu"}
+    assert set(before) == {"ops/k.cu", "ops/alone.cu"}
+
+
+@pytest.mark.parametrize("header", ["common.cuh", "gemm/panel.cuh", "conv/sum.cuh", "grid.cuh"])
+def test_one_token_in_a_header_changes_exactly_the_kernels_that_include_it(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str
+) -> None:
+    copy = tmp_path / "cuda"
+    shutil.copytree(cuda_sources(), copy)
+    monkeypatch.setattr(sources, "cuda_sources", lambda: copy)
+    kernels = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel)]
+    users = {k.id for k in kernels if copy / header in with_includes(copy / k.source, copy)}
+    before = {kernel.id: kernel_digest(kernel, (), H100) for kernel in kernels}
+    (copy / header).write_text((copy / header).read_text() + "// a comment\n")
+    assert {kernel.id: kernel_digest(kernel, (), H100) for kernel in kernels} == before
+    (copy / header).write_text((copy / header).read_text() + ";\n")
+    changed = {kernel.id for kernel in kernels if kernel_digest(kernel, (), H100) != before[kernel.id]}
+    assert changed == users
+    assert users
+
+
+def test_what_is_for_reading_and_for_tests_changes_nothing(tiled: CudaKernel, digest: Callable[..., str]) -> None:
+    other = replace(tiled, label="Another label.", module="moved.away", emulated="not here", spills="it may")
+    assert digest(other) == digest(tiled)
+    assert len(digest(tiled)) == 20
+
+
+def test_a_renamed_source_changes_nothing(
+    tiled: CudaKernel, digest: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = digest(tiled)
+    shutil.copytree(cuda_sources(), tmp_path / "cuda")
+    (tmp_path / "cuda" / tiled.source).rename(tmp_path / "cuda" / "renamed.cu")
+    monkeypatch.setattr(sources, "cuda_sources", lambda: tmp_path / "cuda")
+    assert digest(replace(tiled, source="renamed.cu")) == before
+
+
+def planned(kernel: CudaKernel, **changes: Any) -> CudaKernel:
+    """The kernel with these fields of all its launches."""
+
+    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
+        return [replace(call, **changes) for call in kernel.plan(problem, tile, device)]
+
+    return replace(kernel, plan=plan)
+
+
+def test_every_value_of_the_declaration_that_measuring_sees_changes_it(
+    tiled: CudaKernel, digest: Callable[..., str]
+) -> None:
+    tunables: Mapping[str, Any] = {name: values[::-1] for name, values in tiled.tunables.items()}
+    other = [
+        replace(tiled, numerics="tf32"),
+        replace(tiled, alignment=4),
+        replace(tiled, order="F"),
+        replace(tiled, cooperative=True),
+        replace(tiled, name="another"),
+        replace(tiled, entry=f"{tiled.entry} "),
+        replace(tiled, executed=lambda problem, tile: 5),
+        replace(tiled, archs=("sm_80",)),
+        replace(tiled, supports=lambda problem: "not this one"),
+        replace(tiled, tunables=tunables, prefer=None),
+        planned(tiled, grid=7),
+        planned(tiled, block=7),
+        planned(tiled, shared_bytes=16),
+        planned(tiled, cluster=2),
+        planned(tiled, args=("a",)),
+        planned(tiled, args=(np.int32(3),)),
+        planned(tiled, args=(np.int64(3),)),
+        planned(tiled, args=(np.void((1, 2), "i4,i4"),)),
+        planned(tiled, args=(np.void((1, 3), "i4,i4"),)),
+    ]
+    found = [digest(kernel) for kernel in (tiled, *other)]
+    assert [i for i, one in enumerate(found) if found.count(one) > 1] == []
+
+
+def test_another_default_tile_changes_it_only_where_it_is_taken(registry: Registry, digest: Callable[..., str]) -> None:
+    kernel = registry.kernels["gemm/cuda.warptile"]
+    assert kernel.prefer is not None
+    first, *others = kernel.prefer.tiles
+    later = replace(kernel, prefer=Prefer((first, *others, {**first}), kernel.prefer.unless))
+    assert digest(later) == digest(kernel)
+    turned = replace(kernel, prefer=Prefer((*others[::-1], first), kernel.prefer.unless))
+    assert digest(turned) != digest(kernel)
+
+
+def test_a_copy_of_a_launch_has_the_same_digest(tiled: CudaKernel, digest: Callable[..., str]) -> None:
+    assert digest(planned(tiled)) == digest(tiled)
+
+
+def test_problems_and_launcher_change_it_and_their_order_does_not(
+    tiled: CudaKernel, digest: Callable[..., str], registry: Registry
+) -> None:
+    other = "gemm/m65n128k32/f32/NN"
+    assert digest(tiled, PROBLEM, other) == digest(tiled, other, PROBLEM)
+    problem = registry.problem(PROBLEM)
+    assert len({digest(tiled), digest(tiled, PROBLEM, other), kernel_digest(tiled, [problem], H100, "pycuda")}) == 3
+
+
+def test_limits_change_it_by_the_launches_alone(tiled: CudaKernel, digest: Callable[..., str]) -> None:
+    assert digest(tiled, limits=replace(H100, l2_bytes=60 * 2**20)) == digest(tiled)
+    assert digest(replace(tiled, min_arch=90), limits=TYPICAL[75]) != digest(tiled, limits=TYPICAL[75])
+
+
+def test_a_task_follows_from_its_kernels_and_the_version_of_the_measuring(
+    registry: Registry, tiled: CudaKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (tiled, [registry.problem(PROBLEM)]), (registry.kernels["gemm/cuda.naive"], [])
+    before = task_digest([one, other], H100)
+    assert task_digest([other, one], H100) == before
+    assert task_digest([one], H100) != before
+    monkeypatch.setattr(sources, "MEASURING", sources.MEASURING + 1)
+    assert task_digest([one, other], H100) != before
+
+
+def test_every_kernel_has_a_digest_of_its_own(registry: Registry) -> None:
+    found = {kernel_digest(kernel, (), H100) for kernel in registry.kernels.values()}
+    assert len(found) == len(registry.kernels)
+
+
+def test_another_process_forms_the_same_digest(
+    tiled: CudaKernel, digest: Callable[..., str], registry: Registry, tmp_path: Path, python_in: Callable[..., Any]
+) -> None:
+    blocked = registry.kernels["gemm/numpy.matmul"]
+    script = (
+        "import json\nfrom kernelmark.bench.measure.sources import kernel_digest\n"
+        "from kernelmark.bench.plan.discovery import discover\nfrom kernelmark.bench.plan.limits import H100\n"
+        f"r = discover()\nproblem = r.problem({PROBLEM!r})\n"
+        f"print(json.dumps([kernel_digest(r.kernels[k], [problem], H100) for k in {[tiled.id, blocked.id]}]))"
+    )
+    done = python_in(tmp_path, "-c", script, PYTHONHASHSEED="7")
+    assert json.loads(done.stdout) == [digest(tiled), digest(blocked)]
+
+
+def test_a_digest_that_cannot_be_formed_is_refused_in_one_line(
+    tiled: CudaKernel, digest: Callable[..., str], complaint: Callable[..., str]
+) -> None:
+    for kernel, reason in (
+        (planned(tiled, args=(len,)), "<built-in function len> is of builtin_function_or_method, expected numbers,"),
+        (replace(tiled, source="gone.cu"), "[Errno 2] No such file or directory: "),
+        (replace(tiled, plan=lambda *_: 1 // 0), "integer division or modulo by zero"),
+        (replace(tiled, entry="{absent}"), "'GemmProblem' object has no attribute 'absent'"),
+    ):
+        assert complaint(lambda kernel=kernel: digest(kernel)).startswith(
+            f"{tiled.id}: no digest can be formed: {reason}"
+        )
+
+
+CPU = '''"""Kernels."""
+
+import numpy as np
+from kernelmark import kernel
+from kernelmark.kernels.op import _parts, other
+from kernelmark.kernels.op.problem import Problem
+WIDTH = 4  # lanes
+
+@kernel("op", provider="cpu")
+def fast(problem: Problem, x):
+    """A label."""
+    from kernelmark.kernels._shared import run
+    return lambda: run(_parts.step, WIDTH, other.chosen)
+
+@kernel("op", provider="cpu")
+def slow(problem, x):
+    return lambda: np.copyto(x.b, x.a)
+'''
+FILES = {
+    "kernels/op/cpu.py": CPU,
+    "kernels/op/_parts.py": "settings.lanes = 8\ndef step(i):\n    return i + helper()\ndef helper():\n    return 1\n",
+    "kernels/op/other.py": "def chosen():\n    return base()\ndef base():\n    return 2\ndef unused():\n    return 3\n",
+    "kernels/op/problem.py": "class Problem:\n    pass\n",
+    "kernels/_shared.py": "def run(*parts):\n    return parts\n",
+    "kernels/_unused.py": "def free():\n    return 0\n",
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "kernelmark"
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def fast_in(package: Path, module: str = "kernels/op/cpu.py") -> tuple[str, ...]:
+    return python_code(package / module, "fast", package)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("kernels/op/cpu.py", "  # lanes", ""),
+        ("kernels/op/cpu.py", "A label.", "Another label."),
+        ("kernels/op/cpu.py", "WIDTH = 4", "WIDTH = (\n    4\n)"),
+        ("kernels/op/cpu.py", "x.b, x.a", "x.a, x.b"),  # another kernel
+        ("kernels/op/other.py", "return 3", "return 4"),  # which is not used
+        ("kernels/op/problem.py", "pass", "k = 1"),
+        ("kernels/_unused.py", "return 0", "return 1"),
+    ],
+)
+def test_a_python_kernel_is_as_it_was(package: Path, file: str, old: str, new: str) -> None:
+    before = fast_in(package)
+    edit(package / file, (old, new))
+    assert fast_in(package) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("kernels/op/cpu.py", "WIDTH = 4", "WIDTH = 8"),
+        ("kernels/op/cpu.py", "WIDTH,", "2 * WIDTH,"),
+        ("kernels/op/_parts.py", "return 1", "return 2"),
+        ("kernels/op/_parts.py", "lanes = 8", "lanes = 4"),
+        ("kernels/op/other.py", "return 2", "return 4"),
+        ("kernels/_shared.py", "return parts", "return parts[::-1]"),
+    ],
+)
+def test_a_python_kernel_has_changed(package: Path, file: str, old: str, new: str) -> None:
+    before = fast_in(package)
+    edit(package / file, (old, new))
+    assert fast_in(package) != before
+
+
+def test_modules_of_python_kernels_may_move_and_be_renamed(package: Path) -> None:
+    before = fast_in(package)
+    (package / "kernels" / "op" / "_parts.py").rename(package / "kernels" / "_pieces.py")
+    edit(package / "kernels" / "op" / "cpu.py", ("op import _parts, other", "op import other"), ("_parts.", "_pieces."))
+    edit(package / "kernels" / "op" / "cpu.py", ("WIDTH = 4", "from kernelmark.kernels import _pieces\nWIDTH = 4"))
+    (package / "kernels" / "moved").mkdir()
+    (package / "kernels" / "op" / "cpu.py").rename(package / "kernels" / "moved" / "host.py")
+    assert fast_in(package, "kernels/moved/host.py") == before
+
+
+@pytest.mark.parametrize("name", ["transpose/numba.blocked", "gemm/numpy.matmul", "gemm/cublas.sgemm"])
+def test_a_kernel_of_ours_may_be_declared_elsewhere(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    kernel = registry.kernels[name]
+    moved = tmp_path / "moved.py"
+    shutil.copy(str(sys.modules[kernel.module].__file__), moved)
+    monkeypatch.setitem(sys.modules, "moved", SimpleNamespace(__file__=str(moved)))
+    assert kernel_digest(replace(kernel, module="moved"), (), H100) == kernel_digest(kernel, (), H100)
