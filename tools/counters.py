@@ -1,0 +1,422 @@
+"""Hardware counters beside the counts of `kernelmark profile`, and compute-sanitizer's checks, one launch a process.
+
+`python tools/counters.py --out FOLDER` reads Nsight Compute's counters of the kernels in CHOSEN and writes
+FOLDER/counters.json and counters.md; `--table FOLDER` writes counters.md again, without a GPU; `--sanitizer KERNEL`
+checks kernels; `--launch KERNEL PROBLEM` is the process that the two tools look into.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.emulator.shapes import problems
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.lock import exclusive
+from kernelmark.bench.measure.machine import machine
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch, place_of
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.report.layout import Column
+from kernelmark.bench.report.layout import table as in_columns
+from kernelmark.bench.run.watched import Lost, answers
+from kernelmark.bench.tune.inspect import in_parallel
+from kernelmark.bench.tune.profile.counted import Counts, count, counted_kernel
+
+Pair = tuple[str, str]
+_SQUARE, _PLANE = "m512n512k512", "transpose/m512n1024/f32/out"
+_IMAGES = "conv/n4c64h28w28k64r3s3pad1/f32/nchw/fprop"
+#: Kernels, each with a problem that takes ncu about a second.
+CHOSEN: tuple[Pair, ...] = (
+    ("gemm/cuda.naive", "gemm/m256n256k256/f32/NN"),
+    ("gemm/cuda.tiled", f"gemm/{_SQUARE}/f32/NN"),
+    ("gemm/cuda.warptile", f"gemm/{_SQUARE}/f32/NN"),
+    ("gemm/cuda.async", f"gemm/{_SQUARE}/f32/NT"),
+    ("gemm/cuda.mma", f"gemm/{_SQUARE}/f16/NN"),
+    ("gemm/cuda.wgmma", f"gemm/{_SQUARE}/f16/NN"),
+    ("transpose/cuda.naive", _PLANE),
+    ("transpose/cuda.unpadded", _PLANE),
+    ("transpose/cuda.tiled", _PLANE),
+    ("transpose/cuda.vectorised", _PLANE),
+    ("copy/cuda.vectorised", "copy/m1024n1024/f32"),
+    ("conv/cuda.implicit", _IMAGES),
+    ("conv/cuda.winograd", _IMAGES),
+    ("fft/cuda.small", "fft/b64h32w32/f32/r2c"),
+    ("aggregate/cuda.device", "aggregate/w4n1048576/f32"),
+)
+#: Seconds for one process, compiling included.
+LIMIT_S = 60.0
+DEADLINE_S = 300.0
+DATA = "counters.json"
+#: Begins the line in which a launched process describes its device.
+_DEVICE = "kernelmark-device "
+#: Refusals that no other kernel would escape.
+REFUSALS = ("ERR_NVGPUCTRPERM", "Failed to initialize the profiler", "not compatible", "ot supported", "on the PATH")
+
+
+class Figure(NamedTuple):
+    """What is held against a counter.
+
+    metrics: of ncu, added; each by its names in several versions, of which the first that is not 0 counts.
+    """
+
+    metrics: tuple[tuple[str, ...], ...]
+    counted: Callable[[Counts], int | None]
+
+
+def _tensor(counts: Counts) -> int:
+    """Return the warp instructions of wgmma, and of mma.sync by the name of the function that holds it."""
+    found = counts.total.others.get("product", 0)
+    for line in counts.lines:
+        path = CUDA / line.file
+        if collectives := line.others.get("collective", 0):
+            found += collectives * ("ptx::mma_" in path.read_text().splitlines()[line.line - 1])
+    return found
+
+
+_SECTORS, _WAVEFRONTS = "l1tex__t_sectors_pipe_lsu_mem_global_op", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
+_COPIED, _CONFLICTS = f"sm__sass_{_SECTORS.replace('__', '_')}", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
+FIGURES: Mapping[str, Figure] = {
+    "warp instructions": Figure((("smsp__inst_executed.sum",),), lambda counts: counts.total.warp_instructions),
+    "FFMA, lanes": Figure(
+        (("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",),),
+        lambda counts: None if counts.total.fma is None else 32 * counts.total.fma,
+    ),
+    "tensor instructions": Figure(
+        ((*(f"sm__inst_executed_pipe_tensor{op}.sum" for op in ("_op_gmma", "_op_hmma", "")),),), _tensor
+    ),
+    "sectors read": Figure(
+        (
+            (f"{_SECTORS}_ld.sum",),
+            (f"{_COPIED}_ldgsts_cache_access.sum", f"{_SECTORS}_ldgsts_cache_access.sum"),
+            (f"{_COPIED}_ldgsts_cache_bypass.sum",),
+            ("l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum",),
+        ),
+        lambda counts: counts.total.bytes_read // 32,
+    ),
+    "sectors written": Figure(
+        ((f"{_SECTORS}_st.sum",), ("l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum",)),
+        lambda counts: counts.total.bytes_written // 32,
+    ),
+    "shared wavefronts": Figure(
+        tuple((f"{_WAVEFRONTS}_{op}.sum",) for op in ("ld", "st", "ldgsts")), lambda counts: counts.total.wavefronts
+    ),
+    "bank conflicts": Figure(
+        tuple((f"{_CONFLICTS}_{op}.sum",) for op in ("ld", "st", "ldgsts")),
+        lambda counts: counts.total.wavefronts - counts.total.least_wavefronts,
+    ),
+}
+METRICS = tuple(name for figure in FIGURES.values() for names in figure.metrics for name in names)
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """A launch under ncu: the function, and its metrics; None for one that ncu has no number of."""
+
+    function: str
+    values: Mapping[str, int | None]
+
+
+class Device(msgspec.Struct, frozen=True):
+    """Where a kernel was launched. driver: its version of CUDA."""
+
+    name: str
+    driver: str
+    limits: DeviceLimits
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The counters of a kernel on a problem, of all its launches; none, and the reason, where it was not measured."""
+
+    kernel: str
+    problem: str
+    date: str
+    device: Device | None = None
+    functions: tuple[str, ...] = ()
+    values: Mapping[str, int | None] = {}
+    reason: str = ""
+
+    def measured(self, figure: Figure) -> int | None:
+        """Return the sum of a figure's metrics; None where ncu has none of them."""
+        found = [[value for name in names if (value := self.values.get(name)) is not None] for names in figure.metrics]
+        return sum(next(filter(None, values), 0) for values in found) if any(found) else None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What compute-sanitizer found in a launch. errors: None where nothing was checked, for the reason given."""
+
+    kernel: str
+    problem: str
+    tool: str
+    errors: int | None
+    reason: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return the outcome in a line."""
+        what = f"{self.tool} of {self.kernel} on {self.problem}".removesuffix(" on ")
+        if self.errors is None:
+            return f"{what}: not checked: {self.reason}"
+        return f"{what}: {self.errors} errors" + f": {self.reason}" * bool(self.errors)
+
+
+class Ran(NamedTuple):
+    """How a command ended, and what it printed; for one that was ended, the reason."""
+
+    status: int
+    text: str
+
+
+def launch_alone(kernel_id: str, problem_id: str) -> None:
+    """Launch a kernel once on drawn operands, between the profiler's start and stop, and print where."""
+    from cuda.bindings import driver
+    from cupy.cuda import set_allocator
+
+    device, registry = get_device("cuda"), discover()
+    set_allocator(None)  # each operand in an allocation of its own, whose ends compute-sanitizer sees
+    kernel, problem = registry.named(kernel_id), registry.problem(problem_id)
+    if not isinstance(kernel, CudaKernel):
+        raise UsageError(f"{kernel_id}: comes without a .cu file; take a kernel that is written by hand")
+    facts = machine()
+    where = Device(facts["gpu"], facts["cuda_driver"], present_limits())
+    sys.stdout.write(f"{_DEVICE}{msgspec.json.encode(where).decode()}\n")
+    place = place_of(kernel, problem, device)
+    operands, draw = OperandSet(problem, device, place.memory, place.spread), Draw(problem, 0)
+    draw.redraw()
+    operands.load(draw)
+    x = Operands(operands, kernel.order, device, 1, Scratch(device, kernel.host_memory))
+    launch = cuda_launch(kernel, problem, x)
+    device.synchronize()
+    driver.cuProfilerStart()
+    launch()
+    device.synchronize()
+    driver.cuProfilerStop()
+
+
+def _launching(pair: Pair) -> list[str]:
+    return [sys.executable, str(Path(__file__).resolve()), "--launch", *pair]
+
+
+def ncu_command(pair: Pair, metrics: Sequence[str] = METRICS) -> list[str]:
+    """Return the command that reads metrics of the one call of a kernel, as CSV in units without prefixes."""
+    options = ["--profile-from-start", "off", "--clock-control", "none", "--print-units", "base"]
+    return ["ncu", *options, "--csv", "--page", "raw", "--metrics", ",".join(metrics), *_launching(pair)]
+
+
+def parsed(text: str) -> list[Counted]:
+    """Return the launches in what `ncu --csv --page raw` printed, in order."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    if not lines:
+        return []
+    names, units, *rows = csv.reader(lines)
+    function = names.index("Kernel Name")
+    cells = [[cell for cell in zip(names, units, row, strict=True) if "__" in cell[0]] for row in rows]
+    return [
+        Counted(row[function], {name: _number(value, unit) for name, unit, value in own})
+        for row, own in zip(rows, cells, strict=True)
+    ]
+
+
+def _number(value: str, unit: str) -> int | None:
+    """Read `4,194,304`, or `1.5` of a unit such as `Ksector`; None for `n/a`."""
+    try:
+        return round(float(value.replace(",", "")) * {"K": 1e3, "M": 1e6, "G": 1e9}.get(unit[:1], 1))
+    except ValueError:
+        return None
+
+
+def refusal(text: str) -> str:
+    """Return why ncu or the process under it failed, in a line: ncu's first error, or the last words of the process."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("==ERROR==").strip() for line in lines if line.startswith("==ERROR==")]
+    own = [line for line in lines if not line.startswith(("==", _DEVICE))]
+    found = [error for error in errors if "application returned an error code" not in error] or own[-1:] or errors
+    return found[0].split(". ")[0] if found else "no kernel was profiled"
+
+
+def _run(command: Sequence[str], until_s: float) -> Ran:
+    """Run a command in a watched process, which ends with all that it started."""
+    if not shutil.which(command[0]):
+        return Ran(127, f"{command[0]} is not on the PATH")
+    until_s = min(until_s, now() + LIMIT_S)
+    for _, found in answers("counters", [json.dumps(command)], LIMIT_S, until_s):
+        return Ran(-1, found.reason) if isinstance(found, Lost) else Ran(*found)
+    return Ran(-1, "the deadline came first")
+
+
+def replies(questions: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield how each command ended, and what it printed."""
+    for question in questions:
+        done = subprocess.run(
+            json.loads(question), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
+        )
+        yield done.returncode, done.stdout.decode(errors="replace")
+
+
+def counters(until_s: float, folder: Path, pairs: Sequence[Pair] = CHOSEN) -> list[Row]:
+    """Read the counters of kernels until the deadline (monotonic clock), and save after each.
+
+    The caller holds the GPU. Pairs that were not measured have a row with the reason.
+    """
+    rows: list[Row] = []
+    metrics, refused = list(METRICS), ""
+    for pair in pairs:
+        date = f"{datetime.now(UTC):%Y-%m-%d}"
+        row = Row(*pair, date, reason=refused) if refused else _measured(pair, date, metrics, until_s)
+        refused = _refused(row.reason)
+        rows.append(row)
+        (folder / DATA).write_bytes(msgspec.json.format(msgspec.json.encode(rows)))
+    return rows
+
+
+def _refused(reason: str) -> str:
+    """Return the reason if it holds for every other kernel too, else nothing."""
+    return reason if any(words in reason for words in REFUSALS) else ""
+
+
+def _measured(pair: Pair, date: str, metrics: list[str], until_s: float) -> Row:
+    """Return the row of a pair; metrics that ncu names in an error are left out from then on."""
+    ran = _run(ncu_command(pair, metrics), until_s)
+    if not (launches := parsed(ran.text)):
+        errors = re.findall(r"\w+", "".join(line for line in ran.text.splitlines() if line.startswith("==ERROR==")))
+        known = [name for name in metrics if name.partition(".")[0] not in errors]
+        if known == metrics:
+            return Row(*pair, date, reason=refusal(ran.text))
+        metrics[:] = known
+        return _measured(pair, date, metrics, until_s)
+    sums: dict[str, int | None] = {}
+    for name in launches[0].values:
+        numbers = [launch.values[name] for launch in launches]
+        sums[name] = None if None in numbers else sum(filter(None, numbers))
+    (where,) = re.findall(f"^{_DEVICE}(.*)$", ran.text, re.MULTILINE)
+    device = msgspec.json.decode(where, type=Device)
+    return Row(*pair, date, device, tuple(launch.function for launch in launches), sums)
+
+
+def profiled(row: Row) -> dict[str, int | None]:
+    """Return what `kernelmark profile` counts for the kernel and problem of a row, by figure; nothing if it cannot."""
+    registry, limits = discover(), row.device.limits if row.device else H100
+    try:
+        kernel, problem = counted_kernel(registry.named(row.kernel)), registry.problem(row.problem)
+        tile = kernel.tile_for(problem, limits)
+        assert tile is not None, "a kernel that was launched has a tile"
+        counts = count(kernel, problem, tile, limits)
+    except UsageError:
+        return {}
+    return {name: figure.counted(counts) for name, figure in FIGURES.items()}
+
+
+_COLUMNS = (
+    *(Column(name) for name in ("kernel", "problem", "figure")),
+    *(Column(name, "right") for name in ("measured", "counted", "measured / counted")),
+)
+_NOTE = """\
+Measured: by Nsight Compute, on the device. Counted: by `kernelmark profile`, without a GPU. The profile counts no
+integer arithmetic, addresses and branches as warp instructions, and takes all lanes of an FFMA for active. Figures that
+are 0 on both sides are left out.
+"""
+
+
+def table(rows: Sequence[Row], run: str = "") -> str:
+    """Return the measured rows beside the profile's counts as Markdown, then a line for each one not measured."""
+    measured = [row for row in rows if not row.reason]
+    counted = zip(measured, in_parallel(profiled, measured), strict=True)
+    cells = [cell for row, counts in counted for cell in _cells(row, counts)]
+    where = {f"{row.date}, {row.device.name}, CUDA driver {row.device.driver}" for row in measured if row.device}
+    unknown = sorted({name for row in measured for name in METRICS if row.values.get(name) is None})
+    parts = [
+        "# Counters",
+        "; ".join([*[f"Run {run}"] * bool(run), *sorted(where)]),
+        _NOTE.strip(),
+        in_columns(_COLUMNS, cells, "github"),
+        f"ncu has no number of {', '.join(f'`{name}`' for name in unknown)}." if unknown and measured else "",
+        "\n".join(f"- {row.kernel} on {row.problem}: not measured: {row.reason}" for row in rows if row.reason),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _cells(row: Row, counts: Mapping[str, int | None]) -> Iterator[Sequence[str]]:
+    for name, figure in FIGURES.items():
+        measured, counted = row.measured(figure), counts.get(name)
+        if measured or counted:
+            ratio = f"{measured / counted:.3f}" if measured is not None and counted else ""
+            numbers = ("" if number is None else f"{number:,}" for number in (measured, counted))
+            yield row.kernel, row.problem, name, *numbers, ratio
+
+
+def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
+    """Check kernels on their smallest problems with memcheck and racecheck until the deadline (monotonic clock).
+
+    The caller holds the GPU. Checks that were not made are listed with the reason.
+    """
+    checks: list[Check] = []
+    registry, refused = discover(), ""
+    for name in kernels:
+        kernel = registry.named(name)
+        assert isinstance(kernel, CudaKernel)
+        problem = min(problems(kernel, registry.operations[kernel.op]), key=lambda each: each.footprint_bytes).id
+        for tool in ("memcheck", "racecheck"):
+            command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", *_launching((name, problem))]
+            checks.append(checked((name, problem), tool, Ran(-1, refused) if refused else _run(command, until_s)))
+            refused = _refused(checks[-1].reason) if checks[-1].errors is None else ""
+    return checks
+
+
+def checked(pair: Pair, tool: str, ran: Ran) -> Check:
+    """Return what compute-sanitizer's summary reports; the first thing that it found is the reason."""
+    own = [line.removeprefix("=========").strip() for line in ran.text.splitlines() if line.startswith("=========")]
+    others = [line.strip() for line in ran.text.splitlines() if not line.startswith(("=========", _DEVICE))]
+    summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", ran.text)
+    errors = int(summary[1]) if summary else 0
+    first = next((line for line in own if line not in ("COMPUTE-SANITIZER", "") and "SUMMARY" not in line), "")
+    if not summary or "ot supported" in ran.text or (ran.status and not errors):
+        return Check(*pair, tool, None, first or next(filter(None, reversed(others)), "no summary"))
+    return Check(*pair, tool, errors, first if errors else "")
+
+
+def main(words: Sequence[str]) -> int:
+    """Launch a kernel, or read counters and check kernels under the GPU's lock; return the exit status."""
+    parser = argparse.ArgumentParser(prog="counters.py", description="Read the counters of kernels, or check kernels.")
+    parser.add_argument("--launch", nargs=2, metavar=("KERNEL", "PROBLEM"), help="launch a kernel once")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="read counters; write them to this folder")
+    parser.add_argument("--table", type=Path, metavar="FOLDER", help="write the table of a folder again")
+    parser.add_argument("--sanitizer", nargs="+", default=[], metavar="KERNEL", help="check these kernels")
+    parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="S", help="seconds for all of it")
+    asked = parser.parse_args(words)
+    until_s = now() + asked.deadline
+    try:
+        if asked.launch:
+            launch_alone(*asked.launch)
+            return 0
+        with exclusive(("cuda",), shared=False):
+            rows = counters(until_s, asked.out) if asked.out else []
+            checks = sanitizer(asked.sanitizer, until_s)
+    except UsageError as error:
+        sys.stderr.write(f"counters.py: {error}\n")
+        return 2
+    if folder := asked.table:
+        rows = msgspec.json.decode((folder / DATA).read_bytes(), type=list[Row])
+    if folder := asked.out or asked.table:
+        (folder / "counters.md").write_text(table(rows))
+    sys.stdout.write("".join(f"{check.line}\n" for check in checks))
+    return 1 if any(check.errors for check in checks) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
