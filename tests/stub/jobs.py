@@ -1,6 +1,8 @@
 """Jobs of the project on the stub driver: its own launcher, clock and verification, kernels run by the emulator."""
 
 import os
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 import cuda.core as core
@@ -55,6 +57,14 @@ def agreed(kernel: str) -> list[str]:
     case = agreement.smallest(discover(), kernel)
     emulator.know(case.kernel, case.problem)
     return list(agreement.replies([kernel]))
+
+
+def launched_alone(kernel: str, problem: str) -> str:
+    """Launch a kernel once, as it is under a tool that looks into the process; return what it prints."""
+    control.run_launches_with(lambda launch: 0)
+    with redirect_stdout(StringIO()) as printed:
+        script("counters").launch_alone(kernel, problem)
+    return printed.getvalue()
 
 
 def summed(kernel: str, problem: str) -> dict[str, Any]:

@@ -22,6 +22,12 @@ VERIFIED = {
     "cluster and tensor maps": ("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
     "tensor maps of bytes": ("gemm/cuda.wgmma_fp8", "gemm/m40n48k64/e4m3.bf16/NT", "cluster 2 1 1"),
 }
+#: A kernel of two launches, and their functions.
+ALONE = ("conv/cuda.winograd", "conv/n2c8h6w6k8r3s3pad1/f32/nchw/fprop")
+ALONE_LAUNCHES = (
+    "_Z16winograd_filtersI2F2L6Layout0ELb0EEvPKfPfjjj",
+    "_Z14winograd_fusedILi32EL6Layout0EEvPKfS2_Pfjjjjjjjiijj",
+)
 DRIVER_FUNCTION = re.compile(r"cu[A-Z]\w+")
 MODES = ("hot", "cold", "graph")
 #: Ways of launching, by the names of the self-test, that load no kernel by CuPy.
@@ -40,6 +46,7 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
         "identity": ("kernelmark.bench.measure.cuda:gpu_uuids",),
         "synchronising": ("stub.jobs:synchronising_call",),
         "pinned memory": ("stub.jobs:transferred", "transfer/cuda.pinned", "transfer/n33/f32/h2d"),
+        "alone": ("stub.jobs:launched_alone", *ALONE),
         "managed memory": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n33/f32/h2d"),
     }
     last = {"compiled": ("stub.jobs:compiled", str(folder))}
@@ -102,6 +109,16 @@ def test_no_line_persists_in_l2_when_a_sample_is_taken(runs: dict[str, Run]) -> 
     asked = max(i for i, line in enumerate(calls) if line.startswith("cuStreamSetAttribute"))
     assert calls[asked - 1] == f"cuCtxSetLimit 6 {4 * 33 * 16}"
     assert set(calls[asked + 1 :]) == {"cuCtxSetLimit 6 0"}
+
+
+def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs: dict[str, Run]) -> None:
+    log = [line for line in runs["alone"].log if "cuProfiler" in line or line.startswith("cuLaunchKernelEx ")]
+    assert [line.split(" on ")[0] for line in log] == [
+        "first call of cuProfilerStart",
+        *(f"cuLaunchKernelEx {symbol}" for symbol in ALONE_LAUNCHES),
+        "first call of cuProfilerStop",
+    ]
+    assert '"name":"' in runs["alone"].value
 
 
 def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:

@@ -53,6 +53,8 @@ static const Export exports[] = {
     EXPORT(cuTensorMapEncodeIm2col, 12000),
     EXPORT(cuUserObjectCreate, 11030), EXPORT(cuUserObjectRelease, 11030), EXPORT(cuGraphRetainUserObject, 11030),
     EXPORT(cuGraphReleaseUserObject, 11030),
+    {"cuProfilerStart", 4000, reinterpret_cast<void *>(cuProfilerStart)},  // their types are in a header of their own
+    {"cuProfilerStop", 4000, reinterpret_cast<void *>(cuProfilerStop)},
     {"cuStreamGetCtx", 12050, reinterpret_cast<void *>(static_cast<PFN_cuStreamGetCtx_v12050>(cuStreamGetCtx_v2))},
 };
 

@@ -225,6 +225,7 @@ cuda = SimpleNamespace(
     alloc_pinned_memory=alloc_pinned_memory,
     get_elapsed_time=_elapsed_ms,
     runtime=runtime,
+    set_allocator=lambda allocator: None,  # each array has an allocation of its own
     nccl=SimpleNamespace(available=False),
 )
 sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]
