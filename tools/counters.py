@@ -195,7 +195,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
         raise UsageError(f"{kernel_id}: comes without a .cu file; take a kernel that is written by hand")
     facts = machine()
     where = Device(facts["gpu"], facts["cuda_driver"], present_limits())
-    sys.stdout.write(f"{_DEVICE}{msgspec.json.encode(where).decode()}\n")
+    print(f"{_DEVICE}{msgspec.json.encode(where).decode()}", flush=True)
     place = place_of(kernel, problem, device)
     operands, draw = OperandSet(problem, device, place.memory, place.spread), Draw(problem, 0)
     draw.redraw()

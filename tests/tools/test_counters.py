@@ -1,0 +1,236 @@
+"""Counters and checks, from output in the form of Nsight Compute 2025.3 and compute-sanitizer, by tools in their place.
+
+The figures of tests/data/ncu_*.txt and sanitizer_*.txt are made up.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emulated import host_compiler
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
+from scripts import TOOLS
+
+TOOL = "counters"
+DATA = Path(__file__).parents[1] / "data"
+TILED = ("gemm/cuda.tiled", "gemm/m512n512k512/f32/NN")
+WINOGRAD = ("conv/cuda.winograd", "conv/n4c64h28w28k64r3s3pad1/f32/nchw/fprop")
+FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
+TMA = "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"
+DENIED = (
+    "ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target"
+    " device 0"
+)
+UNSUPPORTED = (
+    'Error: Device not supported. Please refer to the "Supported Devices" section of the sanitizer documentation'
+)
+
+
+def text(name):
+    return (DATA / f"{name}.txt").read_text()
+
+
+@pytest.fixture
+def stand_in(monkeypatch, tmp_path):
+    """Put a shell script in the place of a command, its text given."""
+    monkeypatch.syspath_prepend(str(TOOLS))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def make(command, script):
+        (tmp_path / command).write_text(f"#!/bin/sh\necho $* >>{tmp_path}/asked\n{script}\n")
+        (tmp_path / command).chmod(0o755)
+        return tmp_path / "asked"
+
+    return make
+
+
+def cat(*names, status=0):
+    return "\n".join(f"cat {DATA}/{name}.txt" for name in names) + f"\nexit {status}"
+
+
+def test_chosen_kernels_are_fifteen_of_six_operations_that_take_their_problems(tool, registry):
+    assert len(set(tool.CHOSEN)) == 15
+    for name, problem in tool.CHOSEN:
+        kernel, parsed = registry.named(name), registry.problem(problem)
+        assert isinstance(kernel, CudaKernel)
+        assert kernel.op == parsed.op
+        assert kernel.refuses(parsed, H100) is None
+    assert {name.partition("/")[0] for name, _ in tool.CHOSEN} == {
+        *("gemm", "transpose", "copy", "conv", "fft", "aggregate")
+    }
+
+
+def test_the_command_profiles_what_lies_between_start_and_stop_at_free_clocks(tool):
+    words = tool.ncu_command(TILED, ["a.sum", "b.sum"])
+    assert words[0] == "ncu"
+    assert words[words.index("--clock-control") + 1] == "none"
+    assert words[words.index("--profile-from-start") + 1] == "off"
+    assert words[words.index("--metrics") + 1] == "a.sum,b.sum"
+    assert words[-4:] == [str(TOOLS / "counters.py"), "--launch", *TILED]
+
+
+def test_numbers_lose_their_separators_and_an_absent_metric_is_none(tool):
+    (launch,) = tool.parsed(text("ncu_tiled"))
+    assert launch.function.startswith("void sgemm_tiled<(int)32, (Op)0, (Op)0>(")
+    assert (launch.values[FFMA], launch.values[TMA]) == (134_217_728, None)
+    assert set(launch.values) == set(tool.METRICS)
+
+
+def test_a_unit_with_a_prefix_is_scaled(tool):
+    lines = '"Kernel Name","a__b.sum"\n"","Ksector"\n"f","1.5"\n'
+    assert tool.parsed(lines) == [tool.Counted("f", {"a__b.sum": 1500})]
+
+
+def test_nothing_is_parsed_from_a_refusal(tool):
+    assert tool.parsed(text("ncu_refused")) == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        (text("ncu_refused"), DENIED),
+        (
+            "==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n",
+            "Failed to initialize the profiler: LibraryNotLoaded",
+        ),
+        ("Traceback\nOSError: gone\n==ERROR== The application returned an error code (1).\n", "OSError: gone"),
+        ("==PROF== Connected to process 1 (p)\n==WARNING== No kernels were profiled.\n", "no kernel was profiled"),
+    ],
+)
+def test_a_refusal_is_one_line(tool, printed, reason):
+    assert tool.refusal(printed) == reason
+
+
+def test_launches_of_one_call_are_summed(tool, stand_in, tmp_path):
+    stand_in("ncu", cat("ncu_winograd"))
+    (row,) = tool.counters(now() + 60, tmp_path, [WINOGRAD])
+    assert (row.reason, len(row.functions)) == ("", 2)
+    assert row.values["smsp__inst_executed.sum"] == 201_824 + 2_604_800
+    assert (row.device.name, row.device.limits) == ("NVIDIA H200", H100)
+    assert msgspec.json.decode((tmp_path / "counters.json").read_bytes(), type=list[tool.Row]) == [row]
+
+
+def test_a_refused_profiler_is_asked_once_and_each_pair_has_a_line(tool, stand_in, tmp_path):
+    asked = stand_in("ncu", cat("ncu_refused", status=1))
+    rows = tool.counters(now() + 60, tmp_path)
+    assert {row.reason for row in rows} == {DENIED}
+    assert len(asked.read_text().splitlines()) == 1
+    assert f"- gemm/cuda.naive on gemm/m256n256k256/f32/NN: not measured: {DENIED}\n" in tool.table(rows)
+
+
+def test_a_kernel_that_fails_costs_its_row_alone(tool, stand_in, tmp_path):
+    stand_in("ncu", f"case $* in *cuda.tiled*) {cat('ncu_tiled')};; esac\necho gone; exit 1")
+    rows = tool.counters(now() + 60, tmp_path, [WINOGRAD, TILED])
+    assert [row.reason for row in rows] == ["gone", ""]
+
+
+def test_a_metric_that_ncu_does_not_know_is_left_out_from_then_on(tool, stand_in, tmp_path):
+    unknown = f"case $* in *{TMA}*) echo '==ERROR== Failed to find metric {TMA}'; exit 1;; esac\n"
+    asked = stand_in("ncu", unknown + cat("ncu_tiled"))
+    rows = tool.counters(now() + 60, tmp_path, [TILED, TILED])
+    assert [row.reason for row in rows] == ["", ""]
+    assert [TMA in line for line in asked.read_text().splitlines()] == [True, False, False]
+
+
+def test_without_ncu_and_after_the_deadline_there_are_reasons(tool, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert [row.reason for row in tool.counters(now() + 60, tmp_path, [TILED])] == ["ncu is not on the PATH"]
+    (tmp_path / "ncu").touch(0o755)
+    assert [row.reason for row in tool.counters(now(), tmp_path, [TILED])] == ["the deadline came first"]
+
+
+def test_a_profiler_that_hangs_is_ended_at_the_deadline(tool, stand_in, tmp_path):
+    stand_in("ncu", "sleep 100")
+    (row,) = tool.counters(now() + 2, tmp_path, [TILED])
+    assert row.reason.startswith("ended after ")
+
+
+def test_a_figure_adds_metrics_and_takes_the_first_of_several_names_that_is_not_0(tool):
+    gmma, hmma, any_ = tool.FIGURES["tensor instructions"].metrics[0]
+    read, copied, bypassed, _ = (names[0] for names in tool.FIGURES["sectors read"].metrics)
+    row = tool.Row(*TILED, "", values={gmma: 0, hmma: 5, any_: 6, read: 1, copied: 0, bypassed: 3, FFMA: None})
+    figures = ("tensor instructions", "sectors read", "FFMA, lanes")
+    assert [row.measured(tool.FIGURES[name]) for name in figures] == [5, 4, None]
+
+
+def test_the_table_holds_the_counters_against_the_profile(tool, stand_in, tmp_path):
+    host_compiler()
+    stand_in("ncu", cat("ncu_tiled"))
+    page = tool.table(tool.counters(now() + 60, tmp_path, [TILED]), "run 7")
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "cuda.tiled" in line
+    ]
+    found = {figure: cells for _, _, figure, *cells in lines}
+    assert found["FFMA, lanes"] == ["134,217,728", "134,217,728", "1.000"]
+    assert found["sectors read"] == ["1,048,576", "1,048,576", "1.000"]
+    assert found["bank conflicts"] == ["4,096", "0", ""]
+    assert "tensor instructions" not in found
+    assert "Run run 7; " in page
+    assert ", NVIDIA H200, CUDA driver 13.0" in page
+    assert f"ncu has no number of `{TMA}`, `sm__inst_executed_pipe_tensor.sum`." in page
+
+
+@pytest.mark.parametrize(("kernel", "instructions"), [("gemm/cuda.mma", 65_536), ("gemm/cuda.wgmma", 4096)])
+def test_tensor_instructions_are_those_that_the_tile_of_a_product_needs(tool, kernel, instructions):
+    host_compiler()
+    (pair,) = (pair for pair in tool.CHOSEN if pair[0] == kernel)
+    assert tool.profiled(tool.Row(*pair, ""))["tensor instructions"] == instructions
+
+
+@pytest.mark.parametrize(
+    ("printed", "status", "errors", "reason"),
+    [
+        ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", 0, 0, ""),
+        (text("sanitizer_memcheck"), 0, 2, "Invalid __global__ write of size 4 bytes"),
+        (
+            text("sanitizer_racecheck"),
+            0,
+            1,
+            "Error: Race reported between Write access at sgemm_tiled+0x2a0 in tiled.cu:31",
+        ),
+        (text("sanitizer_refused"), 1, None, UNSUPPORTED),
+        ("OSError: gone\n========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", 1, None, "OSError: gone"),
+        ("compute-sanitizer is not on the PATH", 127, None, "compute-sanitizer is not on the PATH"),
+    ],
+)
+def test_a_summary_is_read_and_what_was_not_checked_has_a_reason(tool, printed, status, errors, reason):
+    found = tool.checked(TILED, "memcheck", tool.Ran(status, printed))
+    assert (found.errors, found.reason) == (errors, reason)
+
+
+def test_both_checks_are_made_of_each_kernel_on_a_small_problem(tool, stand_in):
+    asked = stand_in("compute-sanitizer", "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)'")
+    checks = tool.sanitizer(["gemm/cuda.tiled", "copy/cuda.vectorised"], now() + 60)
+    assert [check.line.partition(" on ")[0] for check in checks] == [
+        *("memcheck of gemm/cuda.tiled", "racecheck of gemm/cuda.tiled"),
+        *("memcheck of copy/cuda.vectorised", "racecheck of copy/cuda.vectorised"),
+    ]
+    assert [check.errors for check in checks] == [0, 0, 0, 0]
+    assert "--tool racecheck" in asked.read_text()
+
+
+def test_a_sanitizer_that_refuses_the_device_is_asked_once(tool, stand_in):
+    asked = stand_in("compute-sanitizer", cat("sanitizer_refused", status=1))
+    lines = [check.line for check in tool.sanitizer(["gemm/cuda.tiled"], now() + 60)]
+    assert lines[1].endswith(f": not checked: {UNSUPPORTED}")
+    assert len(asked.read_text().splitlines()) == 1
+
+
+def test_the_script_exits_1_where_a_check_found_something(tool, stand_in, capsys, tmp_path):
+    stand_in("compute-sanitizer", cat("sanitizer_memcheck"))
+    assert tool.main(["--sanitizer", "gemm/cuda.tiled"]) == 1
+    assert ": 2 errors: Invalid __global__ write of size 4 bytes\n" in capsys.readouterr().out
+    stand_in("ncu", cat("ncu_refused", status=1))
+    assert tool.main(["--out", str(tmp_path)]) == 0
+    kept = (tmp_path / "counters.md").read_text()
+    (tmp_path / "counters.md").unlink()
+    assert tool.main(["--table", str(tmp_path)]) == 0
+    assert (tmp_path / "counters.md").read_text() == kept
+
+
+def test_an_unknown_kernel_is_refused_in_a_line(tool, capsys):
+    assert tool.main(["--sanitizer", "gemm/cuda.tilde"]) == 2
+    assert capsys.readouterr().err.startswith("counters.py: kernel 'gemm/cuda.tilde' is unknown")
