@@ -57,9 +57,12 @@ class OperandSet:
     """One copy of a problem's operands on a device, each between two guards.
 
     memory: the kind of those on the host. spread: they lie on several GPUs. Raises Unsupported without these.
+    guard: bytes of each guard; 0 where compute-sanitizer is to find accesses beyond an operand's ends.
     """
 
-    def __init__(self, problem: Problem, device: Device, memory: str = "", spread: bool = False) -> None:
+    def __init__(
+        self, problem: Problem, device: Device, memory: str = "", spread: bool = False, guard: int = GUARD_BYTES
+    ) -> None:
         self._on_host = device.stream is None
         self.specs = {operand.name: operand for operand in problem.operands()}
         self._memory: dict[str, Memory] = {}
@@ -69,12 +72,12 @@ class OperandSet:
             apart = bool(memory) if self._on_host else operand.in_host
             home: Memory = device.host_memory(memory) if apart else device
             if spread and operand.gpus != (0,):
-                home = device.peers(operand.gpus, GUARD_BYTES)
+                home = device.peers(operand.gpus, guard)
             self._memory[name] = home
-            raw = home.bytes(operand.nbytes + 2 * GUARD_BYTES)
+            raw = home.bytes(operand.nbytes + 2 * guard)
             raw.fill(GUARD_PATTERN)
             self._raw[name] = raw
-            self.flat[name] = raw[GUARD_BYTES : GUARD_BYTES + operand.nbytes].view(home.dtype(operand.dtype))
+            self.flat[name] = raw[guard : guard + operand.nbytes].view(home.dtype(operand.dtype))
 
     def array(self, name: str, order: str) -> Any:
         """Return an operand in its shape; of one on several GPUs a list of its rows."""
