@@ -121,6 +121,10 @@ def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs: 
     assert '"name":"' in runs["alone"].value
 
 
+def test_an_operand_of_a_kernel_that_is_launched_alone_fills_its_allocation(runs: dict[str, Run]) -> None:
+    assert any(line.startswith(f"cuMemAlloc_v2 of {4 * 2 * 8 * 6 * 6} bytes") for line in runs["alone"].log)
+
+
 def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:
     assert runs["identity"].value == [f"GPU-{UUID(bytes=b'kernelmark stub.')}"]
 
