@@ -2,7 +2,7 @@
 
 `python tools/counters.py --out FOLDER` reads Nsight Compute's counters of the kernels in CHOSEN and writes
 FOLDER/counters.json and counters.md; `--table FOLDER` writes counters.md again, without a GPU; `--sanitizer KERNEL`
-checks kernels; `--launch KERNEL PROBLEM` is the process that the two tools look into.
+checks kernels; `--launch KERNEL PROBLEM...` is the process that the two tools look into.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from kernelmark.bench.emulator.build import CUDA
-from kernelmark.bench.emulator.shapes import problems
+from kernelmark.bench.emulator.shapes import is_whole, problems
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import Draw
@@ -34,6 +34,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.layout import Column
 from kernelmark.bench.report.layout import table as in_columns
 from kernelmark.bench.run.watched import Lost, answers
@@ -170,7 +171,7 @@ class Check(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """Return the outcome in a line."""
-        what = f"{self.tool} of {self.kernel} on {self.problem}".removesuffix(" on ")
+        what = f"{self.tool} of {self.kernel} on {self.problem}"
         if self.errors is None:
             return f"{what}: not checked: {self.reason}"
         return f"{what}: {self.errors} errors" + f": {self.reason}" * bool(self.errors)
@@ -189,15 +190,13 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
     from cupy.cuda import set_allocator
 
     device, registry = get_device("cuda"), discover()
-    set_allocator(None)  # each operand in an allocation of its own, whose ends compute-sanitizer sees
-    kernel, problem = registry.named(kernel_id), registry.problem(problem_id)
-    if not isinstance(kernel, CudaKernel):
-        raise UsageError(f"{kernel_id}: comes without a .cu file; take a kernel that is written by hand")
+    set_allocator(None)  # each operand in an allocation of its own, without guards: compute-sanitizer sees its ends
+    kernel, problem = _own(registry, kernel_id), registry.problem(problem_id)
     facts = machine()
     where = Device(facts["gpu"], facts["cuda_driver"], present_limits())
     print(f"{_DEVICE}{msgspec.json.encode(where).decode()}", flush=True)
     place = place_of(kernel, problem, device)
-    operands, draw = OperandSet(problem, device, place.memory, place.spread), Draw(problem, 0)
+    operands, draw = OperandSet(problem, device, place.memory, place.spread, guard=0), Draw(problem, 0)
     draw.redraw()
     operands.load(draw)
     x = Operands(operands, kernel.order, device, 1, Scratch(device, kernel.host_memory))
@@ -209,14 +208,21 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
     driver.cuProfilerStop()
 
 
-def _launching(pair: Pair) -> list[str]:
-    return [sys.executable, str(Path(__file__).resolve()), "--launch", *pair]
+def _own(registry: Registry, kernel_id: str) -> CudaKernel:
+    kernel = registry.named(kernel_id)
+    if not isinstance(kernel, CudaKernel):
+        raise UsageError(f"{kernel_id}: comes without a .cu file; take a kernel that is written by hand")
+    return kernel
+
+
+def _launching(kernel: str, *problems: str) -> list[str]:
+    return [sys.executable, str(Path(__file__).resolve()), "--launch", kernel, *problems]
 
 
 def ncu_command(pair: Pair, metrics: Sequence[str] = METRICS) -> list[str]:
     """Return the command that reads metrics of the one call of a kernel, as CSV in units without prefixes."""
     options = ["--profile-from-start", "off", "--clock-control", "none", "--print-units", "base"]
-    return ["ncu", *options, "--csv", "--page", "raw", "--metrics", ",".join(metrics), *_launching(pair)]
+    return ["ncu", *options, "--csv", "--page", "raw", "--metrics", ",".join(metrics), *_launching(*pair)]
 
 
 def parsed(text: str) -> list[Counted]:
@@ -328,8 +334,8 @@ _COLUMNS = (
 )
 _NOTE = """\
 Measured: by Nsight Compute, on the device. Counted: by `kernelmark profile`, without a GPU. The profile counts no
-integer arithmetic, addresses and branches as warp instructions, and takes all lanes of an FFMA for active. Figures that
-are 0 on both sides are left out.
+integer arithmetic, addresses and branches as warp instructions, takes all lanes of an FFMA for active, and counts the
+wavefronts of copies by the TMA, which no counter here has. Figures that are 0 on both sides are left out.
 """
 
 
@@ -361,19 +367,21 @@ def _cells(row: Row, counts: Mapping[str, int | None]) -> Iterator[Sequence[str]
 
 
 def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
-    """Check kernels on their smallest problems with memcheck and racecheck until the deadline (monotonic clock).
+    """Check kernels with memcheck and racecheck until the deadline (monotonic clock).
 
-    The caller holds the GPU. Checks that were not made are listed with the reason.
+    Each is launched on the smallest problem that the emulator sweeps it through and on the largest ragged one, whose
+    threads are many enough to race. The caller holds the GPU. Checks that were not made are listed with the reason.
     """
     checks: list[Check] = []
     registry, refused = discover(), ""
     for name in kernels:
-        kernel = registry.named(name)
-        assert isinstance(kernel, CudaKernel)
-        problem = min(problems(kernel, registry.operations[kernel.op]), key=lambda each: each.footprint_bytes).id
+        kernel = _own(registry, name)
+        taken = sorted(problems(kernel, registry.operations[kernel.op]), key=lambda problem: problem.footprint_bytes)
+        chosen = (taken[0].id, next((each.id for each in reversed(taken) if not is_whole(each)), taken[-1].id))
         for tool in ("memcheck", "racecheck"):
-            command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", *_launching((name, problem))]
-            checks.append(checked((name, problem), tool, Ran(-1, refused) if refused else _run(command, until_s)))
+            command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", *_launching(name, *chosen)]
+            ran = Ran(-1, refused) if refused else _run(command, until_s)
+            checks.append(checked((name, " and ".join(chosen)), tool, ran))
             refused = _refused(checks[-1].reason) if checks[-1].errors is None else ""
     return checks
 
@@ -393,7 +401,7 @@ def checked(pair: Pair, tool: str, ran: Ran) -> Check:
 def main(words: Sequence[str]) -> int:
     """Launch a kernel, or read counters and check kernels under the GPU's lock; return the exit status."""
     parser = argparse.ArgumentParser(prog="counters.py", description="Read the counters of kernels, or check kernels.")
-    parser.add_argument("--launch", nargs=2, metavar=("KERNEL", "PROBLEM"), help="launch a kernel once")
+    parser.add_argument("--launch", nargs="+", metavar="KERNEL PROBLEM", help="launch a kernel once on each problem")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="read counters; write them to this folder")
     parser.add_argument("--table", type=Path, metavar="FOLDER", help="write the table of a folder again")
     parser.add_argument("--sanitizer", nargs="+", default=[], metavar="KERNEL", help="check these kernels")
@@ -402,7 +410,9 @@ def main(words: Sequence[str]) -> int:
     until_s = now() + asked.deadline
     try:
         if asked.launch:
-            launch_alone(*asked.launch)
+            kernel, *chosen = asked.launch
+            for problem in chosen:
+                launch_alone(kernel, problem)
             return 0
         with exclusive(("cuda",), shared=False):
             rows = counters(until_s, asked.out) if asked.out else []

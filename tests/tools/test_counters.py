@@ -201,7 +201,7 @@ def test_a_summary_is_read_and_what_was_not_checked_has_a_reason(tool, printed, 
     assert (found.errors, found.reason) == (errors, reason)
 
 
-def test_both_checks_are_made_of_each_kernel_on_a_small_problem(tool, stand_in):
+def test_both_checks_are_made_of_each_kernel_on_its_smallest_and_its_largest_ragged_problem(tool, stand_in):
     asked = stand_in("compute-sanitizer", "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)'")
     checks = tool.sanitizer(["gemm/cuda.tiled", "copy/cuda.vectorised"], now() + 60)
     assert [check.line.partition(" on ")[0] for check in checks] == [
@@ -210,6 +210,7 @@ def test_both_checks_are_made_of_each_kernel_on_a_small_problem(tool, stand_in):
     ]
     assert [check.errors for check in checks] == [0, 0, 0, 0]
     assert "--tool racecheck" in asked.read_text()
+    assert asked.read_text().endswith("--launch copy/cuda.vectorised copy/m1n1/f16 copy/m67n37/f64\n")
 
 
 def test_a_sanitizer_that_refuses_the_device_is_asked_once(tool, stand_in):
@@ -231,6 +232,14 @@ def test_the_script_exits_1_where_a_check_found_something(tool, stand_in, capsys
     assert (tmp_path / "counters.md").read_text() == kept
 
 
-def test_an_unknown_kernel_is_refused_in_a_line(tool, capsys):
-    assert tool.main(["--sanitizer", "gemm/cuda.tilde"]) == 2
-    assert capsys.readouterr().err.startswith("counters.py: kernel 'gemm/cuda.tilde' is unknown")
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        ("gemm/cuda.tilde", "kernel 'gemm/cuda.tilde' is unknown"),
+        ("gemm/numpy.matmul", "gemm/numpy.matmul: comes without a .cu file"),
+    ],
+)
+def test_a_kernel_that_cannot_be_checked_is_refused_in_a_line(tool, capsys, kernel, reason):
+    assert tool.main(["--sanitizer", kernel]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"counters.py: {reason}")
