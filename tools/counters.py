@@ -232,7 +232,7 @@ def parsed(text: str) -> list[Counted]:
         return []
     names, units, *rows = csv.reader(lines)
     function = names.index("Kernel Name")
-    cells = [[cell for cell in zip(names, units, row, strict=True) if "__" in cell[0]] for row in rows]
+    cells = [[cell for cell in zip(names, units, row, strict=False) if "__" in cell[0]] for row in rows]
     return [
         Counted(row[function], {name: _number(value, unit) for name, unit, value in own})
         for row, own in zip(rows, cells, strict=True)
