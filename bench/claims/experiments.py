@@ -33,9 +33,13 @@ class Measured(NamedTuple):
 
 
 def own_runs(store: Store) -> list[str]:
-    """Return the runs that were made on this machine, the latest last."""
+    """Return the runs that were made on this machine, the latest last.
+
+    Older runs know fewer facts of their machine; those that they know must agree.
+    """
     here = json.loads(json.dumps(machine()))
-    return [run_id for run_id in store.run_ids() if store.run(run_id).machine == here]
+    known = {run_id: store.run(run_id).machine for run_id in store.run_ids()}
+    return [run_id for run_id, facts in known.items() if facts and facts.items() <= here.items()]
 
 
 def measure_missing(

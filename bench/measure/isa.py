@@ -55,9 +55,18 @@ def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
     flags = _cpu_flags(option)
     for word in words:
         if missing := [flag for flag in ISAS[word].flags if flag not in flags]:
-            here = ", ".join(name for name, isa in ISAS.items() if flags.issuperset(isa.flags)) or "none of them"
+            here = ", ".join(isas_here()) or "none of them"
             raise UsageError(f"{option} {word}: this CPU has no {' '.join(missing)}; it has {here}")
     return words
+
+
+def isas_here() -> list[str]:
+    """Return the instruction sets of ISAS that this CPU has; none on what is no x86 CPU."""
+    try:
+        flags = _cpu_flags("")
+    except UsageError:
+        return []
+    return [name for name, isa in ISAS.items() if flags.issuperset(isa.flags)]
 
 
 def _cpu_flags(option: str) -> frozenset[str]:

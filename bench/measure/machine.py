@@ -10,6 +10,7 @@ from typing import Any
 from kernelmark import __version__
 from kernelmark.bench.measure import link
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
+from kernelmark.bench.measure.isa import isas_here
 from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.operation import Problem
@@ -75,6 +76,7 @@ def machine() -> dict[str, Any]:
         "cpu": cpu_name(),
         "cpus": os.cpu_count(),
         "cpus_usable": cpu_count(),
+        "isas": isas_here(),
         "llc_bytes": last_level_cache_bytes(),
         "memory_bytes": _memory_bytes(),
         "system": platform.platform(),
@@ -120,6 +122,7 @@ def _gpu() -> dict[str, Any]:
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     return {
         "gpu": properties["name"].decode(),
+        "gpus": cupy.cuda.runtime.getDeviceCount(),
         "gpu_memory_bytes": int(properties["totalGlobalMem"]),
         "gpu_l2_bytes": int(properties["l2CacheSize"]),
         "gpu_multiprocessors": int(properties["multiProcessorCount"]),

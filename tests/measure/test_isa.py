@@ -6,6 +6,7 @@ import pytest
 
 from kernelmark.bench.measure import isa
 from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
+from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
@@ -50,6 +51,14 @@ def test_what_cannot_be_had_is_refused_in_one_line(cpu, complaint):
     assert complaint(lambda: choose_isas("sse,avx2")) == "--isa avx2: this CPU has no avx2 fma; it has sse, avx"
     cpu("sse4_2", machine="aarch64")
     assert complaint(lambda: choose_isas("sse")) == "--isa is for x86 CPUs, this one is aarch64; leave it out"
+
+
+def test_a_run_records_the_sets_that_its_machine_has(cpu):
+    cpu("sse4_2 avx avx2 fma")
+    assert isa.isas_here() == ["sse", "avx", "avx2"]
+    assert machine()["isas"] == ["sse", "avx", "avx2"]
+    cpu("sse4_2", machine="aarch64")
+    assert isa.isas_here() == []
 
 
 def test_numpy_is_told_to_leave_only_what_it_would_choose_beyond_the_set(monkeypatch):
