@@ -9,6 +9,7 @@ from typing import Any
 from kernelmark.bench.claims.catalog import Comparison
 from kernelmark.bench.claims.evidence import Evidence
 from kernelmark.bench.claims.findings import Compare, Finding, against, by_problem, fastest
+from kernelmark.bench.claims.problems import Layered
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, parallel, time_of
@@ -34,42 +35,57 @@ def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Ite
             (own_s, one), (other_s, other) = found
             where = f"{_network(evidence, problem)}, {w} workers"
             ratio = other_s.over(own_s)._replace(in_turn=bool(one.job) and one.job == other.job)
-            yield Finding(where, ratio, against(one, other), n)
+            yield Finding(where, ratio, (one, other), against(one, other), n)
 
 
 def network_scaling(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """Yield the speedup of other networks by data parallelism over that of `one`; both are names of suites."""
-    found: dict[str, tuple[Ratio, str]] = {}
-    for network in (*asked.one, *asked.other):
-        if speedup := _speedup(asked, evidence, rows, network):
-            found[network] = speedup
-    one = found.get(asked.one[0])
+    """Yield the speedup of other networks by data parallelism over that of `one`."""
+    one = _speedup(asked, evidence, rows, asked.one[0])
     for network in asked.other:
-        if one and (other := found.get(network)):
-            where = f"{network} against {asked.one[0]}, {asked.workers} workers: {other[0]} against {one[0]}"
-            yield Finding(where, other[0].over(one[0]), other[1])
+        if one and (other := _speedup(asked, evidence, rows, network)):
+            where = f"{network} against {asked.one[0]}, {asked.workers} workers: {other.ratio} against {one.ratio}"
+            yield Finding(where, other.ratio.over(one.ratio), other.rows + one.rows, other.by)
 
 
-def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name: str) -> tuple[Ratio, str] | None:
-    """Return the speedup of a network, and the kernel that adds its gradients; None where rows are missing."""
-    layers = [layer for layer in evidence.layers if layer.suite == name]
-    others = by_problem(r for r in evidence.rows if r.op != OP and r.device == "cpu")
-    batch = total((layer.entry.count, fastest(others.get(layer.entry.problem.id, ()))) for layer in layers)
+def network_speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield the speedup of each network by data parallelism, times what the claim multiplies it by."""
+    for network in asked.one:
+        if found := _speedup(asked, evidence, rows, network):
+            yield found._replace(ratio=found.ratio.scaled(asked.times))
+
+
+def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name: str) -> Finding | None:
+    """Return the speedup of a network by the fastest aggregation of its gradients; None where rows are missing."""
+    layers, chosen = _layers(asked, evidence, name)
+    batch = total(chosen)
     n = weights((entry.count, entry.problem) for entry in (layer.entry for layer in layers) if entry.part == "forward")
-    added = [r for r in rows if r.op == OP and r.device == "cpu" and _sizes(evidence, r.problem)[1] == n]
+    added = [r for r in rows if r.op == OP and r.device == asked.device and _sizes(evidence, r.problem)[1] == n]
     if batch is None or not added:
         return None
-    chosen = min(added, key=lambda r: r.time_s_median or 0.0)
-    w, _ = _sizes(evidence, chosen.problem)
-    aggregation = _seconds(asked, chosen, asked.workers, w, n)
-    return parallel(asked.workers, Ratio(*batch), aggregation, False), short(chosen.kernel)
+    r = min(added, key=lambda r: r.time_s_median or 0.0)
+    aggregation = _seconds(asked, r, asked.workers, _sizes(evidence, r.problem)[0], n)
+    ratio = parallel(asked.workers, Ratio(*batch), aggregation, False)
+    layer_rows = tuple(row for _, row in chosen if row)
+    return Finding(f"{name}, {asked.workers} workers", ratio, (r, *layer_rows), short(r.kernel))
 
 
-def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int) -> Ratio:
-    """Return the seconds of an aggregation by that many workers, from a row of w gradients of n elements."""
+def _layers(asked: Comparison, evidence: Evidence, name: str) -> tuple[list[Layered], list[tuple[int, Result | None]]]:
+    """Return the layers of a network, and how often it has each, with the fastest row on the claim's device."""
+    layers = [layer for layer in evidence.layers if layer.network == name]
+    own = by_problem(r for r in evidence.rows if r.op != OP and r.device == asked.device)
+    return layers, [(layer.entry.count, fastest(own.get(layer.entry.problem.id, ()))) for layer in layers]
+
+
+def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int, scaled: float = 1.0) -> Ratio:
+    """Return the seconds of an aggregation by that many workers, from a row of w gradients of n elements.
+
+    scaled: n over the elements of the row. A sum on the host of gradients that lie on a GPU crosses a real link in the
+    time of its row: no other is added.
+    """
     strategy = STRATEGIES[strategy_name(r.kernel)]
-    scaled = (workers + 1) / (w + 1) * strategy.share(workers)
-    link_s = strategy.link_s(workers, FLOAT_BYTES * n, 1e9 * asked.link_gbyte_per_s)
+    scaled *= (workers + 1) / (w + 1) * strategy.share(workers)
+    crossed = "/cuda.host" in r.kernel
+    link_s = 0.0 if crossed else strategy.link_s(workers, FLOAT_BYTES * n, 1e9 * asked.link_gbyte_per_s)
     return time_of(r).scaled(scaled).plus(link_s)
 
 
@@ -88,4 +104,8 @@ def _network(evidence: Evidence, problem: str) -> str:
     return next(layer.entry.network for layer in evidence.layers if layer.entry.problem.id == problem)
 
 
-COMPARE: dict[str, Compare] = {"linked": linked, "network-scaling": network_scaling}
+COMPARE: dict[str, Compare] = {
+    "linked": linked,
+    "network-scaling": network_scaling,
+    "network-speedup": network_speedup,
+}

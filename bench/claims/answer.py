@@ -7,12 +7,13 @@ import msgspec
 from kernelmark.bench.claims import aggregation, devices, findings, transfers, wording
 from kernelmark.bench.claims.catalog import Claim, Experiment, claims, experiment
 from kernelmark.bench.claims.evidence import Evidence, gather
-from kernelmark.bench.claims.findings import Finding
+from kernelmark.bench.claims.findings import Finding, failures_of
+from kernelmark.bench.claims.hardware import Hardware, without_sensor
 from kernelmark.bench.claims.networks import seconds_a_batch
 from kernelmark.bench.claims.prices import Prices, load_prices
-from kernelmark.bench.claims.problems import entries, missing_here
-from kernelmark.bench.claims.verdict import Found, judge, judged
-from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.claims.problems import entries
+from kernelmark.bench.claims.verdict import NOT_MEASURED, NOT_TESTABLE, Found, judge, judged, named
+from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
@@ -25,7 +26,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
     said: a line an answer, where it holds and where not, or what is missing. notes: what else follows from the rows:
-    problems without rows, seconds a batch of networks, the prices that were used. run_ids: the runs of the rows.
+    problems without rows, seconds a batch of networks, the prices that were used. rows: those that the verdict is
+    formed from, or that have no time instead, by run and case; run_ids: their runs.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     interval: str = ""
     run_ids: tuple[str, ...] = ()
     findings: tuple[Found, ...] = ()
+    rows: tuple[str, ...] = ()
 
 
 def claims_rows(
@@ -54,24 +57,30 @@ def claims_rows(
 ) -> list[Answer]:
     """Return the claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
 
-    here: the runs are this machine's, so that what is missing is what the machine lacks, and cold rows alone count.
+    What hardware a claim lacks is judged by the machines of these runs. here: cold rows alone count, and without runs
+    it is judged by this machine.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     asked = {claim.experiment: experiment(claim) for claim in chosen}
     wanted = {layer.entry.problem.id for e in asked.values() for layer in entries(e, known)}
     rows = [r for run_id in run_ids for r in store.results_on(run_id, wanted)]
     found = {name: gather(store, known, e, rows, Mode.COLD if here else "") for name, e in asked.items()}
-    return [answer(claim, asked[claim.experiment], found[claim.experiment], paid, here) for claim in chosen]
+    facts = [store.run(run_id).machine for run_id in run_ids] or [machine()] * here
+    hardware = Hardware.of(facts)
+    return [answer(claim, asked[claim.experiment], found[claim.experiment], paid, hardware) for claim in chosen]
 
 
-def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, here: bool) -> Answer:
+def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, hardware: Hardware) -> Answer:
     """Return the verdict on a claim from the rows of its experiment."""
     found = [] if claim.lacks else _find(claim, evidence, prices)
     numbers = tuple(judged(finding, claim.confirm) for finding in found)
     lacking = wording.coverage(claim.comparison, evidence)
-    verdict = judge([number.answer for number in numbers], whole=not lacking)
-    said = wording.told(numbers) if numbers else [_missing(claim, asked, evidence, prices, here)]
-    rows = evidence.rows if numbers else []
+    if numbers:
+        verdict, said = judge([number.answer for number in numbers], whole=not lacking), wording.told(numbers)
+        rows = [r for finding in found for r in finding.rows]
+    else:
+        verdict, reason = _missing(claim, asked, evidence, prices, hardware)
+        said, rows = [reason], failures_of(claim.comparison, evidence)
     return Answer(
         id=claim.id,
         words=claim.words,
@@ -87,6 +96,7 @@ def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, 
         interval=", ".join(dict.fromkeys(r.interval for r in rows if r.interval)),
         run_ids=tuple(dict.fromkeys(r.run_id for r in rows)),
         findings=numbers,
+        rows=named(rows),
     )
 
 
@@ -104,20 +114,21 @@ def _notes(claim: Claim, evidence: Evidence, prices: Prices) -> tuple[str, ...]:
     return prices.told(evidence.rows) if claim.comparison.kind in devices.BY_PRICES else ()
 
 
-def _missing(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, here: bool) -> str:
-    """Return why no number was found: what the suite, the machine, the rows or the prices file lack."""
-    if claim.lacks:
-        return claim.lacks
-    if here and (reason := missing_here(asked)):
-        return reason
-    if here and claim.threads > cpu_count():
+def _missing(
+    claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, hardware: Hardware
+) -> tuple[str, str]:
+    """Return the verdict on a claim without a number, and what the machine, the rows or the prices file lack."""
+    if reason := hardware.lacks(claim, asked):
         rows = findings.rows_of(claim.comparison, evidence)
-        steps = findings.thread_steps(claim.comparison, evidence, rows)
-        return wording.too_few_threads(claim, cpu_count(), steps)
-    lacking = here and wording.coverage(claim.comparison, evidence)
-    if not lacking and (failed := findings.failures_of(claim.comparison, evidence)):
-        return wording.failures(failed)
-    both = len({r.device for r in evidence.rows}) > 1
-    if both and claim.comparison.kind in devices.BY_PRICES:
-        return wording.unpriced(claim.comparison.kind, evidence.rows)
-    return wording.no_rows(asked, bool(evidence.rows), here)
+        steps = findings.thread_steps(claim.comparison, evidence, rows) if claim.threads > 1 else ()
+        return NOT_TESTABLE, wording.with_steps(reason, steps)
+    if claim.lacks:
+        return NOT_MEASURED, claim.lacks
+    if failed := failures_of(claim.comparison, evidence):
+        return NOT_MEASURED, wording.failures(failed)
+    if claim.comparison.kind in devices.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
+        if claim.comparison.kind != "energy":
+            return NOT_MEASURED, wording.unpriced(evidence.rows)
+        if names := without_sensor([r for r in evidence.rows if not prices.watts(r)]):
+            return NOT_TESTABLE, wording.unmetered(names)
+    return NOT_MEASURED, wording.no_rows(claim, asked, bool(evidence.rows))

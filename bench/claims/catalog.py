@@ -19,7 +19,7 @@ ORDER = ("transposition", "convolution", "threads", "gpu", "transfer", "aggregat
 Kind = Literal[
     "kernels", "problems", "verified", "threads", "thread-steps", "isas", "isa-threads", "devices", "device-growth",
     "rates", "batch-steps", "batches", "price", "energy", "thread-price", "linked", "network-scaling",
-    "with-transfers", "step-share",
+    "network-speedup", "model-parallel", "with-transfers", "step-share", "other-price", "launched",
 ]  # fmt: skip
 
 
@@ -57,7 +57,9 @@ class Comparison(Table, frozen=True):
     one, other: what `kind` compares: globs of kernels, problems, thread counts, instruction sets or devices.
     problems, kernels: globs that limit the experiment's. against: the kernel of `one` where it is not that of `other`.
     limit: the largest thread count. label: of a problem, of its dimensions. link_gbyte_per_s: what a link between
-    workers is stated to carry. workers: how many the number is for.
+    workers is stated to carry. workers: how many the number is for. device: of networks and additions from which a
+    number is computed. times: what the number is multiplied by. counts: the numbers of threads that count; all if
+    empty.
     """
 
     kind: Kind
@@ -70,6 +72,9 @@ class Comparison(Table, frozen=True):
     label: str = ""
     link_gbyte_per_s: float = 0.0
     workers: int = 0
+    device: Literal["cpu", "cuda"] = "cpu"
+    times: float = 1.0
+    counts: tuple[int, ...] = ()
 
 
 class Experiment(Table, frozen=True):
@@ -98,8 +103,8 @@ class Experiment(Table, frozen=True):
 class Claim(Table, frozen=True):
     """What the founding texts state, where it applies, the number that would confirm it and how it is found.
 
-    source: the text, by its key in SOURCES or in full. threads: how many the machine must have. lacks: why nothing is
-    measured for it, if so.
+    source: the text, by its key in SOURCES or in full. threads, gpus: how many the machine must have. lacks: why
+    nothing is measured for it on a machine that has them, if so.
     """
 
     id: str
@@ -111,6 +116,7 @@ class Claim(Table, frozen=True):
     confirm: Confirm
     comparison: Comparison
     threads: int = 1
+    gpus: int = 0
     lacks: str = ""
 
     @property

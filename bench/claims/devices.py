@@ -42,28 +42,34 @@ def devices(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
     """Yield how many times faster one device is than the other."""
     for pair in pairs(asked, evidence, rows):
         ratio = evidence.faster(pair.one, pair.other)
-        yield Finding(label(asked, pair.problem), ratio, against(pair.one, pair.other), pair.problem.flop or 0)
+        yield _finding(asked, pair, ratio)
+
+
+def _finding(asked: Comparison, pair: Pair, ratio: Ratio) -> Finding:
+    rows = pair.one, pair.other
+    return Finding(label(asked, pair.problem), ratio, rows, against(*rows), pair.problem.flop or 0)
 
 
 def device_growth(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Yield the advantage of a device at each size over that at the next smaller one."""
     for smaller, larger in pairwise(sorted(devices(asked, evidence, rows), key=lambda finding: finding.size)):
-        yield Finding(f"{smaller.where} to {larger.where}", larger.ratio.over(smaller.ratio))
+        where = f"{smaller.where} to {larger.where}"
+        yield Finding(where, larger.ratio.over(smaller.ratio), larger.rows + smaller.rows)
 
 
 def rates(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Yield what one device does in a second over what the other does, by operation, whatever its problem."""
-    best: dict[tuple[str, str], Ratio] = {}
+    best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in rows:
         problem = evidence.problems[r.problem]
         work = problem.flop or problem.traffic_bytes
         key, rate = (r.op, r.device), Ratio(work, work, work).over(time_of(r))
-        if key not in best or best[key].median < rate.median:
-            best[key] = rate
+        if key not in best or best[key][0].median < rate.median:
+            best[key] = rate, r
     for op in dict.fromkeys(op for op, _ in best):
         one, other = best.get((op, asked.one[0])), best.get((op, asked.other[0]))
         if one and other:
-            yield Finding(op, one.over(other))
+            yield Finding(op, one[0].over(other[0]), (one[1], other[1]))
 
 
 def by_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
@@ -72,7 +78,7 @@ def by_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pric
         one, other = prices.of(pair.one), prices.of(pair.other)
         if one and other:
             ratio = evidence.faster(pair.one, pair.other).scaled(other.per_hour / one.per_hour)
-            yield Finding(label(asked, pair.problem), ratio)
+            yield _finding(asked, pair, ratio)
 
 
 def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
@@ -80,7 +86,7 @@ def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pri
     for pair in pairs(asked, evidence, rows):
         one, other = (_energy(r, prices) for r in (pair.one, pair.other))
         if one and other:
-            yield Finding(label(asked, pair.problem), other.over(one))
+            yield _finding(asked, pair, other.over(one))
 
 
 def by_vcpus(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
@@ -96,8 +102,8 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
     """Return the joules of a call: measured, else the time at the watts that the prices file declares."""
     if energy := r.energy_j:
         return Ratio(energy, energy * (1 - SENSOR), energy * (1 + SENSOR))
-    device = prices.of(r)
-    return time_of(r).scaled(device.watts) if device and device.watts else None
+    watts = prices.watts(r)
+    return time_of(r).scaled(watts) if watts else None
 
 
 COMPARE: dict[str, Compare] = {"devices": devices, "device-growth": device_growth, "rates": rates}

@@ -20,10 +20,14 @@ UNSAID = ("f32", "nchw")
 
 
 class Finding(NamedTuple):
-    """A number, where it holds and which kernels it compares; size: the key by which problems are ordered."""
+    """A number, where it holds, the rows that it is formed from, and which kernels it compares.
+
+    size: the key by which problems are ordered.
+    """
 
     where: str
     ratio: Ratio
+    rows: tuple[Result, ...]
     by: str = ""
     size: int = 0
 
@@ -87,7 +91,7 @@ def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
             one, other = _kernels(own, asked.one), _kernels(own, asked.other)
             if one and other:
                 where = _said(label(asked, evidence.problems[problem]), setting, len(settings) > 1)
-                yield Finding(where, evidence.faster(one, other), against(one, other))
+                yield Finding(where, evidence.faster(one, other), (one, other), against(one, other))
 
 
 def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
@@ -98,7 +102,8 @@ def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
         for other in found:
             one = ones.get(asked.against or other.kernel)
             if other.problem in asked.other and one and other.kernel != asked.against:
-                yield Finding(_said(short(other.kernel), setting, len(settings) > 1), evidence.faster(one, other))
+                where = _said(short(other.kernel), setting, len(settings) > 1)
+                yield Finding(where, evidence.faster(one, other), (one, other))
 
 
 def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
@@ -107,7 +112,7 @@ def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
         if matches(r.kernel, asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
             margin = margin if r.status == Status.OK else 0.0
-            yield Finding(label(asked, evidence.problems[r.problem]), Ratio(margin, margin, margin))
+            yield Finding(label(asked, evidence.problems[r.problem]), Ratio(margin, margin, margin), (r,))
 
 
 def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:
@@ -126,7 +131,8 @@ def threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
         for one in filter(counts.get, asked.one):
             for other in filter(counts.get, asked.other):
                 where = f"{_problem(asked, evidence, first)}, {one} threads against {other}"
-                yield Finding(where, evidence.faster(counts[one], counts[other]), short(first.kernel))
+                rows_of_both = counts[one], counts[other]
+                yield Finding(where, evidence.faster(*rows_of_both), rows_of_both, short(first.kernel))
 
 
 def _problem(asked: Comparison, evidence: Evidence, r: Result) -> str:
@@ -139,32 +145,35 @@ def thread_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) 
         within = [r for r in group if r.threads <= (asked.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
             where = f"{_problem(asked, evidence, first)}, {more.threads} threads against {fewer.threads}"
-            yield Finding(where, evidence.faster(more, fewer), short(more.kernel))
+            yield Finding(where, evidence.faster(more, fewer), (more, fewer), short(more.kernel))
 
 
 def isas(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Compare a kernel with one instruction set with itself with another, thread count by thread count."""
-    for r, where, ratio in _isa_gains(asked, evidence, rows):
-        yield Finding(f"{where}, {count(r.threads, 'thread')}", ratio)
+    for gain in _isa_gains(asked, evidence, rows):
+        yield gain._replace(where=f"{gain.where}, {count(gain.size, 'thread')}")
 
 
-def _isa_gains(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[tuple[Result, str, Ratio]]:
+def _isa_gains(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield the gain of an instruction set; size: the number of threads."""
     for first, group in _alike(rows, "threads"):
         by_isa = {r.isa: r for r in group}
-        if asked.one[0] in by_isa and asked.other[0] in by_isa:
-            ratio = evidence.faster(by_isa[asked.one[0]], by_isa[asked.other[0]])
-            yield first, _problem(asked, evidence, first), ratio
+        one, other = by_isa.get(asked.one[0]), by_isa.get(asked.other[0])
+        if one and other:
+            ratio = evidence.faster(one, other)
+            yield Finding(_problem(asked, evidence, first), ratio, (one, other), size=first.threads)
 
 
 def isa_threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Yield what an instruction set gains on the fewest threads, over what it gains on the most."""
-    found: dict[tuple[str, str], list[tuple[int, str, Ratio]]] = defaultdict(list)
-    for r, where, ratio in _isa_gains(asked, evidence, rows):
-        found[r.problem, r.kernel].append((r.threads, where, ratio))
+    found: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for gain in _isa_gains(asked, evidence, rows):
+        found[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
     for gains in found.values():
-        (few, where, least), (many, _, most) = min(gains), max(gains)
-        if few < many:
-            yield Finding(f"{where}, {few} against {many} threads", least.over(most))
+        few, many = (pick(gains, key=lambda gain: gain.size) for pick in (min, max))
+        if few.size < many.size:
+            where = f"{few.where}, {few.size} against {many.size} threads"
+            yield Finding(where, few.ratio.over(many.ratio), few.rows + many.rows)
 
 
 def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
@@ -176,7 +185,7 @@ def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -
     for batches in found.values():
         for (few, smaller), (many, larger) in pairwise(sorted(batches, key=lambda pair: pair[0])):
             ratio = evidence.faster(larger, smaller).scaled(many / few)
-            yield Finding(f"{few} to {many}", ratio, short(larger.kernel))
+            yield Finding(f"{few} to {many}", ratio, (larger, smaller), short(larger.kernel))
 
 
 def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
@@ -190,7 +199,7 @@ def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
             if (r := large.get(_who(small))) and (key := (base, *_who(small))) not in seen:
                 seen.add(key)
                 ratio = evidence.faster(r, small).scaled(most / least)
-                yield Finding(f"{base.op} {label(asked, base)}", ratio, short(r.kernel))
+                yield Finding(f"{base.op} {label(asked, base)}", ratio, (r, small), short(r.kernel))
 
 
 def _who(r: Result) -> tuple[Any, ...]:

@@ -57,6 +57,11 @@ class Prices(Table, frozen=True):
         """Return the price of what a row was measured on."""
         return self.find(result.device, result.device_name)
 
+    def watts(self, result: Result) -> float | None:
+        """Return the watts that the file declares for what a row was measured on."""
+        device = self.of(result)
+        return device.watts if device else None
+
     def find(self, device: str, name: str) -> Device | None:
         return next((d for d in self.device if d.device == device and fnmatchcase(name, d.name)), None)
 

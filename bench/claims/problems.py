@@ -31,12 +31,16 @@ class Chosen(Suite, frozen=True):
 
 
 class Layered(msgspec.Struct, frozen=True):
-    """An entry of an experiment, the problem that it is at the suite's own batch, and its batch."""
+    """An entry of an experiment, the problem that it is at the suite's own batch, and its batch.
+
+    network: its suite, and the network where the suite has several.
+    """
 
     suite: str
     entry: Entry
     base: Problem
     batch: int
+    network: str
 
 
 def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
@@ -68,15 +72,15 @@ def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Lay
 
 
 def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterator[Layered]:
+    own = f"{suite.name} {entry.network}".strip()
     if not batches or batch_axis(entry.problem) not in entry.problem.axes():  # an aggregation has no images
-        yield Layered(suite.name, entry, entry.problem, batch_of(entry.problem))
+        yield Layered(suite.name, entry, entry.problem, batch_of(entry.problem), own)
         return
     for batch in batches:
         problem = msgspec.structs.replace(entry.problem, **{batch_axis(entry.problem): batch})
         network = f"{entry.network} batch {batch}".strip() if entry.part else ""
-        yield Layered(
-            suite.name, msgspec.structs.replace(entry, problem=problem, network=network), entry.problem, batch
-        )
+        placed = msgspec.structs.replace(entry, problem=problem, network=network)
+        yield Layered(suite.name, placed, entry.problem, batch, own)
 
 
 def batch_axis(problem: Problem) -> str:

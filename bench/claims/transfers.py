@@ -21,20 +21,23 @@ def with_transfers(asked: Comparison, evidence: Evidence, rows: Sequence[Result]
         }
         names = (f"transfer/n{count}/{pair.problem.dtype}/{way}" for way, count in sizes.items())
         ways = [fastest(moved.get(name, [])) for name in names]
-        whole = total((1, r) for r in (pair.one, *ways))
-        if whole:
-            ratio = time_of(pair.other).over(Ratio(*whole))
-            yield Finding(label(asked, pair.problem), ratio, against(pair.one, pair.other), pair.problem.flop)
+        moves = [r for r in ways if r]
+        if len(moves) == len(ways) and (whole := total((1, r) for r in (pair.one, *moves))):
+            ratio, by = time_of(pair.other).over(Ratio(*whole)), against(pair.one, pair.other)
+            rows_of_all = pair.one, *moves, pair.other
+            yield Finding(label(asked, pair.problem), ratio, rows_of_all, by, pair.problem.flop)
 
 
 def step_share(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Yield the fastest transfer of each size over a batch, forward and backward, of the fastest kernels."""
     layers = [layer.entry for layer in evidence.layers if layer.entry.part]
-    batch = total((entry.count, _fastest(rows, entry.problem.id)) for entry in layers)
+    chosen = [(entry.count, _fastest(rows, entry.problem.id)) for entry in layers]
+    batch, layer_rows = total(chosen), tuple(r for _, r in chosen if r)
     for problem in dict.fromkeys(r.problem for r in rows if r.op == "transfer"):
         r = _fastest(rows, problem)
         if batch and r:
-            yield Finding(label(asked, evidence.problems[problem]), time_of(r).over(Ratio(*batch)), r.kernel)
+            ratio = time_of(r).over(Ratio(*batch))
+            yield Finding(label(asked, evidence.problems[problem]), ratio, (r, *layer_rows), r.kernel)
 
 
 def _fastest(rows: Iterable[Result], problem: str) -> Result | None:

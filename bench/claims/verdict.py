@@ -1,21 +1,23 @@
 """Verdicts from intervals: on which side of a claim's number each lies as a whole."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from kernelmark.bench.claims.catalog import Confirm
 from kernelmark.bench.claims.findings import Finding
+from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import TIE, Ratio
 
-CONFIRMED, REFUTED, DEPENDS, NOT_TESTABLE = VERDICTS = ("confirmed", "refuted", "depends", "not testable here")
+VERDICTS = ("confirmed", "refuted", "depends", "not measured", "not testable here")
+CONFIRMED, REFUTED, DEPENDS, NOT_MEASURED, NOT_TESTABLE = VERDICTS
 YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 
 
 class Found(msgspec.Struct, frozen=True):
     """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval.
 
-    in_turn: whether the rows that it sets against each other shared a job.
+    in_turn: whether the rows that it sets against each other shared a job. rows: those that it is formed from.
     """
 
     where: str
@@ -25,6 +27,7 @@ class Found(msgspec.Struct, frozen=True):
     ci95_low: float | None
     ci95_high: float | None
     in_turn: bool
+    rows: tuple[str, ...] = ()
 
     @property
     def interval(self) -> str:
@@ -35,7 +38,12 @@ class Found(msgspec.Struct, frozen=True):
 def judged(finding: Finding, confirm: Confirm) -> Found:
     """Return a finding with its answer."""
     ratio = finding.ratio
-    return Found(finding.where, finding.by, side(ratio, confirm), *ratio[:4])
+    return Found(finding.where, finding.by, side(ratio, confirm), *ratio[:4], rows=named(finding.rows))
+
+
+def named(rows: Iterable[Result]) -> tuple[str, ...]:
+    """Return `RUN gemm/scipy.sgemm gemm/m8n8k8/f32/NT cold t2` for each row: its run and its case."""
+    return tuple(dict.fromkeys(f"{r.run_id} {r.case}" for r in rows))
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:
@@ -50,8 +58,6 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 def judge(answers: Sequence[str], whole: bool) -> str:
     """Return `confirmed` or `refuted` where every problem, and none is left out, has that answer beyond doubt."""
-    if not answers:
-        return NOT_TESTABLE
     if whole and set(answers) == {YES}:
         return CONFIRMED
     return REFUTED if whole and set(answers) == {NO} else DEPENDS

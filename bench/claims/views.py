@@ -19,7 +19,7 @@ _FIELDS = (
     "id", "verdict", "said", "notes", "words", "source", "applies", "experiment", "number", "expected",
     "device_names", "interval", "run_ids",
 )  # fmt: skip
-COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn")
+COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows")
 _IN_FILES = (Column("verdict"), Column("claim"), Column("in words"), Column("found"))
 
 
@@ -70,13 +70,14 @@ def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
     writer.writeheader()
     for a in answers:
         own = {name: getattr(a, name) for name in _FIELDS}
-        own |= {name: "; ".join(getattr(a, name)) for name in ("said", "notes", "device_names", "run_ids")}
+        own |= {name: "; ".join(getattr(a, name)) for name in ("said", "notes", "device_names", "run_ids", "rows")}
         for found in a.findings or (None,):
             writer.writerow(own | (_found(found) if found else {}))
 
 
 def _found(found: Found) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(found), "in_turn": yes_or_no(found.in_turn)}
+    own = {"in_turn": yes_or_no(found.in_turn), "rows": "; ".join(found.rows)}
+    return msgspec.structs.asdict(found) | own
 
 
 def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:

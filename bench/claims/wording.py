@@ -34,11 +34,10 @@ def _names(numbers: Sequence[Found]) -> str:
     return "; ".join(n.where for n in numbers[:NAMED]) + more
 
 
-def too_few_threads(claim: Claim, here: int, steps: Iterable[Finding]) -> str:
-    """Return how many threads there are, and what they gain."""
+def with_steps(reason: str, steps: Iterable[Finding]) -> str:
+    """Return the reason that there are too few threads, and what those that there are gain."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
-    found = f"{claim.threads} threads, of which {here} are here"
-    return f"{found}; over those: {shown}" if shown else found
+    return f"{reason}; over those: {shown}" if shown else reason
 
 
 def failures(results: Sequence[Result]) -> str:
@@ -47,12 +46,15 @@ def failures(results: Sequence[Result]) -> str:
     return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
 
 
-def unpriced(kind: str, results: Sequence[Result]) -> str:
-    """Return which price or energy is missing."""
+def unpriced(results: Sequence[Result]) -> str:
+    """Return for which devices a price is missing."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
-    if kind == "price":
-        return f"a price: the prices file has none for one of {names}"
-    return f"energy: no sensor was read on {names}, and the prices file declares no watts"
+    return f"a price: the prices file has none for one of {names}"
+
+
+def unmetered(names: Sequence[str]) -> str:
+    """Return on which devices no energy was measured."""
+    return f"energy: no sensor was read on {', '.join(names)}, and the prices file declares no watts"
 
 
 def coverage(asked: Comparison, evidence: Evidence) -> list[str]:
@@ -69,9 +71,8 @@ def apart(numbers: Sequence[Found]) -> list[str]:
     return [f"{what}, which compare rows of two jobs and have the wider intervals of both"] if count else []
 
 
-def no_rows(asked: Experiment, some: bool, here: bool) -> str:
-    """Return which rows are missing and how to measure them."""
+def no_rows(claim: Claim, asked: Experiment, some: bool) -> str:
+    """Return which rows are missing and the command that measures them."""
     lack = f"{'some ' if some else ''}rows of the experiment {asked.id!r} ({asked.title})"
     where = " on a machine with a GPU" if asked.device == "cuda" else ""
-    remedy = "goes on measuring" if here else f"without RUN measures them{where}"
-    return f"{lack}; `kernelmark claims` {remedy}"
+    return f"{lack}; `kernelmark claims --only {claim.id}` measures them{where}"

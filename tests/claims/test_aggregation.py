@@ -48,7 +48,7 @@ def test_sums_between_gpus_are_set_against_those_on_the_host(put, verdict):
 
 def test_ways_that_were_not_measured_give_no_number(put, verdict):
     put("aggregate/cpu.ring", LSTM, 0.004)
-    assert verdict("onebit-pays").verdict == "not testable here"
+    assert verdict("onebit-pays").verdict == "not measured"
 
 
 def test_all_cores_against_one_are_compared_as_they_were_measured_in_turn(put, verdict):
@@ -86,7 +86,7 @@ def test_a_file_without_prices_of_virtual_cpus_gives_no_number(put, verdict):
     without = Prices(currency="USD", date="now", device=prices.device)
     for threads in (16, 64):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", 0.004, threads=threads)
-    assert verdict("vcpus-16-cheapest", prices=without).verdict == "not testable here"
+    assert verdict("vcpus-16-cheapest", prices=without).verdict == "not measured"
 
 
 def test_a_price_of_virtual_cpus_is_a_number_above_0():

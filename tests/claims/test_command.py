@@ -14,6 +14,7 @@ from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.problems import thread_counts
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.present import cuda_missing
+from stored import RUN
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
 
@@ -52,6 +53,14 @@ def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry,
     (answer,) = claims_rows(store, first.run_ids, registry, only=("beta",), here=True)
     assert answer.verdict in ("confirmed", "refuted", "depends")
     assert [found.where for found in answer.findings] == ["64x48x32", "96x48x32"]
+
+
+def test_runs_that_know_fewer_facts_of_this_machine_are_its_own(store, monkeypatch):
+    here = {"cpu": "some", "isas": ["sse", "avx"]}
+    monkeypatch.setattr(experiments, "machine", lambda: here)
+    for run_id, facts in (("a", {"cpu": "some"}), ("b", here), ("c", {"cpu": "other"}), ("d", {})):
+        store.begin(msgspec.structs.replace(RUN, run_id=run_id, machine=facts))
+    assert experiments.own_runs(store) == ["a", "b"]
 
 
 def test_what_is_not_begun_in_time_is_left_for_the_next_call(store, registry, tiny):
@@ -100,7 +109,7 @@ def test_a_run_is_judged_without_measuring(measured, kernelmark_in):
     done = kernelmark_in(measured, "claims", "--db", "claims.db", "2", "--only", "beta,op-t-3x", "--csv", "claims.csv")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("run 2")
-    assert "\n\nNOT TESTABLE HERE  op-t-3x: " in done.stdout
+    assert "\n\nNOT MEASURED  op-t-3x: " in done.stdout
     with (measured / "claims.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [row["id"] for row in rows] == ["op-t-3x", "beta"]
@@ -112,7 +121,7 @@ def test_json_is_all_that_is_printed(measured, kernelmark_in):
     (found,) = json.loads(done.stdout)
     assert found["id"] == "beta"
     assert found["verdict"] in ("confirmed", "refuted", "depends")
-    assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn"} == set(found["findings"][0])
+    assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows"} == set(found["findings"][0])
 
 
 @pytest.mark.skipif(cuda_missing() is None, reason="a GPU is here")
@@ -120,7 +129,7 @@ def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, kernelmark_in
     done = kernelmark_in(tmp_path, "claims", "--only", "gpu-lstm", "--db", "new.db")
     assert (done.returncode, done.stderr) == (0, "")
     assert "NOT TESTABLE HERE  gpu-lstm: " in done.stdout
-    assert "missing: a GPU: " in done.stdout
+    assert "missing: a GPU; " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_speed_is_set_against_the_price(measured, registry, write):
 
 def test_a_device_without_a_price_is_what_is_missing(measured, registry, write):
     found = answer(measured(), registry, "price-performance", load_prices(write(HEAD + CPU)))
-    assert found.verdict == "not testable here"
+    assert found.verdict == "not measured"
     assert found.said == ("a price: the prices file has none for one of Some CPU, Some GPU",)
 
 

@@ -41,6 +41,7 @@ def test_slower_beyond_doubt_confirms_and_faster_beyond_doubt_refutes(put, verdi
     assert (found.where, found.answer) == ("scipy.sgemm", "yes")
     assert (found.ratio, found.ci95_low) == (pytest.approx(2.0), pytest.approx(2.0 * 0.99 / 1.01))
     assert slower.interval == "within-process"
+    assert found.rows == slower.rows == (f"r1 gemm/scipy.sgemm {NN} cold t2", f"r1 gemm/scipy.sgemm {NT} cold t2")
 
 
 def test_an_interval_that_includes_the_number_is_a_tie(put, verdict):
@@ -91,7 +92,7 @@ def test_numbers_of_rows_measured_in_turn_have_no_such_note(put, verdict):
 def test_samples_of_different_runs_are_no_pairs(put, verdict):
     put("gemm/numpy.matmul", NT, 2.0, spread=0.5, run_id="r1")
     put("gemm/openblas.tnn", NT, 1.0, spread=0.5, run_id="r2")
-    assert verdict("transpose-first", ("r1", "r2")).verdict == "not testable here"
+    assert verdict("transpose-first", ("r1", "r2")).verdict == "not measured"
 
 
 def test_a_kernel_of_another_problem_can_be_the_measure(put, verdict):
@@ -129,7 +130,8 @@ def test_failures_are_what_is_missing(put, verdict):
     oom = {"status": "oom", "reason": "needs 3 GB", "time_s_median": None}
     put("gemm/scipy.two_step", "gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1", 1.0, **oom)
     found = verdict("beta")
-    assert found.verdict == "not testable here"
+    assert found.verdict == "not measured"
+    assert found.rows == ("r1 gemm/scipy.two_step gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1 cold t2",)
     assert "scipy.two_step on gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1: oom: needs 3 GB" in found.said[0]
 
 
@@ -137,15 +139,17 @@ def test_a_run_without_rows_says_which_would_be_needed(store, put, verdict):
     put("gemm/numpy.matmul", "gemm/m8n8k8/f32/NN", 1.0)
     cpu, gpu = verdict("op-t-slower"), verdict("gpu-lstm")
     assert cpu.said[0].startswith("rows of the experiment 'op-t' (SciPy's SGEMM as NT and as NN")
-    assert cpu.said[0].endswith("`kernelmark claims` without RUN measures them")
-    assert gpu.said[0].endswith("measures them on a machine with a GPU")
+    assert cpu.said[0].endswith("`kernelmark claims --only op-t-slower` measures them")
+    assert gpu.said[0].endswith("`kernelmark claims --only gpu-lstm` measures them on a machine with a GPU")
+    assert (cpu.verdict, gpu.verdict) == ("not measured", "not measured")
 
 
-def test_a_machine_without_a_gpu_says_so(store, registry, monkeypatch):
-    monkeypatch.setattr("kernelmark.bench.claims.problems.cuda_missing", lambda: "no driver here")
-    found = claims_rows(store, [], registry, here=True)
-    assert {a.verdict for a in found} == {"not testable here"}
-    assert "a GPU: no driver here" in {text for a in found for text in a.said}
+def test_without_a_run_the_hardware_is_that_of_this_machine(store, registry, monkeypatch):
+    facts = {"cpu": "Some CPU", "cpus_usable": 2, "isas": ["sse", "avx2"]}
+    monkeypatch.setattr("kernelmark.bench.claims.answer.machine", lambda: facts)
+    gpu, cpu = claims_rows(store, [], registry, only=("gpu-lstm", "beta"), here=True)[::-1]
+    assert (gpu.verdict, gpu.said) == ("not testable here", ("a GPU; Some CPU has none",))
+    assert cpu.verdict == "not measured"
 
 
 def test_what_a_run_holds_whole_is_not_missing(store, registry, put):

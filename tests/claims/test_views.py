@@ -13,7 +13,7 @@ def test_verdicts_go_out_as_text_json_csv_and_markdown(store, registry, put, tmp
     answers = claims_rows(store, ["r1"], registry)
     text = views.render(answers)
     assert "CONFIRMED  op-t-slower: op_T is slower" in text
-    assert text.endswith(f"{len(answers)} claims: 1 confirmed, 1 refuted, {len(answers) - 2} not testable here")
+    assert text.endswith(f"{len(answers)} claims: 1 confirmed, 1 refuted, {len(answers) - 2} not measured")
     out = io.StringIO()
     views.write_json(answers, out)
     assert [found["verdict"] for found in json.loads(out.getvalue())] == [a.verdict for a in answers]
@@ -22,6 +22,8 @@ def test_verdicts_go_out_as_text_json_csv_and_markdown(store, registry, put, tmp
     assert tuple(rows[0]) == views.COLUMNS
     assert {row["id"] for row in rows} == {a.id for a in answers}
     assert set(VERDICTS) >= {row["verdict"] for row in rows}
+    names = "r1 gemm/scipy.sgemm gemm/m1024n2048k26752/f32/N{} cold t2"
+    assert [row["rows"] for row in rows if row["ratio"]] == [f"{names.format('N')}; {names.format('T')}"] * 2
     lines = (tmp_path / "claims.md").read_text().splitlines()
     assert lines[0] == "# Claims: a machine"
     assert sum(line.startswith("| ") for line in lines) == len(answers) + 1
