@@ -14,7 +14,7 @@ from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, parallel, time_of
 from kernelmark.bench.report.format import short
-from kernelmark.bench.report.networks import total, weights
+from kernelmark.bench.report.networks import exchanged, total, weights
 from kernelmark.bench.report.strategies import STRATEGIES, strategy_name
 
 FLOAT_BYTES = 4
@@ -62,11 +62,31 @@ def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name
     added = [r for r in rows if r.op == OP and r.device == asked.device and _sizes(evidence, r.problem)[1] == n]
     if batch is None or not added:
         return None
-    r = min(added, key=lambda r: r.time_s_median or 0.0)
-    aggregation = _seconds(asked, r, asked.workers, _sizes(evidence, r.problem)[0], n)
+    found = [(_seconds(asked, r, asked.workers, _sizes(evidence, r.problem)[0], n), r) for r in added]
+    aggregation, r = min(found, key=_median)
     ratio = parallel(asked.workers, Ratio(*batch), aggregation, False)
     layer_rows = tuple(row for _, row in chosen if row)
     return Finding(f"{name}, {asked.workers} workers", ratio, (r, *layer_rows), short(r.kernel))
+
+
+def model_parallel(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield the speedup of a network by model parallelism with some ways of exchange over that with others.
+
+    Networks are those of the experiment that have layers; what they exchange is the model of docs/scaling.md.
+    """
+    added = [r for r in rows if r.op == OP and r.device == asked.device]
+    sides = [[r for r in added if matches(r.kernel, globs)] for globs in (asked.one, asked.other)]
+    for name in dict.fromkeys(layer.network for layer in evidence.layers if layer.entry.part):
+        layers, chosen = _layers(asked, evidence, name)
+        batch = total(chosen)
+        n = exchanged((layer.entry.count, layer.entry.problem) for layer in layers if layer.entry.part == "forward")
+        if batch and all(sides):
+            compute = Ratio(*batch).scaled(1 / asked.workers)
+            found = [min(((_seconds_of(asked, evidence, r, n), r) for r in side), key=_median) for side in sides]
+            own, other = (parallel(asked.workers, compute, seconds) for seconds, _ in found)
+            where = f"{name}, {asked.workers} workers: {own} against {other}"
+            rows_of_all = (*(r for _, r in found), *(row for _, row in chosen if row))
+            yield Finding(where, own.over(other), rows_of_all, against(found[0][1], found[1][1]))
 
 
 def _layers(asked: Comparison, evidence: Evidence, name: str) -> tuple[list[Layered], list[tuple[int, Result | None]]]:
@@ -89,6 +109,12 @@ def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int, scaled:
     return time_of(r).scaled(scaled).plus(link_s)
 
 
+def _seconds_of(asked: Comparison, evidence: Evidence, r: Result, n: int) -> Ratio:
+    """Return the seconds of an exchange of n elements, from a row of an aggregation of any size."""
+    w, own_n = _sizes(evidence, r.problem)
+    return _seconds(asked, r, asked.workers, w, n, n / own_n)
+
+
 def _median(found: tuple[Ratio, Result]) -> float:
     return found[0].median
 
@@ -108,4 +134,5 @@ COMPARE: dict[str, Compare] = {
     "linked": linked,
     "network-scaling": network_scaling,
     "network-speedup": network_speedup,
+    "model-parallel": model_parallel,
 }

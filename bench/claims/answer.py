@@ -128,7 +128,7 @@ def _missing(
         return NOT_MEASURED, wording.failures(failed)
     if claim.comparison.kind in devices.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
         if claim.comparison.kind != "energy":
-            return NOT_MEASURED, wording.unpriced(evidence.rows)
+            return NOT_MEASURED, wording.unpriced(claim.comparison.kind, evidence.rows)
         if names := without_sensor([r for r in evidence.rows if not prices.watts(r)]):
             return NOT_TESTABLE, wording.unmetered(names)
     return NOT_MEASURED, wording.no_rows(claim, asked, bool(evidence.rows))

@@ -82,7 +82,8 @@ class Experiment(Table, frozen=True):
 
     only: globs that limit the problems of the suites. device: what must be there for it. parts: of networks, all if
     empty. batches: that each problem is given. threads: those the machine has of these, and all it has; all it has
-    alone if empty. together: axes in which problems may differ that are measured in turn.
+    alone if empty. together: axes in which problems may differ that are measured in turn. spread: seconds from the
+    start of one process to that of the next; ten minutes for all claims leave no more.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Experiment(Table, frozen=True):
     threads: tuple[int, ...] = ()
     isas: tuple[str, ...] = ("",)
     processes: int = 1
+    spread: float = 25.0
     max_time: float = 0.2
 
 
@@ -147,9 +149,22 @@ def catalog() -> Catalog:
     )
 
 
+def experiment_names() -> list[str]:
+    """Return the ids of the experiments, in the order of the catalog."""
+    return [found.id for found in catalog().experiment]
+
+
+def experiment_named(name: str) -> Experiment:
+    """Return the experiment with this id. Raises UsageError."""
+    for found in catalog().experiment:
+        if found.id == name:
+            return found
+    raise UsageError(f"{name!r}: is no experiment of a claim; expected one of {', '.join(experiment_names())}")
+
+
 def experiment(claim: Claim) -> Experiment:
     """Return the experiment that tests a claim."""
-    return next(found for found in catalog().experiment if found.id == claim.experiment)
+    return experiment_named(claim.experiment)
 
 
 def claims(only: Iterable[str] = ()) -> list[Claim]:

@@ -81,6 +81,15 @@ def by_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pric
             yield _finding(asked, pair, ratio)
 
 
+def by_other_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
+    """Yield how many times more work one device does for the same money, the other at its price on other terms."""
+    for pair in pairs(asked, evidence, rows):
+        one, other = prices.of(pair.one), prices.of(pair.other)
+        if one and other and other.otherwise_per_hour:
+            ratio = evidence.faster(pair.one, pair.other).scaled(other.otherwise_per_hour / one.per_hour)
+            yield _finding(asked, pair, ratio)
+
+
 def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
     """Yield how many times more work one device does for the same energy."""
     for pair in pairs(asked, evidence, rows):
@@ -107,4 +116,4 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
 
 
 COMPARE: dict[str, Compare] = {"devices": devices, "device-growth": device_growth, "rates": rates}
-BY_PRICES = {"price": by_price, "energy": by_energy, "thread-price": by_vcpus}
+BY_PRICES = {"price": by_price, "energy": by_energy, "thread-price": by_vcpus, "other-price": by_other_price}

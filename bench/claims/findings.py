@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from kernelmark.bench.claims.catalog import Comparison
@@ -95,15 +95,16 @@ def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
 
 
 def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """Compare a kernel on one problem with itself, or another, on another problem."""
+    """Compare a kernel on one problem with itself, or another, on another problem; pair by pair of problems."""
     settings = by_setting(rows)
-    for setting, found in settings.items():
-        ones = {r.kernel: r for r in found if r.problem in asked.one}
+    for (setting, found), pair in product(settings.items(), zip(asked.one, asked.other, strict=True)):
+        ones = {r.kernel: r for r in found if r.problem == pair[0]}
         for other in found:
             one = ones.get(asked.against or other.kernel)
-            if other.problem in asked.other and one and other.kernel != asked.against:
-                where = _said(short(other.kernel), setting, len(settings) > 1)
-                yield Finding(where, evidence.faster(one, other), (one, other))
+            if other.problem == pair[1] and one and other.kernel != asked.against:
+                name = f"{label(asked, evidence.problems[one.problem])} " if asked.label else ""
+                where = _said(name + short(other.kernel), setting, len(settings) > 1)
+                yield Finding(where, evidence.faster(one, other).scaled(asked.times), (one, other))
 
 
 def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
@@ -113,6 +114,22 @@ def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
             margin = margin if r.status == Status.OK else 0.0
             yield Finding(label(asked, evidence.problems[r.problem]), Ratio(margin, margin, margin), (r,))
+
+
+def launched(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield how many different sets of GPU kernels some kernels launch for a problem, where the rows name them."""
+    for problem, own in by_problem(r for r in rows if matches(r.kernel, asked.one)).items():
+        named = [(r, names) for r in own if (names := _names(getattr(r, "launched", "")))]
+        if len(named) > 1:
+            number = float(len({names for _, names in named}))
+            by = ", ".join(short(r.kernel) for r, _ in named)
+            where = label(asked, evidence.problems[problem])
+            yield Finding(where, Ratio(number, number, number), tuple(r for r, _ in named), by)
+
+
+def _names(launched: str) -> frozenset[str]:
+    """Return the names of the GPU kernels in the column `launched`, without their grids and blocks."""
+    return frozenset(part.split()[0] for part in launched.split(";") if part.strip())
 
 
 def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:
@@ -159,7 +176,7 @@ def _isa_gains(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) ->
     for first, group in _alike(rows, "threads"):
         by_isa = {r.isa: r for r in group}
         one, other = by_isa.get(asked.one[0]), by_isa.get(asked.other[0])
-        if one and other:
+        if one and other and first.threads in (asked.counts or (first.threads,)):
             ratio = evidence.faster(one, other)
             yield Finding(_problem(asked, evidence, first), ratio, (one, other), size=first.threads)
 
@@ -213,6 +230,7 @@ COMPARE: dict[str, Compare] = {
     "threads": threads,
     "thread-steps": thread_steps,
     "isas": isas,
+    "launched": launched,
     "isa-threads": isa_threads,
     "batch-steps": batch_steps,
     "batches": batches,

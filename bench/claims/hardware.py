@@ -10,7 +10,7 @@ from kernelmark.bench.report.format import count
 
 
 class Hardware(NamedTuple):
-    """What the machines of some runs have at most; None: no run says.
+    """What the machines of some runs have at most; None: not recorded by any of them.
 
     Runs from before the number of GPUs was recorded name one.
     """

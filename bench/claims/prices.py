@@ -16,16 +16,21 @@ REMEDY = f"; {PRICES} is an example"
 
 
 class Device(Table, frozen=True):
-    """An hour of a device; name: a glob over device_name; watts: what it is declared to take at work."""
+    """An hour of a device; name: a glob over device_name; watts: what it is declared to take at work.
+
+    otherwise_per_hour: the price on other terms, as without preemption.
+    """
 
     device: Literal["cpu", "cuda"]
     name: str
     per_hour: float
     watts: float | None = None
     terms: str = ""
+    otherwise_per_hour: float | None = None
 
     def __post_init__(self) -> None:
-        for key, value in (("per_hour", self.per_hour), ("watts", self.watts)):
+        for key in ("per_hour", "watts", "otherwise_per_hour"):
+            value = getattr(self, key)
             if value is not None and not (0 < value < math.inf):
                 raise ValueError(f"{key} is {value!r}, expected a finite number above 0")
 

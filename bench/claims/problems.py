@@ -118,7 +118,7 @@ def missing_here(experiment: Experiment) -> str:
 def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
     """Return the plan with which an experiment is measured here."""
     return Plan(
-        devices=devices,
+        devices=devices if experiment.device == "cuda" else ("cpu",),
         kernels=experiment.kernels,
         threads=thread_counts(experiment),
         max_time_s=experiment.max_time,

@@ -46,10 +46,11 @@ def failures(results: Sequence[Result]) -> str:
     return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
 
 
-def unpriced(results: Sequence[Result]) -> str:
+def unpriced(kind: str, results: Sequence[Result]) -> str:
     """Return for which devices a price is missing."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
-    return f"a price: the prices file has none for one of {names}"
+    price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
+    return f"{price}: the prices file has none for one of {names}"
 
 
 def unmetered(names: Sequence[str]) -> str:

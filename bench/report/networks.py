@@ -73,6 +73,18 @@ def weights(forward: Iterable[tuple[int, Problem]]) -> int:
     return sum(count * math.prod(problem.operands()[1].shape) for count, problem in forward)
 
 
+def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
+    """Return of how many elements an aggregation moves as much as a step of model parallelism exchanges.
+
+    Half of the outputs of all layers, which go to all workers, and of the gradients of their inputs but the first's,
+    which are summed: an aggregation by stripes does both with each element.
+    """
+    found = [(count, problem.operands()) for count, problem in forward]
+    outputs = sum(count * o.elements for count, operands in found for o in operands if o.role != "in")
+    inputs = sum(count * operands[0].elements for count, operands in found[1:])
+    return (outputs + inputs) // 2
+
+
 def parameters(layers: Iterable[Layer], registry: Registry) -> int:
     """Return the weights of a network's layers."""
     return weights((layer.count, registry.problem(layer.problem)) for layer in layers if layer.part == "forward")

@@ -6,7 +6,7 @@ from kernelmark.bench.claims.catalog import catalog, claims, experiment, files
 from kernelmark.bench.claims.prices import Prices, Vcpus, load_prices
 from kernelmark.bench.claims.problems import entries
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.report.strategies import ONE_BIT
+from kernelmark.bench.report.strategies import EIGHT_BITS, ONE_BIT
 
 LSTM = "aggregate/w4n1048576/f32/ef"
 GPU = {"device": "cuda", "device_name": "CUDA", "threads": 1}
@@ -72,6 +72,65 @@ def test_a_network_with_many_weights_for_its_work_scales_worse(put, verdict, reg
     ]
     assert all(found.ratio > 1 for found in answer.findings)
     assert answer.verdict == "confirmed"
+
+
+@pytest.fixture
+def on_a_gpu(put, registry):
+    """Records a row of each layer of a claim's experiment on a GPU, each of the same time."""
+
+    def record(claim, time_s):
+        kernels = {"conv": "conv/cudnn.implicit_gemm", "gemm": "gemm/cublas.sgemm"}
+        problems = {
+            layer.entry.problem.id: layer.entry.problem for layer in entries(experiment(*claims([claim])), registry)
+        }
+        for problem in problems.values():
+            if problem.op in kernels:
+                put(kernels[problem.op], problem.id, time_s, threads=1)
+
+    return record
+
+
+ALEXNET = "aggregate/w4n62367776/f32/ef"
+
+
+def test_a_speedup_is_computed_of_a_gpus_layers_its_additions_and_a_link(on_a_gpu, put, verdict):
+    on_a_gpu("linear-8-p100", 0.01)
+    put("aggregate/cuda.tree", ALEXNET, 0.005, **GPU)
+    answer = verdict("linear-8-p100")
+    (found,) = answer.findings
+    layers = len(found.rows) - 1
+    added = 0.005 * 9 / 5 * 3 / 7 + 2 * 3 * 4 * 62367776 / 8e9
+    assert found.ratio == pytest.approx(1 / (1 + added / (0.01 * layers)))
+    assert found.where == "alexnet, 8 workers"
+    assert (layers, answer.notes[0]) == (23, "239 of 241 problems have rows")
+
+
+def test_no_link_is_added_to_sums_that_cross_a_real_one(on_a_gpu, put, verdict):
+    on_a_gpu("four-gpus-torch", 0.01)
+    put("aggregate/cuda.host_parallel", ALEXNET, 0.1, **GPU)
+    (found,) = verdict("four-gpus-torch").findings
+    assert found.ratio == pytest.approx(4 / (1 + 0.1 / (0.01 * (len(found.rows) - 1))))
+
+
+def test_a_network_of_a_suite_that_has_several_is_chosen_by_name(on_a_gpu, put, verdict):
+    on_a_gpu("dense-hardly-gain", 0.01)
+    for n in (14198784, 145376):
+        put("aggregate/cuda.device", f"aggregate/w4n{n}/f32/ef", 1e-9 * n, **GPU)
+    (found,) = verdict("dense-hardly-gain").findings
+    assert found.where.startswith("cifar10 quick against transfer FCN-R, 4 workers: ")
+    assert len(found.rows) == 2 + 11 + 14
+
+
+def test_model_parallelism_exchanges_outputs_and_the_gradients_of_inputs(on_a_gpu, put, verdict):
+    on_a_gpu("int8-model-pays-cuda", 0.1)
+    for kernel, time_s in (("int8", 0.01), ("device", 0.005)):
+        put(f"aggregate/cuda.{kernel}", "aggregate/w4n6990272/f32/ef", time_s, **GPU)
+    (found,) = verdict("int8-model-pays-cuda").findings
+    n = 1024 * (2048 + 4096 + 1024 + 10 + 2048 + 4096 + 1024) // 2
+    compute = 11 * 0.1 / 4
+    seconds = [t / 4 * n / 6990272 + 1.5 * 4 * n / 8e9 / by for t, by in ((0.01, EIGHT_BITS), (0.005, 1))]
+    eight, full = (4 / (1 + s / compute) for s in seconds)
+    assert found.ratio == pytest.approx(eight / full)
 
 
 def test_work_for_money_takes_the_price_of_as_many_virtual_cpus(put, verdict):

@@ -1,9 +1,14 @@
 """Each kind of comparison that a claim asks for: arithmetic, threads, instruction sets, devices, batches, networks."""
 
+import msgspec
 import pytest
 
+from kernelmark.bench.claims import findings
 from kernelmark.bench.claims.catalog import claims, experiment
+from kernelmark.bench.claims.evidence import Evidence
 from kernelmark.bench.claims.problems import entries
+from kernelmark.bench.record.result import Result
+from stored import result
 
 RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}
 
@@ -49,6 +54,64 @@ def test_instruction_sets_are_compared_thread_count_by_thread_count(fill, verdic
     assert verdict("isa-gain").verdict == "confirmed"
     assert [f.answer for f in verdict("isa-30-40").findings] == ["no", "yes"] * 2
     assert verdict("isa-few-threads").findings[0].ratio == pytest.approx(3 / 1.35)
+
+
+MLP = "gemm/m128n512k784/f32/NN"
+
+
+@pytest.mark.parametrize(("claim", "threads"), [("isa-mlp", (8, 16)), ("isa-mlp-many", (32, 64))])
+def test_instruction_sets_are_compared_at_the_thread_counts_of_the_claim(put, verdict, claim, threads):
+    for count in (4, 8, 16, 32, 64):
+        for isa in ("sse", "avx2"):
+            put("gemm/numpy.matmul", MLP, 1.0, threads=count, isa=isa)
+    found = [f.where.rpartition(", ")[2] for f in verdict(claim).findings]
+    assert found == [f"{count} threads" for count in threads]
+
+
+def test_four_gates_at_once_are_set_against_four_times_one(put, verdict):
+    for m, units, k, all_s in ((20, 200, 400, 2.0), (128, 256, 512, 5.0)):
+        put("gemm/scipy.sgemm", f"gemm/m{m}n{4 * units}k{k}/f32/NT", all_s)
+        put("gemm/scipy.sgemm", f"gemm/m{m}n{units}k{k}/f32/NT", 1.0)
+    found = verdict("lstm-one-product")
+    assert [(f.where, f.ratio, f.answer) for f in found.findings] == [
+        ("20x400 scipy.sgemm", pytest.approx(2.0), "yes"),
+        ("128x512 scipy.sgemm", pytest.approx(0.8), "no"),
+    ]
+
+
+class Launching(Result):
+    """A row with the column that names the GPU kernels of a call."""
+
+    launched: str = ""
+
+
+def launched_by(store, registry, *columns):
+    """The findings of `cudnn-parameters` from rows of one convolution with these values of the column."""
+    (claim,) = claims(["cudnn-parameters"])
+    layers = entries(experiment(claim), registry)
+    problem, kernels = layers[0].entry.problem.id, ("implicit_gemm", "gemm", "fft")
+    rows = [
+        Launching(**msgspec.structs.asdict(result(problem=problem, kernel=f"conv/cudnn.{kernel}", time_s_median=1.0)))
+        for kernel in kernels
+    ]
+    for r, column in zip(rows, columns, strict=True):
+        r.launched = column
+    evidence = Evidence(store, experiment(claim), layers, rows)
+    return list(findings.launched(claim.comparison, evidence, rows))
+
+
+def test_calls_that_launch_other_gpu_kernels_are_told_apart_by_their_names(store, registry):
+    (found,) = launched_by(store, registry, "a 1x1x1 32x1x1; b 2x1x1 32x1x1", "b 9x1x1 64x1x1; a 1x1x1 32x1x1", "c 1 1")
+    assert (found.ratio.median, found.by) == (2.0, "cudnn.implicit_gemm, cudnn.gemm, cudnn.fft")
+
+
+def test_rows_that_name_no_gpu_kernels_say_nothing_of_them(store, registry):
+    assert launched_by(store, registry, "a 1 1", "", "") == []
+
+
+def test_without_the_column_of_gpu_kernels_a_claim_is_not_measured(fill, verdict):
+    fill("cudnn-parameters", 1.0, {"conv": "conv/cudnn.gemm"})
+    assert verdict("cudnn-parameters").verdict == "not measured"
 
 
 def devices_at(put, *times):

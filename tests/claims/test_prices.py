@@ -94,7 +94,34 @@ def test_declared_watts_stand_in_where_nothing_was_measured(measured, registry, 
 
 def test_no_sensor_and_no_watts_is_what_is_missing(measured, registry, write):
     found = answer(measured(), registry, "performance-per-watt", load_prices(write(HEAD + CPU + GPU)))
+    assert found.verdict == "not testable here"
     assert found.said[0].startswith("energy: no sensor was read on Some CPU, Some GPU")
+
+
+def test_a_sensor_that_read_no_energy_leaves_it_to_be_measured(measured, registry, write):
+    found = answer(measured(power_w=100.0), registry, "performance-per-watt", load_prices(write(HEAD + CPU + GPU)))
+    assert found.verdict == "not measured"
+    assert found.said[0].endswith(
+        "`kernelmark claims --only performance-per-watt` measures them on a machine with a GPU"
+    )
+
+
+def test_a_sensor_is_not_asked_for_where_watts_are_declared(measured, registry, write):
+    text = HEAD + CPU + "watts = 150.0\n" + GPU
+    found = answer(measured(), registry, "performance-per-watt", load_prices(write(text)))
+    assert found.said[0].startswith("energy: no sensor was read on Some GPU, and")
+
+
+def test_the_cpus_price_on_other_terms_is_set_against_the_gpus_own(measured, registry, write):
+    text = HEAD + CPU + "otherwise_per_hour = 6.0\n" + GPU
+    found = answer(measured(), registry, "preemptible-only", load_prices(write(text)))
+    assert [f.ratio for f in found.findings] == [pytest.approx(1.0), pytest.approx(16.0)]
+
+
+def test_a_file_without_prices_on_other_terms_says_so(measured, registry, write):
+    found = answer(measured(), registry, "preemptible-only", load_prices(write(HEAD + CPU + GPU)))
+    assert found.verdict == "not measured"
+    assert found.said[0].startswith("a price on other terms (otherwise_per_hour): the prices file has none")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +135,7 @@ def test_no_sensor_and_no_watts_is_what_is_missing(measured, registry, write):
         (HEAD + "device = []\n", "has no [[device]] table"),
         (HEAD + CPU.replace("per_hour = 1.0", ""), "missing required field `per_hour` - at `$.device[0]`"),
         (HEAD + CPU.replace("1.0", "0"), "per_hour is 0.0, expected a finite number above 0"),
+        (HEAD + CPU + "otherwise_per_hour = -1.0\n", "otherwise_per_hour is -1.0, expected a finite number above 0"),
         (HEAD + CPU.replace("1.0", "nan"), "per_hour is nan, expected a finite number above 0"),
         (HEAD + CPU.replace("1.0", '"one"'), "Expected `float`, got `str`"),
         (HEAD + CPU.replace('"cpu"', '"tpu"'), "Invalid enum value 'tpu'"),

@@ -53,14 +53,27 @@ def test_an_interval_that_includes_the_number_is_a_tie(put, verdict):
 
 
 def test_where_problems_disagree_it_depends_and_says_where(put, verdict):
-    for layout, spread in (("NT", 2.0), ("NN", 1.0)):
-        put("gemm/scipy.sgemm", f"gemm/m1024n2048k26752/f32/{layout}", spread)
-        put("gemm/scipy.sgemm_colmajor", f"gemm/m1024n2048k26752/f32/{layout}", 3.0 - spread)
-    found = verdict("op-t-slower")
+    for m, two_step_s in ((2048, 2.0), (4096, 0.5)):
+        problem = f"gemm/m{m}n2048k1024/f32/TN/alpha-0.01/beta1"
+        put("gemm/scipy.sgemm", problem, 1.0)
+        put("gemm/scipy.two_step", problem, two_step_s)
+    found = verdict("beta")
     assert found.verdict == "depends"
     yes, no = found.said
-    assert yes.startswith("yes  scipy.sgemm (CPU, 2 threads, cold, fp32): 2x [")
-    assert no.startswith("no  scipy.sgemm_colmajor (CPU, 2 threads, cold, fp32, column-major): 0.5x [")
+    assert yes.startswith("yes  2048x2048x1024 (scipy.sgemm against scipy.two_step): 2x [")
+    assert no.startswith("no  4096x2048x1024 (scipy.sgemm against scipy.two_step): 0.5x [")
+
+
+def test_the_founding_call_is_the_row_major_one_and_the_other_reading_a_claim_of_its_own(put, verdict):
+    for layout, time_s in (("NT", 2.0), ("NN", 1.0)):
+        put("gemm/scipy.sgemm", f"gemm/m1024n2048k26752/f32/{layout}", time_s)
+        put("gemm/scipy.sgemm_colmajor", f"gemm/m1024n2048k26752/f32/{layout}", 3.0 - time_s)
+    made, other = verdict("op-t-slower"), verdict("op-t-slower-colmajor")
+    assert [(a.verdict, a.findings[0].where) for a in (made, other)] == [
+        ("confirmed", "scipy.sgemm"),
+        ("refuted", "scipy.sgemm_colmajor"),
+    ]
+    assert "OP_T" in made.applies
 
 
 def test_kernels_of_one_job_are_compared_round_by_round(put, verdict):
