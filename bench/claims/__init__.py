@@ -1,6 +1,8 @@
 """The founding claims and their verdicts, from the rows of a store.
 
     claims_rows(store, run_ids) -> list[Answer]     one a claim, in the order of the catalog
+    experiment_names() -> list[str]                 the experiments that claims rest on
+    planned(name, registry, devices)                how one of them is measured on devices, and its jobs
 
 An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
 `VERDICTS`), in `said` why or what is missing, in `findings` each problem's number with its interval, in `notes` what
@@ -9,4 +11,6 @@ else follows from the rows. `views.write_files(folder, answers, title)` leaves c
 
 from kernelmark.bench.claims.answer import Answer as Answer
 from kernelmark.bench.claims.answer import claims_rows as claims_rows
+from kernelmark.bench.claims.catalog import experiment_names as experiment_names
+from kernelmark.bench.claims.problems import planned as planned
 from kernelmark.bench.claims.verdict import VERDICTS as VERDICTS

@@ -6,8 +6,8 @@ from math import inf
 from typing import Any
 
 from kernelmark.bench.claims.catalog import Experiment
-from kernelmark.bench.claims.problems import Layered, chosen, entries, grouped, plan
-from kernelmark.bench.plan.case import PlannedJob, case_of, jobs
+from kernelmark.bench.claims.problems import Layered, entries, grouped
+from kernelmark.bench.plan.case import Plan, PlannedJob, case_of
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
@@ -82,18 +82,9 @@ class Known:
         cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
 
-    def lacks(self, experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> list[Layered]:
-        """Return the entries of an experiment that have to be measured yet."""
-        asked = plan(experiment, devices)
-        return [
-            layer
-            for group in grouped(entries(experiment, registry), experiment.together)
-            if not all(
-                self.has(planned, registry, experiment.processes)
-                for planned in jobs([chosen(group, experiment.together)], registry, asked)
-            )
-            for layer in group
-        ]
+    def lacks(self, how: Plan, planned: Iterable[PlannedJob], registry: Registry) -> list[PlannedJob]:
+        """Return the jobs that have to be measured yet, of those that are measured by a plan."""
+        return [job for job in planned if not self.has(job, registry, how.processes)]
 
 
 def _processes(r: Result) -> float:

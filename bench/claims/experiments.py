@@ -3,20 +3,26 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from kernelmark.bench.claims.catalog import Claim, Experiment, experiment
 from kernelmark.bench.claims.evidence import Known
-from kernelmark.bench.claims.problems import Layered, chosen, grouped, missing_here, plan
+from kernelmark.bench.claims.problems import Chosen, missing_here, planned_jobs
 from kernelmark.bench.measure.devices import choose_devices
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.case import Plan, PlannedJob
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.format import count
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, run_suites
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_jobs
 
 #: Seconds after which no problem is begun: one may take a minute, and ten minutes are the promise.
 BUDGET_S = 510.0
@@ -50,48 +56,57 @@ def measure_missing(
     left = _left(Known(store, run_ids), claims, registry, devices)
     if not left:
         return Measured(run_ids)
-    suites = [chosen(layers, asked.together) for asked, layers in left]
-    whole = Plan(devices, ceilings=False, suites=tuple(name for asked, _ in left for name in asked.problems))
+    suites: list[Suite] = [Chosen(name=missing.jobs[0].suite, title=missing.experiment.title) for missing in left]
+    names = tuple(name for missing in left for name in missing.experiment.problems)
     with exclusive(devices, False), Workers() as workers:
-        session = Session(store, suites, whole, workers.run)
+        session = Session(store, suites, Plan(devices, ceilings=False, suites=names), workers.run)
         say(f"run {session.run_id} measures what is missing, for at most about {(budget_s + 90) / 60:.0f} minutes")
         end_s, finished = now() + budget_s, True
-        for asked, layers in left:
-            finished = finished and _measure(session, asked, layers, registry, plan(asked, devices), say, end_s)
+        for missing in left:
+            finished = finished and _measure(session, missing, registry, say, end_s)
     return Measured([*run_ids, session.run_id], finished, session.against)
 
 
-def _left(
-    known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]
-) -> list[tuple[Experiment, list[Layered]]]:
+class Missing(NamedTuple):
+    """An experiment, its plan, and the jobs of it that no run has."""
+
+    experiment: Experiment
+    plan: Plan
+    jobs: list[PlannedJob]
+
+
+def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]) -> list[Missing]:
     """Return the experiments that can be made here and lack something, each once, with what is missing."""
     asked = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks) if not missing_here(e)}
-    found = ((e, known.lacks(e, registry, devices)) for e in asked.values())
-    return [(e, layers) for e, layers in found if layers]
+    found = []
+    for e in asked.values():
+        how, planned = planned_jobs(e, registry, devices)
+        if missing := known.lacks(how, planned, registry):
+            found.append(Missing(e, how, missing))
+    return found
 
 
-def _measure(
-    session: Session,
-    asked: Experiment,
-    layers: Sequence[Layered],
-    registry: Registry,
-    how: Plan,
-    say: Say,
-    end_s: float,
-) -> bool:
+def _measure(session: Session, missing: Missing, registry: Registry, say: Say, end_s: float) -> bool:
     """Measure group by group of siblings until the time is over; False where the user interrupts."""
     began_s, rows = now(), Counter[str]()
-    say(f"{asked.id}: {asked.title}; {len(layers)} problem{'s' * (len(layers) > 1)}")
-    left = grouped(layers, asked.together)
-    while left and now() < end_s:
+
+    def tally(r: Result) -> None:
+        rows[r.status] += 1
+
+    groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]
+    say(f"{missing.experiment.id}: {missing.experiment.title}; {_problems(groups)}")
+    while groups and now() < end_s:
         # Several processes are passes over all problems, so that the measurements of one lie further apart.
-        batch = left if asked.processes > 1 else left[:1]
-        suite = chosen([layer for group in batch for layer in group], asked.together)
-        if not run_suites(session, [suite], registry, how, lambda r: rows.update([r.status])):
+        batch = groups if missing.plan.processes > 1 else groups[:1]
+        if not run_jobs(session, partial(chain, *batch), registry, missing.plan, tally, Progress()):
             return False
-        left = left[len(batch) :]
-    if left:
-        say(f"  the time is over: {sum(map(len, left))} problems are left; the same command goes on with them")
-    statuses = ", ".join(f"{count} {status}" for status, count in rows.items()) or "no rows"
+        groups = groups[len(batch) :]
+    if groups:
+        say(f"  the time is over: {_problems(groups)} are left; the same command goes on with them")
+    statuses = ", ".join(f"{number} {status}" for status, number in rows.items()) or "no rows"
     say(f"  {statuses} in {now() - began_s:.0f} s")
     return True
+
+
+def _problems(groups: Sequence[Sequence[PlannedJob]]) -> str:
+    return count(len({problem for group in groups for planned in group for problem in planned.job.problems}), "problem")

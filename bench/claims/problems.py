@@ -5,20 +5,17 @@ from typing import Any
 
 import msgspec
 
-from kernelmark.bench.claims.catalog import Experiment
+from kernelmark.bench.claims.catalog import Experiment, experiment_named
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.isa import choose_isas
 from kernelmark.bench.measure.present import cuda_missing
-from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.case import Plan, PlannedJob, jobs
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.plan.sweep import Entry
-
-#: Seconds from the start of one process to that of the next; ten minutes for all claims leave no more.
-SPREAD_S = 25.0
 
 
 class Chosen(Suite, frozen=True):
@@ -55,10 +52,9 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
     ]
 
 
-def chosen(layers: Sequence[Layered], together: Sequence[str]) -> Suite:
-    """Return the entries of one suite, as a suite by its name; those that differ in `together` alone are siblings."""
-    groups = (tuple(layer.entry for layer in group) for group in grouped(layers, together))
-    return Chosen(name=layers[0].suite, title="", picked=tuple(groups))
+def chosen(siblings: Sequence[Layered]) -> Suite:
+    """Return a group of siblings as a suite by the name of theirs."""
+    return Chosen(name=siblings[0].suite, title="", picked=(tuple(layer.entry for layer in siblings),))
 
 
 def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
@@ -115,16 +111,32 @@ def missing_here(experiment: Experiment) -> str:
     return ""
 
 
+def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
+    """Return how an experiment is measured on these devices, and the jobs that it needs, groups of siblings together.
+
+    An experiment on the CPU has contenders on the CPU alone. The caller may replace `spread_s` of the plan. Raises
+    UsageError for a name that no experiment has.
+    """
+    return planned_jobs(experiment_named(name), registry, devices)
+
+
+def planned_jobs(experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
+    """Return how an experiment is measured on these devices, and its jobs."""
+    how = plan(experiment, devices if experiment.device == "cuda" else ("cpu",))
+    groups = grouped(entries(experiment, registry), experiment.together)
+    return how, list(jobs([chosen(group) for group in groups], registry, how))
+
+
 def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
     """Return the plan with which an experiment is measured here."""
     return Plan(
-        devices=devices if experiment.device == "cuda" else ("cpu",),
+        devices=devices,
         kernels=experiment.kernels,
         threads=thread_counts(experiment),
         max_time_s=experiment.max_time,
         isas=experiment.isas,
         processes=experiment.processes,
-        spread_s=SPREAD_S,
+        spread_s=experiment.spread,
         ceilings=False,
         suites=experiment.problems,
     )

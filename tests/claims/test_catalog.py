@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, read_table
-from kernelmark.bench.claims.problems import batch_of, chosen, entries, grouped, plan
-from kernelmark.bench.plan.case import jobs
+from kernelmark.bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, experiment_names, read_table
+from kernelmark.bench.claims.problems import batch_of, entries, planned
 from kernelmark.bench.plan.globs import matches
 
 #: Every clause of the founding texts, by the beginning of its words.
@@ -87,12 +86,41 @@ def test_a_case_has_the_same_company_in_every_experiment(registry):
     for devices in (("cpu",), ("cpu", "cuda")):
         company = {}
         for asked in (e for e in catalog().experiment if e.device in devices):
-            groups = grouped(entries(asked, registry), asked.together)
-            suites = [chosen(group, asked.together) for group in groups]
-            for planned in jobs(suites, registry, plan(asked, devices)):
-                for kernel in planned.job.kernels:
-                    case = (kernel, planned.job.problems, planned.job.threads, planned.job.isa)
-                    assert company.setdefault(case, planned.job.kernels) == planned.job.kernels, asked.id
+            for job in planned(asked.id, registry, devices)[1]:
+                for kernel in job.job.kernels:
+                    case = (kernel, job.job.problems, job.job.threads, job.job.isa)
+                    assert company.setdefault(case, job.job.kernels) == job.job.kernels, asked.id
+
+
+def test_the_jobs_of_each_experiment_are_planned_by_its_name(registry):
+    assert experiment_names() == [asked.id for asked in catalog().experiment]
+    for asked in catalog().experiment:
+        how, jobs = planned(asked.id, registry, ("cpu", "cuda"))
+        assert {p for job in jobs for p in job.job.problems} == {e.entry.problem.id for e in entries(asked, registry)}
+        assert (how.spread_s, how.processes, how.max_time_s) == (asked.spread, asked.processes, asked.max_time)
+
+
+def test_an_experiment_on_the_cpu_has_no_contenders_on_a_gpu(registry):
+    for asked in catalog().experiment:
+        how, jobs = planned(asked.id, registry, ("cpu", "cuda"))
+        used = {registry.kernels[kernel].device for job in jobs for kernel in job.job.kernels}
+        assert ("cuda" in how.devices, "cuda" in used) == (asked.device == "cuda",) * 2, asked.id
+
+
+def test_siblings_of_an_experiment_are_one_job(registry):
+    _, jobs = planned("founding-cublas", registry, ("cpu", "cuda"))
+    assert [len(job.job.problems) for job in jobs] == [2]
+
+
+def test_jobs_of_a_plan_have_places_of_their_own_and_the_suites_that_they_are_from(registry):
+    _, jobs = planned("aggregated-networks", registry, ("cpu",))
+    assert [job.place for job in jobs] == list(range(len(jobs)))
+    assert {job.suite for job in jobs} == {"alexnet", "googlenet", "resnet50", "aggregation"}
+
+
+def test_an_experiment_that_no_claim_has_is_refused(registry, complaint):
+    said = complaint(lambda: planned("op-u", registry, ("cpu",)))
+    assert said.startswith("'op-u': is no experiment of a claim; expected one of op-t, strategies, ")
 
 
 def test_batches_are_put_where_images_lie(registry):

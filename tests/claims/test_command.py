@@ -82,8 +82,7 @@ def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, registry, tin
 
 
 def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registry, tiny, monkeypatch):
-    monkeypatch.setattr("kernelmark.bench.claims.problems.SPREAD_S", 0.0)
-    several = msgspec.structs.replace(experiments.experiment(tiny), processes=2)
+    several = msgspec.structs.replace(experiments.experiment(tiny), processes=2, spread=0.0)
     monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: several)
     found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
     assert {r.processes for r, _ in store.results(found.run_ids[0])} == {2}

@@ -6,7 +6,7 @@ import pytest
 from kernelmark.bench.claims import claims_rows
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
 from kernelmark.bench.claims.evidence import Known, gather
-from kernelmark.bench.claims.problems import entries, plan
+from kernelmark.bench.claims.problems import entries, plan, planned_jobs
 from kernelmark.bench.claims.verdict import side
 from kernelmark.bench.report.contest import Ratio
 
@@ -165,13 +165,19 @@ def test_without_a_run_the_hardware_is_that_of_this_machine(store, registry, mon
     assert cpu.verdict == "not measured"
 
 
+def lacks(store, run_ids, asked, registry):
+    """The problems of the jobs that runs lack of an experiment."""
+    how, jobs = planned_jobs(asked, registry, ("cpu",))
+    return [problem for planned in Known(store, run_ids).lacks(how, jobs, registry) for problem in planned.job.problems]
+
+
 def test_what_a_run_holds_whole_is_not_missing(store, registry, put):
     asked = msgspec.structs.replace(experiment(*claims(["beta"])), processes=2)
     (first, second) = entries(asked, registry)
     for kernel in asked.kernels:
         put(kernel, first.entry.problem.id, 1.0, processes=2, threads=plan(asked, ("cpu",)).threads[0])
         put(kernel, second.entry.problem.id, 1.0, processes=1, threads=plan(asked, ("cpu",)).threads[0])
-    assert Known(store, ["r1"]).lacks(asked, registry, ("cpu",)) == [second]
+    assert lacks(store, ["r1"], asked, registry) == [second.entry.problem.id]
 
 
 def test_rows_of_a_run_that_has_the_siblings_too_go_before_later_ones_that_stand_alone(put, verdict):
@@ -188,8 +194,7 @@ def test_siblings_are_missing_together_unless_one_run_has_them_all(store, regist
     for run_id, problem in (("r1", NT), ("r2", NN)):
         for kernel in asked.kernels:
             put(kernel, problem, 1.0, run_id=run_id, processes=5)
-    lacks = [layer.entry.problem.id for layer in Known(store, ("r1", "r2")).lacks(asked, registry, ("cpu",))]
-    assert lacks == [NT, NN]
+    assert lacks(store, ["r1", "r2"], asked, registry) == [NT, NN]
     for kernel in asked.kernels:
         put(kernel, NT, 1.0, run_id="r2", processes=5)
-    assert Known(store, ("r1", "r2")).lacks(asked, registry, ("cpu",)) == []
+    assert lacks(store, ["r1", "r2"], asked, registry) == []
