@@ -28,7 +28,7 @@ def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Ite
     """
     for problem, own in by_problem(rows).items():
         w, n = _sizes(evidence, problem)
-        known = [r for r in own if strategy_name(r.kernel) in STRATEGIES]
+        known = [r for r in own if r.device == asked.device and strategy_name(r.kernel) in STRATEGIES]
         sides = [[r for r in known if matches(r.kernel, globs)] for globs in (asked.one, asked.other)]
         if all(sides):
             found = [min(((_seconds(asked, r, w, w, n), r) for r in side), key=_median) for side in sides]
@@ -99,13 +99,11 @@ def _layers(asked: Comparison, evidence: Evidence, name: str) -> tuple[list[Laye
 def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int, scaled: float = 1.0) -> Ratio:
     """Return the seconds of an aggregation by that many workers, from a row of w gradients of n elements.
 
-    scaled: n over the elements of the row. A sum on the host of gradients that lie on a GPU crosses a real link in the
-    time of its row: no other is added.
+    scaled: n over the elements of the row.
     """
     strategy = STRATEGIES[strategy_name(r.kernel)]
     scaled *= (workers + 1) / (w + 1) * strategy.share(workers)
-    crossed = "/cuda.host" in r.kernel
-    link_s = 0.0 if crossed else strategy.link_s(workers, FLOAT_BYTES * n, 1e9 * asked.link_gbyte_per_s)
+    link_s = strategy.link_s(workers, FLOAT_BYTES * n, 1e9 * asked.link_gbyte_per_s)
     return time_of(r).scaled(scaled).plus(link_s)
 
 

@@ -77,11 +77,11 @@ def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
     """Return of how many elements an aggregation moves as much as a step of model parallelism exchanges.
 
     Half of the outputs of all layers, which go to all workers, and of the gradients of their inputs but the first's,
-    which are summed: an aggregation by stripes does both with each element.
+    which are summed: an aggregation by stripes does both with each element. Raises IndexError without layers.
     """
     found = [(count, problem.operands()) for count, problem in forward]
     outputs = sum(count * o.elements for count, operands in found for o in operands if o.role != "in")
-    inputs = sum(count * operands[0].elements for count, operands in found[1:])
+    inputs = sum(count * operands[0].elements for count, operands in found) - found[0][1][0].elements
     return (outputs + inputs) // 2
 
 

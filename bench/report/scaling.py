@@ -1,4 +1,4 @@
-"""Data parallelism on paper: how many batches w workers finish while one computes one, by strategy of aggregation.
+"""Data and model parallelism on paper: how many batches w workers finish while one computes one, by strategy.
 
 Nothing here is measured, and nothing is written to a store. The batch is the sum of the network's layers, the additions
 are a row of `aggregate`, and the link is stated by the user; docs/scaling.md has the formula and what it assumes.
@@ -16,8 +16,8 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Ratio, Setting, is_timed, parallel, time_of
-from kernelmark.bench.report.networks import Batch, batches, parameters
-from kernelmark.bench.report.strategies import STRATEGIES, strategy_name
+from kernelmark.bench.report.networks import Batch, batches, exchanged, parameters
+from kernelmark.bench.report.strategies import BY_STRIPES, STRATEGIES, strategy_name
 
 FLOAT_BYTES = 4
 
@@ -48,21 +48,29 @@ class Point(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The points of a setting, in which the batch and the additions were measured."""
+    """The points of a setting, in which the batch and the additions were measured.
+
+    points: of data parallelism. divided: of model parallelism, in which each worker computes a part of every layer.
+    """
 
     setting: Setting
     batch: Batch
     points: list[Point]
+    divided: list[Point]
 
 
 class Scaling(NamedTuple):
-    """What is computed for a network. parameters: weights without biases; the runs: of the batch, of the additions."""
+    """What is computed for a network. parameters: weights without biases; the runs: of the batch, of the additions.
+
+    exchanged: elements of which an aggregation moves as much as a step of model parallelism.
+    """
 
     asked: Asked
     parameters: int
     compute_run: str
     aggregation_run: str
     sections: list[Section]
+    exchanged: int
 
     @property
     def gradient_bytes(self) -> int:
@@ -80,16 +88,17 @@ def computed(store: Store, registry: Registry, asked: Asked, run_id: str | None,
     """
     compute_run, layers, found = _layers_of(store, asked.network, run_id)
     size = parameters(layers, registry)
+    moved = exchanged((layer.count, registry.problem(layer.problem)) for layer in layers if layer.part == "forward")
     store.select(Selection(op=("aggregate",)))
     for known in _runs(store, other):
         rows = [(r, dims) for r, dims in store.results(known) if is_timed(r) and _is_known(r)]
-        sections = [
-            Section(setting, batch, points)
-            for setting, batch in found.items()
-            if (points := list(_points(asked, size, batch, _beside(setting, rows))))
-        ]
+        sections = []
+        for setting, batch in found.items():
+            beside = _beside(setting, rows)
+            if points := list(_points(asked, size, batch, beside)):
+                sections.append(Section(setting, batch, points, list(_divided(asked, moved, batch, beside))))
         if sections:
-            return Scaling(asked, size, compute_run, known, sections)
+            return Scaling(asked, size, compute_run, known, sections, moved)
     raise UsageError(_unmeasured(store, asked, size, found, other))
 
 
@@ -138,25 +147,39 @@ def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
 
 
 def _points(asked: Asked, parameters: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
-    compute = Ratio(*batch.seconds)
+    """Yield the points of data parallelism, in which each worker computes a whole batch."""
     for kernel, rows in by_kernel.items():
-        strategy = STRATEGIES[strategy_name(kernel)]
         for workers in asked.workers if rows else ():
-            r, dims = min(rows, key=lambda found: _distance(found, workers, parameters))
-            # An aggregation moves w gradients and their sum.
-            scaled = (workers + 1) / (dims["w"] + 1) * parameters / dims["n"] * strategy.share(workers)
-            scaled = scaled if workers > 1 else 0.0
-            aggregation = time_of(r).scaled(scaled)
-            link_s = strategy.link_s(workers, parameters * FLOAT_BYTES, asked.link_bytes_per_s)
-            gains = (parallel(workers, compute, aggregation.plus(link_s), hidden) for hidden in (False, True))
-            yield Point(kernel, workers, r, scaled, aggregation, link_s, *gains)
+            yield _point(asked, kernel, workers, parameters, Ratio(*batch.seconds), rows)
 
 
-def _distance(found: Found, workers: int, parameters: int) -> tuple[float, float, bool]:
+def _divided(asked: Asked, elements: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
+    """Yield the points of model parallelism, in which each worker computes its part of every layer of one batch."""
+    for kernel, rows in by_kernel.items():
+        for workers in asked.workers if rows and strategy_name(kernel) in BY_STRIPES else ():
+            part = Ratio(*batch.seconds).scaled(1 / workers)
+            yield _point(asked, kernel, workers, elements, part, rows, update=False)
+
+
+def _point(
+    asked: Asked, kernel: str, workers: int, n: int, compute: Ratio, rows: Sequence[Found], update: bool = True
+) -> Point:
+    """Return a point: w times as much as is computed alone in the time of `compute`, of n elements exchanged."""
+    strategy = STRATEGIES[strategy_name(kernel)]
+    r, dims = min(rows, key=lambda found: _distance(found, workers, n, update))
+    # An aggregation moves w gradients and their sum.
+    scaled = (workers + 1) / (dims["w"] + 1) * n / dims["n"] * strategy.share(workers) if workers > 1 else 0.0
+    aggregation = time_of(r).scaled(scaled)
+    link_s = strategy.link_s(workers, n * FLOAT_BYTES, asked.link_bytes_per_s)
+    gains = (parallel(workers, compute, aggregation.plus(link_s), hidden) for hidden in (False, True))
+    return Point(kernel, workers, r, scaled, aggregation, link_s, *gains)
+
+
+def _distance(found: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
     """Return how far a row is from what is asked: in workers, in elements, and in whether it updates the weights."""
     dims = found[1]
-    apart = abs(math.log(workers / dims["w"])), abs(math.log(parameters / dims["n"]))
-    return *apart, dims.get("step") != "update"
+    apart = abs(math.log(workers / dims["w"])), abs(math.log(n / dims["n"]))
+    return *apart, (dims.get("step") == "update") != update
 
 
 def _unmeasured(store: Store, asked: Asked, parameters: int, found: dict[Setting, Batch], run_id: str | None) -> str:

@@ -56,7 +56,11 @@ class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `scaling --json` prints: nothing of it is measured but the times of the rows that it is computed from."""
+    """What `scaling --json` prints: nothing of it is measured but the times of the rows that it is computed from.
+
+    computed: by data parallelism. model_parallel: by model parallelism, whose steps exchange as much as an aggregation
+    of `exchanged` elements.
+    """
 
     network: str
     parameters: int
@@ -65,6 +69,8 @@ class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     aggregation_run: str
     computed: list[ScalingPoint]
     stated: list[StatedPoint]
+    exchanged: int = 0
+    model_parallel: list[ScalingPoint] = []
 
 
 def write_json(found: Scaling, out: IO[str]) -> None:
@@ -77,6 +83,8 @@ def write_json(found: Scaling, out: IO[str]) -> None:
         aggregation_run=found.aggregation_run,
         computed=[_point(section, point) for section in found.sections for point in section.points],
         stated=[one for section in found.sections for one in _stated(section)],
+        exchanged=found.exchanged,
+        model_parallel=[_point(section, point) for section in found.sections for point in section.divided],
     )
     out.write(msgspec.json.format(msgspec.json.encode(document).decode()) + "\n")
 

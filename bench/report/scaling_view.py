@@ -6,7 +6,7 @@ from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.layout import Column, paragraph, table
 from kernelmark.bench.report.noise import noise_of
-from kernelmark.bench.report.scaling import Point, Scaling, Section
+from kernelmark.bench.report.scaling import FLOAT_BYTES, Point, Scaling, Section
 from kernelmark.bench.report.strategies import STATED, Stated, strategy_name
 
 POINTS = (
@@ -31,7 +31,7 @@ TEXTS = (
 
 def render(found: Scaling) -> str:
     """Return the paragraph that states what is computed from what, and the tables of each setting."""
-    return "\n\n".join([_head(found), *(part for section in found.sections for part in _section(section))])
+    return "\n\n".join([_head(found), *(part for section in found.sections for part in _section(found, section))])
 
 
 def _head(found: Scaling) -> str:
@@ -47,14 +47,22 @@ def _head(found: Scaling) -> str:
     )
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(found: Scaling, section: Section) -> Iterator[str]:
     batch = section.batch
     yield paragraph(
         f"{section.setting.title}: {fmt.time(*batch.seconds)} a batch forward and backward, by the fastest kernel of "
         f"each of {fmt.count(len(batch.rows), 'layer')}"
     )
     yield table(POINTS, [_cells(point) for point in section.points], titled=True)
-    if sentence := noise_of([*batch.rows, *{point.row.case: point.row for point in section.points}.values()]).sentence:
+    if section.divided:
+        moved = fmt.size(found.exchanged * 2 * FLOAT_BYTES)
+        yield paragraph(
+            "Model parallelism: the workers share one batch, and each computes its part of every layer's outputs. They "
+            f"exchange outputs and the gradients of inputs, {moved} in FP32."
+        )
+        yield table(POINTS, [_cells(point) for point in section.divided], titled=True)
+    used = {point.row.case: point.row for point in (*section.points, *section.divided)}
+    if sentence := noise_of([*batch.rows, *used.values()]).sentence:
         yield paragraph(sentence)
     if rows := list(compared(section.points)):
         yield table(TEXTS, [_beside(stated, point) for stated, point in rows], titled=True)

@@ -25,7 +25,8 @@ class Strategy(NamedTuple):
 
     def link_s(self, workers: int, gradient_bytes: int, bytes_per_s: float) -> float:
         """Return the seconds that the links need for an aggregation; none for one worker."""
-        return self.crossings(workers) * gradient_bytes / self.smaller / bytes_per_s if workers > 1 else 0.0
+        crossings = self.crossings(workers) if workers > 1 else 0.0
+        return crossings * gradient_bytes / self.smaller / bytes_per_s if crossings else 0.0
 
 
 def _levels(workers: int) -> int:
@@ -50,7 +51,12 @@ STRATEGIES = {
     "bf16": _stripes(2.0),
     "int8": _stripes(EIGHT_BITS),
     "onebit": _stripes(ONE_BIT),
+    # The gradients lie on a GPU, and cross its link to the host and back in the time that was measured.
+    "cuda.host_serial": Strategy(lambda _: 0.0, lambda _: 1.0),
+    "cuda.host_parallel": Strategy(lambda _: 0.0, lambda _: 1.0),
 }
+#: Strategies by which model parallelism exchanges activations and their gradients: each worker has a stripe of both.
+BY_STRIPES = ("device", "ring", "bf16", "int8")
 
 
 #: Whose kernels cross links between GPUs in the time that was measured: no stated link is added to it.
@@ -59,8 +65,9 @@ ACROSS = ("p2p", "nccl")
 
 def strategy_name(kernel: str) -> str:
     """Return `host_serial` of `aggregate/cpu.host_serial@THREADS=2`, and `p2p.ring` of what crosses links itself."""
-    provider, _, name = kernel.partition("@")[0].rpartition("/")[2].partition(".")
-    return f"{provider}.{name}" if provider in ACROSS else name
+    whole = kernel.partition("@")[0].rpartition("/")[2]
+    provider, _, name = whole.partition(".")
+    return whole if provider in ACROSS or whole in STRATEGIES else name
 
 
 class Stated(NamedTuple):
@@ -86,8 +93,8 @@ _ICLR = "T. Dettmers, 8-Bit Approximations for Parallelism in Deep Learning, ICL
 _CLOUD = "a cloud provider, Accelerating deep learning with GPUs, about 2017"
 STATED = (
     Stated("CNTK on 4 GPUs", 4, 3.6, 3.8, ("onebit",), _BLOG),
-    Stated("Torch and PyTorch on 4 GPUs", 4, 3.6, 3.8, ("host_parallel",), _BLOG),
-    Stated("TensorFlow on 4 GPUs", 4, 2.0, 3.0, ("host_serial",), _BLOG),
+    Stated("Torch and PyTorch on 4 GPUs", 4, 3.6, 3.8, ("host_parallel", "cuda.host_parallel"), _BLOG),
+    Stated("TensorFlow on 4 GPUs", 4, 2.0, 3.0, ("host_serial", "cuda.host_serial"), _BLOG),
     Stated("NVCaffe on 8 P100", 8, None, None, ("tree",), _CLOUD),
     Stated("MXNet on 8 P100", 8, None, None, ("device", "ring"), _CLOUD),
     Stated("8 bits on 96 GPUs", 96, 50.0, 50.0, ("int8",), _ICLR),

@@ -113,6 +113,47 @@ def test_the_factor_stands_beside_the_row(known, registry, monkeypatch):
     assert "w8n2000000/f32\n" in text
 
 
+def test_sums_on_the_host_of_gradients_on_a_gpu_need_no_stated_link(store, registry):
+    begin(store, "r1")
+    gpu = {"device": "cuda", "device_name": "Some GPU", "threads": 1}
+    for problem, part in ((FORWARD, "forward"), (TN, "backward")):
+        store.add_layer("r1", Layer("net", problem, part, 1))
+        put(store, problem, "gemm/cublas.sgemm", **exactly(0.05, 0.05, 0.05), **gpu)
+    addition(store, "cuda.host_serial", 4, 0.03, n=WEIGHTS // 2, **gpu)
+    (point,) = points(store, registry).values()
+    assert (point.link_s, point.aggregation.median) == (0.0, 0.03)
+
+
+#: Elements of which an aggregation moves as much as the network below exchanges: outputs of two layers, inputs of one.
+EXCHANGED = (2 * 2000 + 500) // 2
+
+
+def test_model_parallelism_shares_one_batch_and_exchanges_outputs_and_gradients_of_inputs(known, registry):
+    for kernel in ("ring", "int8"):
+        addition(known, f"cpu.{kernel}", 4, 0.02, n=EXCHANGED)
+    made = found(known, registry, link=4 * EXCHANGED / 0.01)
+    (section,) = made.sections
+    added = {"cpu.ring": 0.005 + 0.01 * 1.5, "cpu.int8": 0.005 + 0.01 * 1.5 * 260 / 1024}
+    assert made.exchanged == EXCHANGED
+    assert {p.kernel.partition("/")[2]: p.speedup.median for p in section.divided} == {
+        kernel: pytest.approx(4 / (1 + seconds / (0.1 / 4))) for kernel, seconds in added.items()
+    }
+
+
+def test_model_parallelism_is_computed_of_strategies_by_stripes_alone(known, registry):
+    for kernel in STRATEGIES:
+        addition(known, f"cpu.{kernel}", 4, 0.02)
+    (section,) = found(known, registry).sections
+    assert {p.kernel.partition(".")[2] for p in section.divided} == {"device", "ring", "bf16", "int8"}
+
+
+def test_the_table_of_model_parallelism_says_how_much_is_exchanged(known, registry):
+    addition(known, "cpu.int8", 4, 0.02)
+    text = " ".join(render(found(known, registry)).split())
+    assert "Model parallelism: the workers share one batch" in text
+    assert "gradients of inputs, 18.0 kB in FP32." in text
+
+
 def test_the_row_of_the_nearest_number_of_workers_is_taken_and_one_with_the_update_before_one_without(known, registry):
     addition(known, "cpu.host_serial", 4, 0.01)
     addition(known, "cpu.host_serial", 4, 0.02, words="/update")

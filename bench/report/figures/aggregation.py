@@ -61,7 +61,7 @@ def _names(registry: Registry | None) -> dict[str, str]:
 def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, str]) -> Iterable[Lane]:
     """Yield the gradients that the baseline and another kernel have summed, by their size."""
     for problem, rows in sorted(problems.items(), key=lambda item: data.dims_of[item[0]]["n"]):
-        base = next((r for r in rows if strategy_name(r.kernel) == BASELINE), None)
+        base = next((r for r in rows if strategy_name(r.kernel) in (BASELINE, f"cuda.{BASELINE}")), None)
         others = [r for r in rows if r is not base]
         if base and others:
             n = data.dims_of[problem]["n"]
