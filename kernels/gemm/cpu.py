@@ -102,7 +102,7 @@ def _blas(routine: Any, problem: GemmProblem, x: GemmOperands, order: str) -> La
 
 _READ = {
     "C": "with transposition flags, no copies, on the OpenBLAS that SciPy brings",
-    "F": "on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)",
+    "F": "on the same buffers read as column-major, so that NT is the call (OP_N, OP_T)",
 }
 
 

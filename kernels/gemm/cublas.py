@@ -1,7 +1,7 @@
 """cuBLAS, in both conventions.
 
 The plain kernels serve the row-major problem through the transposed column-major call, C^T = op(B)^T op(A)^T, without
-a copy; the `_colmajor` ones read the same buffers as column-major and make the literal call of their layout (NT is
+a copy; the `_colmajor` ones read the same buffers as column-major and make the call that their layout names (NT is
 OP_N, OP_T).
 """
 
@@ -104,7 +104,7 @@ _CUBLAS: dict[str, Any] = {
 _FP64: dict[str, Any] = F32 | {"dtypes": ("f64",), "numerics": "fp64"}
 _TF32: dict[str, Any] = F32 | {"numerics": "tf32"}
 _ROWS = "row-major through the transposed call"
-_COLUMNS, _LITERAL = "on the same buffers read as column-major", "NT is the literal (OP_N, OP_T)"
+_COLUMNS, _LITERAL = "on the same buffers read as column-major", "NT is the call (OP_N, OP_T)"
 
 _KERNELS: tuple[tuple[str, _Routine, dict[str, Any], str], ...] = (
     ("sgemm", _SGEMM, F32, f"SGEMM of cuBLAS in FP32 throughout, {_ROWS}."),
