@@ -89,8 +89,12 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
 def statements(answers: Sequence[Answer]) -> Statements:
     """Return the claims that have a number, as the page of a run shows them."""
     shown = [a for a in answers if a.findings]
-    found = [Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", a.said + a.notes) for a in shown]
+    found = [Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", (*a.said, *a.notes, _rows(a))) for a in shown]
     return Statements(tally(answers), found)
+
+
+def _rows(a: Answer) -> str:
+    return f"{count(len(a.rows), 'row')} of {', '.join(a.run_ids)}, named in claims.csv"
 
 
 def write_files(folder: Path, answers: Sequence[Answer], title: str) -> None:
