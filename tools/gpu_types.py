@@ -82,6 +82,8 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bench/measure/launch.py", "getattr(x, name)"): (ARRAY,),
     ("bench/measure/launch.py", "scratch[value.name]"): (ARRAY,),
     ("bench/measure/launch.py", "stream"): (_STREAM,),
+    ("bench/measure/launched.py", "params"): (f"{_DRIVER}.CUDA_KERNEL_NODE_PARAMS()",),
+    ("bench/measure/launched.py", "stream"): (_STREAM,),
     ("bench/measure/launch_pycuda.py", "context"): ("pycuda.driver.Context()",),
     ("bench/measure/launch_pycuda.py", "device.stream"): (_STREAM,),
     ("bench/measure/launch_pycuda.py", "own"): ("pycuda.driver.Stream()",),

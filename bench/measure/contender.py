@@ -16,6 +16,7 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.energy import energy_per_call_j
 from kernelmark.bench.measure.freshness import Freshness
 from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.launched import launched
 from kernelmark.bench.measure.machine import versions
 from kernelmark.bench.measure.measurement import WITHIN, Measurement, Part
 from kernelmark.bench.measure.monitor import means
@@ -29,6 +30,7 @@ from kernelmark.bench.plan.case import Job
 from kernelmark.bench.plan.errors import Unsupported, message
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.verdict import Verdict
@@ -159,6 +161,14 @@ class Contender:
             self.freshness.suspicious = self.live and self.freshness.is_long(fresh.took_s, typical_s)
             if self.freshness.suspicious:
                 self.freshness.add(fresh.took_s, checked().took_s)
+
+    def note_launched(self) -> None:
+        """Report which GPU kernels a call launches, where all of them run on one GPU and none waits for the host."""
+        if self.kernel.device == "cpu" or self.kernel.spread or Mode.GRAPH.refuses(self.kernel):
+            return
+        with self._blamed(), self.called("verification"):
+            self.report.launched = launched(self.launches[0], self.device.stream)
+            self._refuse_strayed()
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
         """Keep the error that comes closest to its bound; a wrong kernel loses its samples."""

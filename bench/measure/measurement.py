@@ -63,6 +63,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     state: readings of the machine during sampling, by column (`clock_mhz`, `temperature_c`, `power_w`, `energy_j`,
     `load`, `steal_pct`).
     evidence: what accuses it where status is `mistrusted`.
+    launched: the GPU kernels that a call launches, with grids and blocks; "" where it cannot be captured.
     """
 
     kernel: str
@@ -102,6 +103,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     repeated: int | None = None
     state: dict[str, float] = {}
     evidence: Evidence | None = None
+    launched: str = ""
 
     @property
     def entrant(self) -> Entrant:

@@ -91,6 +91,7 @@ class Result(msgspec.Struct, kw_only=True):
     wire_bytes: int | None = None
     bus_gbyte_per_s: NotNegative | None = None
     compression_error: Finite | None = None
+    launched: str = ""
 
     @property
     def case(self) -> str:

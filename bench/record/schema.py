@@ -10,7 +10,7 @@ from kernelmark.bench.measure.measurement import Part
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.result import COLUMNS, Result, finite
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -228,5 +228,9 @@ PRAGMA user_version = 8;
     8: f"""
 {_CREATE_HOST}
 PRAGMA user_version = 9;
+""",
+    9: """
+ALTER TABLE result ADD COLUMN "launched" TEXT NOT NULL DEFAULT '';
+PRAGMA user_version = 10;
 """,
 }

@@ -133,6 +133,8 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
         _set_up(stock)
         # Drawn again after set-up: what was computed there from the values is stale now.
         judge(stock)
+        for contender in stock.live:
+            contender.note_launched()
     if crowded := _crowded(job, contenders):
         return crowded
     if job.mode.does.times:

@@ -139,7 +139,7 @@ RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     **dict.fromkeys(("kernel", "problem", "status", "reason", "numerics", "threads", "wire_bytes", "tuned"), _alike),
     **dict.fromkeys(("device_name", "host", "device_uuid"), _alike),
     **dict.fromkeys(("call_overhead_s", "setup_s", "executed_flop", "error_bound", "versions", "tunables"), _first),
-    **dict.fromkeys(("started_at", "threads_used", "affinity"), _first),
+    **dict.fromkeys(("started_at", "threads_used", "affinity", "launched"), _first),
     **dict.fromkeys(("max_error", "scratch_bytes", "compression_error", "attempt"), _largest),
     **dict.fromkeys(("samples", "parts"), _concatenated),
     **dict.fromkeys(("ratio", "roofline", "evidence"), _nothing),

@@ -21,7 +21,7 @@ CONTRACT = (
     "stopped_by, disturbed, tunables, count, bound_by, ceiling_gflop_per_s, ceiling_gbyte_per_s, "
     "executed_flop, setup_s, interval, outliers, speedup_of_minima, attempt, repeated, threads_used, affinity, "
     "load, steal_pct, roofline_pct_cycles, spread_s, "
-    "job, tuned, host, device_uuid, wire_bytes, bus_gbyte_per_s, compression_error"
+    "job, tuned, host, device_uuid, wire_bytes, bus_gbyte_per_s, compression_error, launched"
 )
 TIMES = [name for name in CONTRACT.split(", ") if name.startswith("time_s_")]
 RATES = ["gflop_per_s", "gbyte_per_s", "roofline_pct", "speedup", "speedup_ci95_low", "speedup_ci95_high"]

@@ -11,6 +11,7 @@ from kernelmark.bench.record.store import Store
 from stored import RUN, result
 
 SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error")
+SINCE_9 = ("launched",)
 
 
 def schema_4(path):
@@ -44,8 +45,8 @@ def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_expor
     store.close()
     assert all(row["kernel"].rpartition(".")[2] in shown.stdout for row in rows)
     assert [float(row["time_s_median"]) for row in rows] == [median for _, median, _ in written]
-    assert {row[name] for row in rows for name in SINCE_4} == {""}
-    assert {getattr(r, name) for r in kept for name in SINCE_4} == {"", None}
+    assert {row[name] for row in rows for name in (*SINCE_4, *SINCE_9)} == {""}
+    assert {getattr(r, name) for r in kept for name in (*SINCE_4, *SINCE_9)} == {"", None}
 
 
 def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
@@ -57,7 +58,7 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
     with sqlite3.connect(path) as db:
         since = ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s")
         since += ("interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load")
-        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob", "place", *SINCE_4):
+        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob", "place", *SINCE_4, *SINCE_9):
             db.execute(f'ALTER TABLE result DROP COLUMN "{name}"')
         db.execute("ALTER TABLE ratio DROP COLUMN minima")
         db.execute("DROP TABLE ceiling")

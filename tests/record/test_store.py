@@ -121,7 +121,7 @@ def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, m
 def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
-    assert "has schema 99, this kernelmark reads 9" in complaint(lambda: Store(store.path))
+    assert "has schema 99, this kernelmark reads 10" in complaint(lambda: Store(store.path))
 
 
 @pytest.mark.parametrize("below", ["file/results.db", "file/deep/results.db"])

@@ -21,7 +21,7 @@ CONTRACT = (
     "started_at,processes,isa,stopped_by,disturbed,tunables,count,bound_by,ceiling_gflop_per_s,ceiling_gbyte_per_s,"
     "executed_flop,setup_s,interval,outliers,speedup_of_minima,attempt,repeated,threads_used,affinity,"
     "load,steal_pct,roofline_pct_cycles,spread_s,"
-    "job,tuned,host,device_uuid,wire_bytes,bus_gbyte_per_s,compression_error"
+    "job,tuned,host,device_uuid,wire_bytes,bus_gbyte_per_s,compression_error,launched"
 )
 REASON = 'c[0, 1] is 2, expected "1"'
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}

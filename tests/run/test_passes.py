@@ -147,3 +147,8 @@ def test_it_is_known_how_far_apart_the_processes_were() -> None:
     times = ("2026-01-01T00:00:00.000+00:00", "2026-01-01T00:01:00.500+00:00", "2026-01-01T00:02:01.000+00:00")
     (row,) = merge([[found("a", 1.0, started_at=time)] for time in times], nobody)
     assert row.spread_s == 121.0
+
+
+def test_a_row_has_the_launches_of_the_first_process() -> None:
+    (row,) = merge([[found("a", 1.0, launched=name)] for name in ("one", "other", "third")], nobody)
+    assert row.launched == "one"

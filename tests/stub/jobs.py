@@ -220,4 +220,5 @@ def _row(name: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:
 def _job(kernel: str, problem: str, mode: Mode, launcher: str = "cuda-core") -> dict[str, Any]:
     budget = Budget(max_time_s=0.05)
     (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, budget, threads=1, launcher=launcher))
-    return {"status": row.status, "reason": row.reason, "samples": row.samples, "disturbed": row.disturbed}
+    names = ("status", "reason", "samples", "disturbed", "launched")
+    return {name: getattr(row, name) for name in names}

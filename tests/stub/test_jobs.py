@@ -73,6 +73,29 @@ def test_a_kernel_that_is_launched_and_not_run_is_wrong(runs: dict[str, Run]) ->
     assert runs["not run"].value["status"] == "wrong"
 
 
+FUSED = ("c2r_fused_columns", "c2r_fused_rows", "c2r_stash")
+#: What a row reports of its call's launches: the beginning of the name, and the grid and block as the log has them.
+LAUNCHED = {
+    "plain": r"sgemm_tiled<[^;]+<<<1,2,1 x 32,32,1>>>",
+    "cooperative": "; ".join(rf"{name}<[^;]+<<<\d+,1,1 x 32,1,1>>>" for name in FUSED),
+    "cluster and tensor maps": r"gemm_wgmma_persistent<[^;]+<<<\d+,1,1 x \d+,1,1>>>",
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_a_row_reports_the_kernels_that_its_call_launched(runs: dict[str, Run], name: str) -> None:
+    assert re.fullmatch(LAUNCHED[name], runs[name].value["launched"])
+
+
+def test_a_copy_launches_no_kernel(runs: dict[str, Run]) -> None:
+    assert runs["pinned memory"].value["launched"] == ""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_timed_row_reports_them_too(runs: dict[str, Run], mode: str) -> None:
+    assert runs[mode].value["launched"] == runs["plain"].value["launched"]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_sample_is_the_length_of_a_launch(runs: dict[str, Run], mode: str) -> None:
     found = runs[mode].value

@@ -44,6 +44,14 @@ PLANTED = {
         *("bench/measure/cuda.py", 'limit("L2_CACHE_SIZE")', 'limit("L2_SIZE")'),
         "CU_DEVICE_ATTRIBUTE_L2_SIZE: it is not recorded",
     ),
+    "a node too many": (
+        *("bench/measure/launched.py", "cuGraphGetNodes(graph, count)", "cuGraphGetNodes(graph, count, 0)"),
+        "is called with 3 arguments without a name, expected at most 2",
+    ),
+    "wrong field of a node": (
+        *("bench/measure/launched.py", "params.blockDimZ", "params.blockZ"),
+        "CUDA_KERNEL_NODE_PARAMS.blockZ: it is not recorded",
+    ),
     "wrong field": ("bench/measure/tensormap.py", "config.gridDimX", "config.gridDimW", "CUlaunchConfig.gridDimW: it"),
     "wrong number for ctypes": (
         *("bench/measure/tensormap.py", "(c_uint32 * 3)(1, 1, 1),", ""),

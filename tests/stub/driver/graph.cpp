@@ -1,4 +1,5 @@
 // Graphs by capture: what a stream was handed meanwhile, run in that order on each launch.
+#include <algorithm>
 #include <set>
 
 #include "stub.hpp"
@@ -25,6 +26,14 @@ static CUresult forget(const char *kind, const void *handle) {
     released(kind, handle);
     delete static_cast<const char *>(handle);
     return CUDA_SUCCESS;
+}
+
+static const Node *node_of(CUgraphNode handle) {
+    for (auto &[key, graph] : graphs())
+        for (const Node &node : graph->nodes)
+            if (reinterpret_cast<CUgraphNode>(const_cast<Node *>(&node)) == handle) return &node;
+    violation("%p is no node of a graph that is alive", static_cast<void *>(handle));
+    return nullptr;
 }
 
 // How many nodes of a capture come before these, themselves included.
@@ -99,6 +108,35 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, 
 CUresult cuGraphDestroy(CUgraph graph) {
     ENTER();
     return forget("a graph", graph);
+}
+
+CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count) {
+    ENTER();
+    auto graph = graph_of(handle);
+    if (!graph) return CUDA_ERROR_INVALID_HANDLE;
+    const size_t room = nodes ? *count : 0;
+    for (size_t i = 0; i < room; i++)
+        nodes[i] = i < graph->nodes.size() ? reinterpret_cast<CUgraphNode>(&graph->nodes[i]) : nullptr;
+    *count = nodes ? std::min(room, graph->nodes.size()) : graph->nodes.size();
+    return CUDA_SUCCESS;
+}
+
+// What is no launch is a copy or fills memory, which is one kind here.
+CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type) {
+    ENTER();
+    const Node *node = node_of(handle);
+    if (!node) return CUDA_ERROR_INVALID_HANDLE;
+    *type = node->entry.empty() ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_KERNEL;
+    return CUDA_SUCCESS;
+}
+
+// A kernel of a library is in `kern`, a function of a module in `func`; the other one is null.
+CUresult cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS *params) {
+    ENTER();
+    const Node *node = node_of(handle);
+    if (!node || node->entry.empty()) return CUDA_ERROR_INVALID_VALUE;
+    *params = node->shape;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long) {

@@ -92,7 +92,14 @@ static CUresult launch(const char *call, const void *kernel, const Shape &s, CUs
     auto length = state().lengths.find(f.name);
     const Nanoseconds known = length == state().lengths.end() ? state().length : length->second;
     auto later = [=] { return run(f, s, values); };
-    return submit(stream, {.entry = f.name, .run = later, .length = known});
+    CUDA_KERNEL_NODE_PARAMS shape{.func = nullptr,
+                                  .gridDimX = s.grid[0], .gridDimY = s.grid[1], .gridDimZ = s.grid[2],
+                                  .blockDimX = s.block[0], .blockDimY = s.block[1], .blockDimZ = s.block[2],
+                                  .sharedMemBytes = s.shared_bytes, .kernelParams = nullptr, .extra = nullptr,
+                                  .kern = nullptr, .ctx = nullptr};
+    if (is_of_module(kernel)) shape.func = (CUfunction)kernel;
+    else shape.kern = (CUkernel)kernel;
+    return submit(stream, {.entry = f.name, .shape = shape, .run = later, .length = known});
 }
 
 }  // namespace stub

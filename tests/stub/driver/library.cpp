@@ -1,5 +1,6 @@
 // Libraries and modules, their kernels, and the attributes of these.
 #include <algorithm>
+#include <cstring>
 
 #include "stub.hpp"
 
@@ -19,11 +20,19 @@ Function *function_of(const void *handle) {
     return nullptr;
 }
 
+bool is_of_module(const void *function) {
+    for (auto &[key, library] : libraries())
+        for (auto &[name, f] : library->functions)
+            if (&f == function) return library->as_module;
+    return false;
+}
+
 static CUresult load(const char *call, const char *kind, void **out, const char *image) {
     if (CUresult refused = may_block(call)) return refused;
     auto library = read_cubin(image);
     if (!library) return CUDA_ERROR_INVALID_IMAGE;
     *out = library.get();
+    library->as_module = !strcmp(kind, "a module");
     libraries()[*out] = library;
     made(kind, *out, call);
     log("%s of %zu kernels", call, library->functions.size());
@@ -178,6 +187,14 @@ CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
     Function *f = function_of(function);
     if (!f) return CUDA_ERROR_INVALID_HANDLE;
     return x * y * z > f->max_threads ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction function) {
+    ENTER();
+    Function *f = function_of(function);
+    if (!f) return CUDA_ERROR_INVALID_HANDLE;
+    *name = f->name.c_str();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {

@@ -88,7 +88,7 @@ CUresult finish(const char *call, const std::function<bool()> &done, const std::
 
 static CUresult capture(Stream &stream, Work &work) {
     if (work.ready) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    stream.capture->nodes.push_back({stream.tail, work.entry, work.run, work.length});
+    stream.capture->nodes.push_back({stream.tail, work.entry, work.shape, work.run, work.length});
     stream.tail = {&stream.capture->nodes.back()};
     return CUDA_SUCCESS;
 }

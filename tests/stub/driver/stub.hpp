@@ -36,6 +36,7 @@ struct Work {
     CUstream stream = nullptr;
     std::vector<size_t> before = {};
     std::string entry = {};  // of a launch
+    CUDA_KERNEL_NODE_PARAMS shape = {};  // of a launch: its kernel, grid and block
     std::function<CUresult()> run = nullptr;
     std::function<bool()> ready = nullptr;  // of a wait for a value in memory
     Nanoseconds submitted = 0, length = 0, end = 0;
@@ -45,6 +46,7 @@ struct Work {
 struct Node {
     std::vector<Node *> before;
     std::string entry;
+    CUDA_KERNEL_NODE_PARAMS shape;
     std::function<CUresult()> run;
     Nanoseconds length;
 };
@@ -160,6 +162,8 @@ const Allocation *allocation(uintptr_t address, uintptr_t *base);
 std::shared_ptr<Library> read_cubin(const char *image);
 int blocks_per_multiprocessor(const Function &f, int threads, size_t dynamic_shared);
 Function *function_of(const void *handle);
+// Whether a kernel was loaded by cuModuleLoadData, not by cuLibraryLoadData.
+bool is_of_module(const void *function);
 int device_attribute(int attribute);
 // The number of the thread's current GPU, the first one where it has none; of a context, of a stream.
 int current_device();
