@@ -33,6 +33,7 @@ class Kernel(Tunables):
     synchronises: its calls block the host, so that no stream may be held back while they are queued.
     host_memory: the kind of host memory that its operands lie in, a key of HOST_MEMORY; "" is what NumPy allocates.
     spread: its operands lie on several GPUs, as `Operand.gpus` has them.
+    on_request: it contends only where a glob of the suite or of the user selects it.
     module: the Python module that declares it; set by the decorators.
     """
 
@@ -55,6 +56,7 @@ class Kernel(Tunables):
     synchronises: bool = False
     host_memory: str = ""
     spread: bool = False
+    on_request: bool = False
     module: str = ""
 
     @property
