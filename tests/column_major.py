@@ -9,7 +9,7 @@ import numpy as np
 from kernelmark.bench.measure.draw import logical
 from kernelmark.bench.plan.dtypes import numpy_dtype
 
-STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16"}
+STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16", 28: "e4m3"}
 
 
 def matrix(pointer: int, dtype: str, ld: int, rows: int, cols: int) -> Any:

@@ -11,7 +11,8 @@ MODULES = frozenset(
     {
         *("cuda", "cuda.bindings", "cuda.bindings.driver", "cuda.bindings.nvrtc", "cuda.core", "cuda.pathfinder"),
         *("cudnn", "cupy", "cupy.cuda", "cupy.cuda.cufft", "cupy.cuda.nccl", "cupy.cuda.runtime"),
-        *("libcublas", "libcuda", "libcudnn", "nvmath.bindings.cublas", "pycuda.driver", "pynvml"),
+        *("libcublas", "libcuda", "libcudnn", "nvmath.bindings.cublas", "nvmath.bindings.cublasLt"),
+        *("pycuda.driver", "pynvml"),
     }
 )
 CLASSES = frozenset(
@@ -71,6 +72,7 @@ TYPES: Mapping[str, str] = {
 }
 _DRIVER = "cuda.bindings.driver"
 _NVMATH = ("nvmath.bindings.cublas",)
+_LT = ("nvmath.bindings.cublasLt",)
 #: Of expressions, by the module and by their text.
 PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bench/measure/cuda.py", "buffer"): (ARRAY,),
@@ -137,8 +139,14 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("kernels/gemm/_cublas.py", "blas.workspace"): (ARRAY,),
     ("kernels/gemm/_cublas.py", "c.data"): (_MEMORY,),
     ("kernels/gemm/_cublas.py", "x.stream"): (_STREAM,),
+    ("kernels/gemm/_cublaslt.py", "api()"): _LT,
+    ("kernels/gemm/_cublaslt.py", "lt"): _LT,
     ("kernels/gemm/cublas.py", "blas.api"): _NVMATH,
     ("kernels/gemm/cublas.py", "getattr(x, operand.name)"): (ARRAY,),
+    ("kernels/gemm/cublaslt.py", "_cublaslt.api()"): _LT,
+    ("kernels/gemm/cublaslt.py", "array"): (ARRAY,),
+    ("kernels/gemm/cublaslt.py", "x.scratch((-(-needed // 2),), 'f16')"): (ARRAY,),
+    ("kernels/gemm/cublaslt.py", "x.stream"): (_STREAM,),
     ("kernels/transfer/_streams.py", "device"): (ARRAY,),
     ("kernels/transfer/_streams.py", "source"): (ARRAY,),
     ("kernels/transfer/_streams.py", "stream"): (_STREAM,),

@@ -52,7 +52,9 @@ WAYS: Mapping[str, Way] = {
     "ElementwiseKernel": Way("copy/selftest.way_elementwise_kernel", serves=("fft/cufft.*",)),
     "graph": Way(SPIN, mode=Mode.GRAPH),
     "cuFFT": Way("fft/cufft.plan", "fft/b65536h1w1024/f32/c2c", length_s=None, serves=("*/cufft.*",)),
-    "cuBLAS": Way("gemm/cublas.sgemm", "gemm/m2048n2048k2048/f32/NN", length_s=None, serves=("*/cublas.*",)),
+    "cuBLAS": Way(
+        "gemm/cublas.sgemm", "gemm/m2048n2048k2048/f32/NN", length_s=None, serves=("*/cublas.*", "*/cublaslt.*")
+    ),
     "cuDNN": Way(
         "conv/cudnn.implicit_gemm",
         "conv/n32c64h56w56k64r3s3pad1/f32/nchw/fprop",

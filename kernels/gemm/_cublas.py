@@ -6,7 +6,7 @@ wrappers set the stream at every call, which drops the workspace and forbids gra
 
 import ctypes
 import importlib
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,9 @@ from kernelmark.kernels.gemm.problem import GemmOperands
 WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
 # Values of cublas_api.h and library_types.h.
 OP = {"N": 0, "T": 1, "C": 2}
-CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14}
+CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14, "e4m3": 28}
+#: Values of cublasComputeType_t: sums in FP32, and of products that may be rounded to TF32.
+COMPUTE_32F, COMPUTE_32F_FAST_TF32 = 68, 77
 #: No TF32 in sgemm, and no 16-bit partial sums in GemmEx: CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION.
 _MATH_MODE = 16
 
@@ -125,7 +127,7 @@ def handle_of(x: GemmOperands) -> _CuBlas:
     return blas
 
 
-@lru_cache
+@cache
 def host_scalar(value: complex, dtype: str) -> Any:
     """A host scalar that lives as long as the process, since launches hold its address only."""
     return np.array(value, dtype)

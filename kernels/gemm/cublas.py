@@ -14,9 +14,7 @@ from kernelmark.kernels.gemm import _cublas
 from kernelmark.kernels.gemm.handwritten import F32, HALF
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
-# Values of cublas_api.h.
-_COMPUTE_32F, _COMPUTE_32F_FAST_TF32 = 68, 77
-_DEFAULT_ALGO = -1
+_DEFAULT_ALGO = -1  # CUBLAS_GEMM_DEFAULT
 
 
 class _Matrix(NamedTuple):
@@ -65,8 +63,8 @@ class _Routine(NamedTuple):
 
 _SGEMM = _Routine("sgemm", "sgemm_strided_batched", "f4")
 _DGEMM = _Routine("dgemm", "dgemm_strided_batched", "f8")
-_GEMMEX = _Routine("gemm_ex", "gemm_strided_batched_ex", "f4", (_COMPUTE_32F, _DEFAULT_ALGO))
-_GEMMEX_TF32 = _GEMMEX._replace(computed=(_COMPUTE_32F_FAST_TF32, _DEFAULT_ALGO))
+_GEMMEX = _Routine("gemm_ex", "gemm_strided_batched_ex", "f4", (_cublas.COMPUTE_32F, _DEFAULT_ALGO))
+_GEMMEX_TF32 = _GEMMEX._replace(computed=(_cublas.COMPUTE_32F_FAST_TF32, _DEFAULT_ALGO))
 
 
 def _launch(routine: _Routine, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:

@@ -28,7 +28,7 @@ ALONE_LAUNCHES = (
     "_Z16winograd_filtersI2F2L6Layout0ELb0EEvPKfPfjjj",
     "_Z14winograd_fusedILi32EL6Layout0EEvPKfS2_Pfjjjjjjjiijj",
 )
-DRIVER_FUNCTION = re.compile(r"cu[A-Z]\w+")
+DRIVER_FUNCTION = re.compile(r"cu[A-Z][a-z]\w+")
 MODES = ("hot", "cold", "graph")
 #: Ways of launching, by the names of the self-test, that load no kernel by CuPy.
 WAYS = ("cuda-core", "graph")

@@ -74,6 +74,18 @@ PLANTED = {
         "prepare(types=",
         "has no parameter types",
     ),
+    "an argument less of cuBLASLt": (
+        *("kernels/gemm/_cublaslt.py", "handle(), product.product, *layouts", "product.product, *layouts"),
+        "lacks return_algo_count",
+    ),
+    "an argument more of cuBLASLt": (
+        *("kernels/gemm/cublaslt.py", "(beta, c, described.c, c, described.c)", "(beta, c, c, described.c, c, 0)"),
+        "cublasLt.matmul(light_handle, compute_desc, alpha, a, adesc, b, bdesc, beta, c, cdesc, d, ddesc",
+    ),
+    "wrong attribute of cuBLASLt": (
+        *("kernels/gemm/_cublaslt.py", "MatmulDescAttribute.TRANSB", "MatmulDescAttribute.TRANS_B"),
+        "MatmulDescAttribute.TRANS_B: it is not recorded",
+    ),
     "wrong function of NVML": (
         *("bench/measure/nvml.py", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetPower"),
         "pynvml.nvmlDeviceGetPower: it is not recorded",

@@ -111,7 +111,11 @@ def test_two_versions_are_two_contenders_of_one_job(folder, registry):
 
 def test_the_vendors_calls_of_the_same_numerics_are_what_a_kernel_is_set_against(registry):
     kernel, problem = registry.kernels["gemm/cuda.mma_tf32"], registry.problem("gemm/m512n512k512/f32/NT")
-    assert counterparts(registry, kernel, problem, None) == ("gemm/cublas.gemmex_tf32",)
+    vendors = ("gemm/cublas.gemmex_tf32", "gemm/cublaslt.heuristic_tf32")
+    assert counterparts(registry, kernel, problem, None) == vendors
+    fp32 = counterparts(registry, registry.kernels["gemm/cuda.tiled"], problem, None)
+    assert {"gemm/cublas.sgemm", "gemm/cublaslt.heuristic"} <= set(fp32)
+    assert not [name for name in fp32 if registry.kernels[name].on_request]
     assert counterparts(registry, kernel, problem, "*/cublas.sgemm") == ("gemm/cublas.sgemm",)
 
 

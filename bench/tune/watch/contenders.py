@@ -13,7 +13,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import parse_tile
 
 #: Providers whose calls a hand-written kernel is compared with.
-VENDORS = ("cublas", "cudnn", "cudnn_frontend", "cufft")
+VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 
 
 def watched_kernel(
@@ -72,8 +72,8 @@ def counterparts(
     able = [k for k in able if k.refuses(problem, device) is None]
     if glob is None:
         numerics = kernel.numerics_for(problem)
-        vendor = [k for k in able if k.provider in VENDORS and k.order == "C" and k.numerics_for(problem) == numerics]
-        return tuple(k.id for k in vendor)
+        vendor = (k for k in able if k.provider in VENDORS and k.order == "C" and not k.on_request)
+        return tuple(k.id for k in vendor if k.numerics_for(problem) == numerics)
     if not (matched := tuple(k.id for k in able if fnmatchcase(k.id, glob))):
         raise UsageError(f"--against {glob!r}: matches no GPU kernel that takes {problem.id}; see `kernelmark list`")
     return matched

@@ -1,0 +1,159 @@
+"""cuBLASLt: a problem as the library has it, the algorithms that its heuristic lists, and the settings of each.
+
+Called through nvmath's bindings. Descriptors and lists live as long as the process: launches hold their addresses.
+"""
+
+import importlib
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelmark import Unsupported, split_dtype
+from kernelmark.kernels.gemm._cublas import CUDA_R, OP, WORKSPACE_BYTES
+from kernelmark.kernels.gemm.problem import GemmProblem
+
+_NOT_SUPPORTED = 15  # CUBLAS_STATUS_NOT_SUPPORTED
+#: How slices of k may be summed, by the type of C: in any way, or COMPUTE_TYPE alone, which is FP32, not C's 16 bits.
+_SCHEMES = {"f32": 7, "f16": 2, "bf16": 2}
+
+
+class Algorithm(NamedTuple):
+    """An entry of a list: a cublasLtMatmulHeuristicResult_t as an array of one, into which `address` leads."""
+
+    entry: Any
+
+    @property
+    def address(self) -> int:
+        """Where its cublasLtMatmulAlgo_t is."""
+        return int(self.entry["algo"].ctypes.data)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes that it needs beside the operands."""
+        return int(self.entry["workspace_size"][0])
+
+
+class Described(NamedTuple):
+    """A product in cuBLASLt's terms: its descriptor and the layouts of the first and second operand and of C.
+
+    Row-major C (m x n) is column-major C^T (n x m), so B is the first operand.
+    """
+
+    product: int
+    first: int
+    second: int
+    c: int
+
+
+@cache
+def api() -> Any:
+    """Return nvmath's bindings of cuBLASLt. Raises Unsupported where they refuse the other packages' versions."""
+    try:
+        return importlib.import_module("nvmath.bindings.cublasLt")
+    except Exception as error:  # what a package raises that does not fit the others is its own affair
+        raise Unsupported(f"nvmath.bindings.cublasLt does not load: {error}") from None
+
+
+@cache
+def handle() -> int:
+    """Return the process's handle."""
+    created: int = api().create()
+    return created
+
+
+def version(problem: object) -> str:
+    """`cublaslt 13.0.2 by nvmath`: the library's version and how it is called."""
+    number = api().get_version()
+    return f"cublaslt {number // 10000}.{number // 100 % 100}.{number % 100} by nvmath"
+
+
+@cache
+def described(problem: GemmProblem, compute: int) -> Described:
+    """Describe a product whose sums are of the type `compute`, with scalars in FP32."""
+    lt = api()
+    product = lt.matmul_desc_create(compute, CUDA_R["f32"])
+    for attribute, op in (
+        (lt.MatmulDescAttribute.TRANSA, problem.op_b),
+        (lt.MatmulDescAttribute.TRANSB, problem.op_a),
+    ):
+        word = np.array(OP[op], "i4")
+        lt.matmul_desc_set_attribute(product, attribute, word.ctypes.data, word.nbytes)
+    a, b, c = (_layout(problem, operand) for operand in problem.operands()[:3])
+    return Described(product, b, a, c)
+
+
+def _layout(problem: GemmProblem, operand: Any) -> int:
+    lt, (rows, columns) = api(), operand.shape[-2:]
+    layout: int = lt.matrix_layout_create(CUDA_R[operand.dtype], columns, rows, operand.ld)
+    for attribute, value in (
+        (lt.MatrixLayoutAttribute.BATCH_COUNT, np.array(problem.batch, "i4")),
+        (lt.MatrixLayoutAttribute.STRIDED_BATCH_OFFSET, np.array(rows * operand.ld, "i8")),
+    ):
+        lt.matrix_layout_set_attribute(layout, attribute, value.ctypes.data, value.nbytes)
+    return layout
+
+
+@cache
+def listed(problem: GemmProblem, compute: int, most: int) -> tuple[Algorithm, ...]:
+    """Return at most `most` algorithms that the heuristic lists for a product, the one it expects to be fastest first.
+
+    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32.
+    """
+    lt, product = api(), described(problem, compute)
+    found = np.zeros(most, lt.matmul_heuristic_result_dtype)
+    count = np.zeros((), "i4")
+    result = split_dtype(problem.dtype)[1]
+    layouts = (product.first, product.second, product.c, product.c)
+    try:
+        lt.matmul_algo_get_heuristic(
+            handle(), product.product, *layouts, _preference(result), most, found.ctypes.data, count.ctypes.data
+        )
+    except lt.cuBLASLtError as error:
+        if error.status != _NOT_SUPPORTED:
+            raise
+    return tuple(Algorithm(found[i : i + 1]) for i in range(int(count)) if found["state"][i] == 0)
+
+
+@cache
+def _preference(result: str) -> int:
+    """What the heuristic may choose from where C has this storage type."""
+    lt = api()
+    preference: int = lt.matmul_preference_create()
+    for attribute, value in (
+        (lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES, np.array(WORKSPACE_BYTES, "u8")),
+        (lt.MatmulPreferenceAttribute.REDUCTION_SCHEME_MASK, np.array(_SCHEMES[result], "u4")),
+    ):
+        lt.matmul_preference_set_attribute(preference, attribute, value.ctypes.data, value.nbytes)
+    return preference
+
+
+def settings(algorithm: Algorithm) -> dict[str, Any]:
+    """Return an algorithm's number, tile, stages, slices of k, how they are summed, and the waves of its blocks."""
+    lt = api()
+    attributes = lt.MatmulAlgoConfigAttribute
+    return {
+        "algorithm": _setting(algorithm, attributes.ID),
+        "tile": _name(lt.MatmulTile, _setting(algorithm, attributes.TILE_ID)),
+        "stages": _name(lt.MatmulStages, _setting(algorithm, attributes.STAGES_ID)),
+        "cluster": _name(lt.ClusterShape, _setting(algorithm, attributes.CLUSTER_SHAPE_ID)),
+        "splitk": _setting(algorithm, attributes.SPLITK_NUM),
+        "reduction": _setting(algorithm, attributes.REDUCTION_SCHEME),
+        "swizzling": _setting(algorithm, attributes.CTA_SWIZZLING),
+        "option": _setting(algorithm, attributes.CUSTOM_OPTION),
+        "waves": round(float(algorithm.entry["waves_count"][0]), 3),
+    }
+
+
+def _setting(algorithm: Algorithm, attribute: Any) -> int:
+    lt, written = api(), np.zeros((), "u8")
+    value = np.zeros((), lt.get_matmul_algo_config_attribute_dtype(attribute))
+    lt.matmul_algo_config_get_attribute(
+        algorithm.address, attribute, value.ctypes.data, value.nbytes, written.ctypes.data
+    )
+    return int(value)
+
+
+def _name(kind: Any, value: int) -> str | int:
+    """Return `128x256` for TILE_128x256, and the number of what the bindings have no name for."""
+    return next((str(member.name).partition("_")[2] for member in kind if member == value), value)

@@ -1,0 +1,78 @@
+"""cuBLASLt, row-major through the transposed call, as cuBLAS: what its heuristic chooses, and each algorithm it lists.
+
+Which algorithms there are depends on the problem, the GPU and the version; a row's `tunables` has the settings of its
+own, and `launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), and is taken in NT alone.
+"""
+
+from functools import partial
+from typing import Any
+
+from kernelmark import Launch, Unsupported, kernel, split_dtype
+from kernelmark.kernels.gemm import _cublas, _cublaslt
+from kernelmark.kernels.gemm.cublas import fits_ints
+from kernelmark.kernels.gemm.handwritten import F32, HALF, LAYOUTS
+from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
+
+#: Algorithms that are asked for, each a kernel.
+MOST = 20
+
+
+def _supports(problem: GemmProblem) -> str | None:
+    if split_dtype(problem.dtype)[0] == "e4m3" and problem.layout != "NT":
+        return f"layout is {problem.layout}, expected NT: cuBLASLt multiplies FP8 operands that are stored along k"
+    return fits_ints(problem)
+
+
+def _launch(problem: GemmProblem, x: GemmOperands, compute: int, most: int, number: int) -> Launch:
+    """Multiply by an algorithm of the list by its number. Raises Unsupported where the list is shorter."""
+    algorithms = _cublaslt.listed(problem, compute, most)
+    if number >= len(algorithms):
+        count = f"{len(algorithms)} algorithm{'s' * (len(algorithms) != 1)}" if algorithms else "no algorithm"
+        raise Unsupported(f"cuBLASLt lists {count} for this problem")
+    chosen, described = algorithms[number], _cublaslt.described(problem, compute)
+    x.chose(**_cublaslt.settings(chosen))
+    needed = chosen.workspace_bytes
+    space = int(x.scratch((-(-needed // 2),), "f16").data.ptr) if needed else 0
+    alpha, beta = (_cublas.host_scalar(value, "f4").ctypes.data for value in (problem.alpha, problem.beta))
+    a, b, c = (int(array.data.ptr) for array in (x.a, x.b, x.c))
+    inputs = (alpha, b, described.first, a, described.second)
+    outputs = (beta, c, described.c, c, described.c)
+    ends = (chosen.address, space, needed, int(x.stream.ptr))
+    return partial(_cublaslt.api().matmul, _cublaslt.handle(), described.product, *inputs, *outputs, *ends)
+
+
+_DECLARED: dict[str, Any] = {
+    "provider": "cublaslt",
+    "device": "cuda",
+    "modules": ("cupy", "nvmath.bindings"),
+    "supports": _supports,
+    "library_version": _cublaslt.version,
+}
+_EVERY: dict[str, Any] = {
+    "dtypes": (*F32["dtypes"], *HALF["dtypes"], "e4m3.f32", "e4m3.bf16"),
+    "layouts": LAYOUTS,
+    "numerics": {"f32": "fp32", **HALF["numerics"], "e4m3": "e4m3"},
+}
+_TF32: dict[str, Any] = F32 | {"numerics": "tf32"}
+_FIRST = "The first algorithm of cublasLtMatmulAlgoGetHeuristic"
+_KERNELS: tuple[tuple[str, dict[str, Any], int, int, int, str], ...] = (
+    ("heuristic", _EVERY, _cublas.COMPUTE_32F, 1, 0, f"{_FIRST}, summed in FP32."),
+    ("heuristic_tf32", _TF32, _cublas.COMPUTE_32F_FAST_TF32, 1, 0, f"{_FIRST} with COMPUTE_32F_FAST_TF32."),
+    *(
+        (
+            *(f"algo_{number}", _EVERY | {"on_request": True}, _cublas.COMPUTE_32F, MOST, number),
+            f"Algorithm {number} of at most {MOST} that cublasLtMatmulAlgoGetHeuristic lists, summed in FP32.",
+        )
+        for number in range(MOST)
+    ),
+)
+
+
+def _declare(name: str, declared: dict[str, Any], compute: int, most: int, number: int, label: str) -> None:
+    @kernel("gemm", name=name, label=label, **declared, **_DECLARED)
+    def set_up(problem: GemmProblem, x: GemmOperands) -> Launch:
+        return _launch(problem, x, compute, most, number)
+
+
+for _kernel in _KERNELS:
+    _declare(*_kernel)

@@ -1,0 +1,157 @@
+"""A stand-in for nvmath's bindings of cuBLASLt on host memory: what the library's reference defines, by NumPy.
+
+Attributes are written and read at addresses, algorithms lie in the caller's list. Enumerations have the values that
+tools/data/gpu-signatures.json records of the bindings.
+"""
+
+import ctypes
+import enum
+from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from column_major import STORED, matrix
+from kernelmark.bench.plan.dtypes import numpy_dtype
+from scripts import script
+
+_NAMES = script("gpu_binding").recorded()["names"]
+_LT = "nvmath.bindings.cublasLt."
+#: CUBLAS_OP_T, and the values of cublasComputeType_t that a product in FP32 and in TF32 has.
+_T, _COMPUTE = 1, (68, 77)
+RESULT = np.dtype(
+    [
+        ("algo", [("data_", "<u8", (8,))]),
+        *(("workspace_size", "<u8"), ("state", "<i4"), ("waves_count", "<f4"), ("reserved", "<i4", (4,))),
+    ]
+)
+_SETTINGS = {"ID": ("i4", 66), "TILE_ID": ("u4", 20), "STAGES_ID": ("u4", 99), "SPLITK_NUM": ("i4", 3)}
+_SETTINGS |= {"REDUCTION_SCHEME": ("u4", 2), "CTA_SWIZZLING": ("u4", 1), "CUSTOM_OPTION": ("u4", 4)}
+_SETTINGS |= {"CLUSTER_SHAPE_ID": ("u2", 5)}
+
+
+class Refused(Exception):
+    """What the library answers with."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+def _recorded(kind: str) -> Any:
+    values = {name.rpartition(".")[2]: int(_NAMES[name]["is"]) for name in _NAMES if name.startswith(f"{_LT}{kind}.")}
+    return enum.IntEnum(kind, values)
+
+
+class CublasLt:
+    """The routines. `algorithms` has the workspace of each that the heuristic lists, the number of which is its name.
+
+    ran: the algorithms of the products that ran, with their workspace. status: what the heuristic answers.
+    """
+
+    cuBLASLtError = Refused  # noqa: N815  # as in the bindings
+    matmul_heuristic_result_dtype = RESULT
+    MatmulDescAttribute, MatrixLayoutAttribute = _recorded("MatmulDescAttribute"), _recorded("MatrixLayoutAttribute")
+    MatmulPreferenceAttribute = _recorded("MatmulPreferenceAttribute")
+    MatmulAlgoConfigAttribute = _recorded("MatmulAlgoConfigAttribute")
+    MatmulTile = enum.IntEnum("MatmulTile", {"TILE_UNDEFINED": 0, "TILE_128x256": 20})
+    MatmulStages = enum.IntEnum("MatmulStages", {"STAGES_UNDEFINED": 0})
+    ClusterShape = enum.IntEnum("ClusterShape", {"SHAPE_AUTO": 0, "SHAPE_2x1x1": 5})
+
+    def __init__(self, algorithms: tuple[int, ...] = (0, 64), status: int = 0) -> None:
+        self.algorithms, self.status, self._made = algorithms, status, count(1000)
+        self.products: dict[int, dict[str, int]] = {}
+        self.layouts: dict[int, dict[str, int]] = {}
+        self.preferences: dict[int, dict[str, int]] = {}
+        self.asked: list[dict[str, int]] = []
+        self.ran: list[tuple[int, int, int]] = []
+
+    def create(self) -> int:
+        return 7
+
+    def get_version(self) -> int:
+        return 130002
+
+    def matmul_desc_create(self, compute: int, scale: int) -> int:
+        assert (compute in _COMPUTE, STORED[scale]) == (True, "f32")
+        return self._keep(self.products, TRANSA=0, TRANSB=0, compute=compute)
+
+    def matrix_layout_create(self, kind: int, rows: int, columns: int, ld: int) -> int:
+        return self._keep(self.layouts, kind=kind, rows=rows, columns=columns, ld=ld)
+
+    def matmul_preference_create(self) -> int:
+        return self._keep(self.preferences)
+
+    def matmul_desc_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
+        self.products[handle][self.MatmulDescAttribute(attribute).name] = _read(address, nbytes, "i4")
+
+    def matrix_layout_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
+        name = self.MatrixLayoutAttribute(attribute).name
+        kind = {"BATCH_COUNT": "i4", "STRIDED_BATCH_OFFSET": "i8"}[name]
+        self.layouts[handle][name] = _read(address, nbytes, kind)
+
+    def matmul_preference_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
+        name = self.MatmulPreferenceAttribute(attribute).name
+        kind = {"MAX_WORKSPACE_BYTES": "u8", "REDUCTION_SCHEME_MASK": "u4"}[name]
+        self.preferences[handle][name] = _read(address, nbytes, kind)
+
+    def matmul_algo_get_heuristic(self, handle: int, product: int, *rest: int) -> None:
+        """List algorithms, as many as there are and as are asked for."""
+        a, b, c, d, preference, most, results, returned = rest
+        assert (handle, product in self.products, {a, b, c, d} <= self.layouts.keys()) == (7, True, True)
+        self.asked.append(self.preferences[preference] | {"most": most})
+        if self.status:
+            raise Refused(self.status)
+        raw = (ctypes.c_char * (most * RESULT.itemsize)).from_address(results)
+        table, listed = np.frombuffer(raw, RESULT), self.algorithms[:most]
+        for number, nbytes in enumerate(listed):
+            table["algo"]["data_"][number, 0] = number + 1
+            table["workspace_size"][number], table["waves_count"][number] = nbytes, 1.5
+        ctypes.c_int.from_address(returned).value = len(listed)
+
+    def get_matmul_algo_config_attribute_dtype(self, attribute: int) -> Any:
+        return np.dtype(_SETTINGS[self.MatmulAlgoConfigAttribute(attribute).name][0]).type
+
+    def matmul_algo_config_get_attribute(self, algo: int, attribute: int, *where: int) -> None:
+        address, nbytes, written = where
+        kind, value = _SETTINGS[self.MatmulAlgoConfigAttribute(attribute).name]
+        number = ctypes.c_uint64.from_address(algo).value
+        found = np.array(value + (number - 1 if value == 66 else 0), kind)
+        assert found.nbytes == nbytes
+        ctypes.memmove(address, found.ctypes.data, nbytes)
+        ctypes.c_uint64.from_address(written).value = nbytes
+
+    def matmul(self, handle: int, product: int, *rest: int) -> None:
+        """D = alpha op(A) op(B) + beta C, for each of a batch."""
+        alpha, a, a_is, b, b_is, beta, c, c_is, d, d_is, algo, space, nbytes, stream = rest
+        assert (handle, c, c_is, stream) == (7, d, d_is, 5)
+        number = ctypes.c_uint64.from_address(algo).value - 1
+        assert (nbytes, bool(space)) == (self.algorithms[number], self.algorithms[number] > 0)
+        self.ran.append((number, nbytes, self.products[product]["compute"]))
+        factors = [ctypes.c_float.from_address(address).value for address in (alpha, beta)]
+        ops = (self.products[product][name] for name in ("TRANSA", "TRANSB"))
+        inputs = zip(self._matrices(a, a_is), self._matrices(b, b_is), self._matrices(c, c_is), strict=True)
+        turn_a, turn_b = (op == _T for op in ops)
+        for A, B, C in inputs:
+            product_ = (A.T if turn_a else A).astype("f8") @ (B.T if turn_b else B).astype("f8")
+            scaled = factors[0] * product_
+            C[...] = (scaled + factors[1] * C.astype("f8") if factors[1] else scaled).astype(C.dtype)
+
+    def _matrices(self, pointer: int, layout: int) -> Iterator[Any]:
+        one = SimpleNamespace(**self.layouts[layout])
+        dtype = STORED[one.kind]
+        for i in range(one.BATCH_COUNT):
+            at = pointer + i * one.STRIDED_BATCH_OFFSET * numpy_dtype(dtype).itemsize
+            yield matrix(at, dtype, one.ld, one.rows, one.columns)
+
+    def _keep(self, kept: dict[int, dict[str, int]], **values: int) -> int:
+        handle = next(self._made)
+        kept[handle] = values
+        return handle
+
+
+def _read(address: int, nbytes: int, kind: str) -> int:
+    assert np.dtype(kind).itemsize == nbytes
+    return int(np.frombuffer((ctypes.c_char * nbytes).from_address(address), kind)[0])
