@@ -101,8 +101,8 @@ def _blas(routine: Any, problem: GemmProblem, x: GemmOperands, order: str) -> La
 
 
 _READ = {
-    "C": "with transposition flags, no copies, on the OpenBLAS that SciPy brings",
-    "F": "on the same buffers read as column-major, so that NT is the call (OP_N, OP_T)",
+    "C": "row-major without copies, on the OpenBLAS that SciPy brings: NT is the call (OP_T, OP_N), as Caffe makes it",
+    "F": "on the same buffers read as column-major: NT is the call (OP_N, OP_T)",
 }
 
 

@@ -1,8 +1,9 @@
 """cuBLAS, in both conventions.
 
-The plain kernels serve the row-major problem through the transposed column-major call, C^T = op(B)^T op(A)^T, without
-a copy; the `_colmajor` ones read the same buffers as column-major and make the call that their layout names (NT is
-OP_N, OP_T).
+The plain kernels compute the row-major problem without a copy, as C^T = op(B)^T op(A)^T in column-major terms: NT is
+the call (OP_T, OP_N), which Caffe's caffe_gpu_gemm makes for A x B^T (src/caffe/util/math_functions.cu), and which the
+founding texts mean by op_T. The `_colmajor` kernels read the same buffers as column-major matrices, which is another
+product: their NT is the call (OP_N, OP_T).
 """
 
 from functools import partial
@@ -101,20 +102,20 @@ _CUBLAS: dict[str, Any] = {
 }
 _FP64: dict[str, Any] = F32 | {"dtypes": ("f64",), "numerics": "fp64"}
 _TF32: dict[str, Any] = F32 | {"numerics": "tf32"}
-_ROWS = "row-major through the transposed call"
-_COLUMNS, _LITERAL = "on the same buffers read as column-major", "NT is the call (OP_N, OP_T)"
+_ROWS = "row-major: NT is the call (OP_T, OP_N), as Caffe makes it"
+_COLUMNS = "on the same buffers read as column-major: NT is the call (OP_N, OP_T)"
 
 _KERNELS: tuple[tuple[str, _Routine, dict[str, Any], str], ...] = (
     ("sgemm", _SGEMM, F32, f"SGEMM of cuBLAS in FP32 throughout, {_ROWS}."),
     ("dgemm", _DGEMM, _FP64, f"DGEMM of cuBLAS, {_ROWS}."),
     ("gemmex", _GEMMEX, HALF, f"GemmEx of cuBLAS on 16-bit operands with COMPUTE_32F, {_ROWS}."),
     ("gemmex_tf32", _GEMMEX_TF32, _TF32, f"GemmEx of cuBLAS on FP32 operands with COMPUTE_32F_FAST_TF32, {_ROWS}."),
-    ("sgemm_colmajor", _SGEMM, F32, f"SGEMM of cuBLAS {_COLUMNS}, so that {_LITERAL}."),
-    ("dgemm_colmajor", _DGEMM, _FP64, f"DGEMM of cuBLAS {_COLUMNS}, so that {_LITERAL}."),
-    ("gemmex_colmajor", _GEMMEX, HALF, f"GemmEx of cuBLAS with COMPUTE_32F {_COLUMNS}: {_LITERAL}."),
+    ("sgemm_colmajor", _SGEMM, F32, f"SGEMM of cuBLAS {_COLUMNS}."),
+    ("dgemm_colmajor", _DGEMM, _FP64, f"DGEMM of cuBLAS {_COLUMNS}."),
+    ("gemmex_colmajor", _GEMMEX, HALF, f"GemmEx of cuBLAS with COMPUTE_32F {_COLUMNS}."),
     (
         *("gemmex_tf32_colmajor", _GEMMEX_TF32, _TF32),
-        f"GemmEx of cuBLAS with COMPUTE_32F_FAST_TF32 {_COLUMNS}: NT is (OP_N, OP_T).",
+        f"GemmEx of cuBLAS with COMPUTE_32F_FAST_TF32 {_COLUMNS}.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""cuBLASLt, row-major through the transposed call, as cuBLAS: what its heuristic chooses, and each algorithm it lists.
+"""cuBLASLt, row-major as cuBLAS (NT is (OP_T, OP_N)): what its heuristic chooses, and each algorithm it lists.
 
 Which algorithms there are depends on the problem, the GPU and the version; a row's `tunables` has the settings of its
 own, and `launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), and is taken in NT alone.

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +69,18 @@ def test_imatcopy_declares_the_memory_that_it_touches(m: int, n: int) -> None:
     problem = discover().problem(f"transpose/m{m}n{n}/f32/in")
     out = subprocess.run([sys.executable, "-c", PEAK, str(m), str(n)], check=True, capture_output=True, text=True)
     assert int(out.stdout) == pytest.approx(kernel.library_scratch(problem), abs=2e6)
+
+
+@pytest.mark.parametrize(("name", "flags"), [("sgemm", (True, False)), ("sgemm_colmajor", (False, True))])
+def test_nt_of_scipy_is_the_call_that_its_label_has(
+    name: str, flags: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("scipy.linalg.blas.sgemm", lambda *arguments: calls.append(arguments))
+    set_up("gemm/m3n5k7/f32/NT", f"gemm/scipy.{name}", threads=1)[0]()
+    assert [call[5:7] for call in calls] == [flags]
+    ops = ", ".join("OP_T" if flag else "OP_N" for flag in flags)
+    assert f"NT is the call ({ops})" in discover().kernels[f"gemm/scipy.{name}"].label
 
 
 @pytest.mark.parametrize("name", ["sgemm", "sgemm_colmajor"])

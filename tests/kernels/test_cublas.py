@@ -29,6 +29,16 @@ def test_cublas_is_asked_for_the_problem(kernel: Any, options: str, monkeypatch:
             assert operands.complaint(problem, kernel.numerics_for(problem)) is None, problem.id
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
+def test_nt_is_the_call_that_its_label_has(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_cublas", blas_stand_in(Blas()))
+    problem = REGISTRY.problem(f"gemm/m5n7k4/{kernel.domain['dtype'][0]}/NT")
+    ops = kernel.setup(problem, HostOperands(problem, kernel.order)).args[1:3]
+    names = {number: f"OP_{name}" for name, number in module.OP.items()}
+    assert f"NT is the call ({', '.join(names[op] for op in ops)})" in kernel.label
+    assert ops == ((module.OP["N"], module.OP["T"]) if kernel.order == "F" else (module.OP["T"], module.OP["N"]))
+
+
 def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
