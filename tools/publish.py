@@ -1,4 +1,4 @@
-"""A published report of this machine's CPU: `make publish` writes it to `reports/<machine>-<date>/`.
+"""A published report of this machine's CPU: `make publish` writes it to `reports/<machine>/`, which grows.
 
 It measures first, into a store that is kept, so that a run that was cut off goes on, and of one that was refused as
 noisy only what was disturbed is measured again. The exit status is 0 if the report stands, 1 if a kernel failed a
@@ -46,8 +46,8 @@ def main(words: Sequence[str] = ()) -> int:
     """Measure what the store lacks, and publish it."""
     asked = _options(words)
     machine = f"{cpu_name()}, {count(cpu_count(), 'CPU')}"
-    name = folder_name(machine, f"{datetime.now(UTC):%Y-%m-%d}")
-    db = asked.db or ROOT / "out" / "publish" / f"{name}.db"
+    name = folder_name(machine)
+    db = asked.db or ROOT / "out" / "publish" / f"{name}-{datetime.now(UTC):%Y-%m-%d}.db"
     if asked.fresh:
         db.unlink(missing_ok=True)
     if status := measure(db, asked):
@@ -130,8 +130,8 @@ def publish(store: Store, asked: argparse.Namespace, machine: str, folder: Path)
         identify=asked.identify,
         anyway=bool(found.noisy),
     )
-    report = Report(store, about)
     folder.mkdir(parents=True, exist_ok=True)
+    report = Report(store, about, folder)
     answers = claims_rows(store, list(runs.values()), registry, prices)
     write_text(folder / CLAIMS, lambda out: write_csv(answers, out))
     write(folder, report, registry)

@@ -1,4 +1,4 @@
-"""A published report: a folder `reports/<machine>-<date>/` that reads well where repositories are browsed.
+"""A published report: a folder `reports/<machine>/` that grows, and reads well where repositories are browsed.
 
 `make publish` and `make gpu` write it by the same functions, from the runs in a store. A file is text that is made when
 it is asked for, so that one that cannot be made harms no other.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tabulate import tabulate
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import TIMED
@@ -20,6 +21,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report import earlier
 from kernelmark.bench.report.anonymity import Mask, hidden, mask
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures import Drawn, draw, kinds
@@ -44,10 +46,9 @@ FILES = {
 }
 
 
-def folder_name(machine: str, date: str) -> str:
-    """Return `amd-epyc-2-cpus-2026-01-31`."""
-    slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(\w+\)", "", machine).lower()).strip("-")
-    return f"{slug}-{date}"
+def folder_name(machine: str) -> str:
+    """Return `amd-epyc-2-cpus`."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(\w+\)", "", machine).lower()).strip("-")
 
 
 def noise(store: Store, runs: Mapping[str, str]) -> Noise:
@@ -56,10 +57,11 @@ def noise(store: Store, runs: Mapping[str, str]) -> Noise:
 
 
 class Report:
-    """The files of a report, from the runs in a store; runs: what each was for, and its id."""
+    """The files of a report, from the runs in a store, and from its folder, which may have rows of earlier ones."""
 
-    def __init__(self, store: Store, about: Publication) -> None:
-        self._store, self._about = store, about
+    def __init__(self, store: Store, about: Publication, folder: Path) -> None:
+        self._store, self._about, self._folder = store, about, folder
+        self._earlier = earlier.rows(folder / RESULTS, set(about.runs.values()))
         rows = [r for run in about.runs.values() for r, _ in store.results(run)]
         self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
         timed = [run for run in about.runs.values() if any(r.run_id == run and r.time_s_median for r in rows)]
@@ -77,7 +79,14 @@ class Report:
         claims = folder / CLAIMS
         found = claims.read_text(encoding="utf-8") if claims.is_file() else ""
         files = {name: text for name, text in FILES.items() if name == README or (folder / name).exists()}
-        return self._mask(Readme(self._store, self._about, self.main, drawn, found, files).text())
+        about = msgspec.structs.replace(self._about, sections=[*self._about.sections, *self._before()])
+        return self._mask(Readme(self._store, about, self.main, drawn, found, files).text())
+
+    def _before(self) -> Iterator[tuple[str, str]]:
+        """Yield the section on earlier runs, whose rows are never part of a ratio with those of the others."""
+        if found := earlier.runs_of(self._earlier):
+            table = tabulate(found, ("run", "began", "rows", "commit"), tablefmt="github", disable_numparse=True)
+            yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{table}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
         """Draw the figures of the main run as SVG."""
@@ -95,9 +104,11 @@ class Report:
         """Return the rows of all runs, with the dimensions that occur in any."""
         runs = self._about.runs.values()
         others = dict.fromkeys(name for run in runs for name in self._store.dimensions(run) if name not in COLUMNS)
+        others |= dict.fromkeys(name for row in self._earlier for name in row if name not in COLUMNS)
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([*COLUMNS, *others])
+        writer.writerows([row.get(name, "") for name in (*COLUMNS, *others)] for row in self._earlier)
         for run in runs:
             for values, dims, _ in self._store.records(run):
                 writer.writerow([*map(self._named, COLUMNS, values), *(dims.get(name) for name in others)])
@@ -113,6 +124,8 @@ class Report:
             facts |= {"machine": run.machine, "environment": run.environment, "git_commit": run.git_commit}
         if self.main:
             facts["report"] = msgspec.to_builtins(summary(self._store, self._about, self.main))
+        if before := earlier.facts(self._folder / ENVIRONMENT, set(self._about.runs.values())):
+            facts["earlier"] = before
         return json.dumps(facts, indent=2) + "\n"
 
     def _tables(self) -> str:
@@ -123,8 +136,17 @@ class Report:
         )
         for what, run in self._about.runs.items():
             rows = [result for result, _ in self._store.results(run)]
-            parts += [f"## {what}", status_line(self._store.statuses(run)), *self._paragraphs(run, rows)]
+            parts += [f"## {what}", self._origin(run, rows), status_line(self._store.statuses(run))]
+            parts += self._paragraphs(run, rows)
         return "\n\n".join(filter(None, parts)) + "\n"
+
+    def _origin(self, run: str, rows: Sequence[Result]) -> str:
+        """Return the run, date, host and driver that the tables of a run have in common."""
+        found = self._store.run(run)
+        hosts = " and ".join(sorted({str(self._named("host", r.host)) for r in rows if r.host}))
+        driver = found.machine.get("cuda_driver")
+        told = (f"Run {run}", f"began {found.started_at}", hosts and f"host {hosts}", driver and f"driver {driver}")
+        return f"{', '.join(filter(None, told))}."
 
     def _paragraphs(self, run: str, rows: list[Result]) -> Iterator[str]:
         """Yield the tables of timed rows and their ceilings; of rows that are verified alone, those that went wrong."""

@@ -42,10 +42,10 @@ def published(store, tmp_path, monkeypatch):
     def of(drawn=False, **values):
         if not drawn:
             monkeypatch.setattr(Report, "draw", lambda *_: [])
-        folder = tmp_path / "reports" / folder_name("Some CPU, 2 CPUs", "2026-01-31")
+        folder = tmp_path / "reports" / folder_name("Some CPU, 2 CPUs")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CLAIMS).write_text(JUDGED)
-        write(folder, Report(store, about(**values)), None)
+        write(folder, Report(store, about(**values), folder), None)
         return folder
 
     return of
@@ -63,12 +63,12 @@ def network(store):
 def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, published, tmp_path):
     network(store)
     fail(store, "gemm/m8n8k8/f32/NT", "gemm/a.bad")
-    old = tmp_path / "reports" / "some-cpu-2-cpus-2026-01-31" / FIGURES / "of-an-earlier-report.svg"
+    old = tmp_path / "reports" / "some-cpu-2-cpus" / FIGURES / "of-an-earlier-report.svg"
     old.parent.mkdir(parents=True)
     old.write_text("<svg/>")
     folder = published(drawn=True)
     assert not old.exists()
-    assert folder.name == "some-cpu-2-cpus-2026-01-31"
+    assert folder.name == "some-cpu-2-cpus"
     assert {path.name for path in folder.iterdir()} == set(FILES)
     assert {path.suffix for path in (folder / FIGURES).iterdir()} == {".svg"}
     text = (folder / README).read_text()
@@ -137,7 +137,7 @@ def test_a_name_is_hashed_as_a_whole_word_and_always_to_the_same():
 def test_the_index_answers_for_each_machine_and_prices_its_networks(store, published):
     network(store)
     index = write_index(published().parent).read_text()
-    assert "[Some CPU, 2 CPUs](some-cpu-2-cpus-2026-01-31/README.md)" in index
+    assert "[Some CPU, 2 CPUs](some-cpu-2-cpus/README.md)" in index
     assert "The founding product was not measured." in index
     cells = [[cell.strip() for cell in line.split("|")] for line in index.splitlines() if "| net " in line]
     cells = [row for row in cells if row[2] == "net"]
@@ -178,7 +178,7 @@ def test_the_index_shows_the_latest_report_first_and_passes_over_what_is_no_repo
     (later.parent / "local").mkdir()
     (later.parent / "local" / "environment.json").write_text("{}")
     index = write_index(later.parent).read_text()
-    assert re.findall(r"\]\(([^/]+)/", index) == ["later", "some-cpu-2-cpus-2026-01-31"]
+    assert re.findall(r"\]\(([^/]+)/", index) == ["later", "some-cpu-2-cpus"]
 
 
 def test_an_index_without_reports_says_how_to_make_one(tmp_path):
