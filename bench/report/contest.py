@@ -115,6 +115,22 @@ def _is_elsewhere(one: Result, other: Result) -> bool:
     return any(a and b and a != b for a, b in pairs)
 
 
+def by_columns(one: Result, other: Result) -> Ratio:
+    """Return how many times faster `one` is than `other`, from their columns alone, as a reader of the CSV would.
+
+    Where both have a speedup over one baseline that was measured in turn, or one of them is the baseline, these are
+    divided, and otherwise the times.
+    """
+    in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
+    if in_turn and one.problem == other.problem:
+        sides = [Ratio(1.0, 1.0, 1.0) if r.kernel == r.baseline else speedup_of(r) for r in (one, other)]
+        if all(side.median for side in sides) and one.baseline == other.baseline:
+            exact = other.kernel == other.baseline or one.kernel == one.baseline
+            return sides[0].over(sides[1])._replace(in_turn=exact)
+    elsewhere = not in_turn and _is_elsewhere(one, other)
+    return time_of(other).over(time_of(one))._replace(in_turn=False, elsewhere=elsewhere)
+
+
 def speedup_of(r: Result) -> Ratio:
     """Return a row's own speedup over the baseline, which the worker formed from samples taken in turn."""
     return Ratio(r.speedup or 0.0, r.speedup_ci95_low, r.speedup_ci95_high)
