@@ -37,18 +37,23 @@ class Lost(NamedTuple):
 
 
 def answers(
-    module: str, questions: Sequence[str], silence_s: float, until_s: float, stop: Callable[[], bool] = lambda: False
+    module: str,
+    questions: Sequence[str],
+    silence_s: float | Callable[[str], float],
+    until_s: float,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[str, Any]]:
     """Yield each question with its answer, or with `Lost`; after a loss a fresh child takes the questions left.
 
-    A child that is silent for longer than `silence_s` is ended, and so is any at `until_s` (monotonic clock) or when
-    `stop` holds; questions that were not begun by then are left out.
+    A child that is silent for longer than `silence_s`, which may depend on the question, is ended. So is any at
+    `until_s` (monotonic clock) or when `stop` holds; questions that were not begun by then are left out.
     """
     left = list(questions)
     while left and now() < until_s and not stop():
         with _Child(module, left) as child:
             while left:
-                found = child.next(min(now() + silence_s, until_s), stop)
+                limit_s = silence_s(left[0]) if callable(silence_s) else silence_s
+                found = child.next(min(now() + limit_s, until_s), stop)
                 yield left.pop(0), found
                 if isinstance(found, Lost):
                     break
