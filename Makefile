@@ -1,8 +1,8 @@
 # make bench   measure what this machine has; tables, a verdict, and a page in reports/local/
 # make test    the short test suite      make test-all   every test        make lint    ruff, mypy, import-linter
 # make fuzz    2,000 drawn inputs of every kind for the command, each judged by how it ends; FUZZ_ARGS="--inputs 20000 --seed 7"
-# make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
-# make publish   measure this machine for 45 minutes and publish a report in reports/<machine>-<date>/
+# make bars    the figures that the project promises, measured      make gpu-plan, make gpu    an NVIDIA GPU, by its agenda
+# make publish   measure this machine for 45 minutes and publish a report in reports/<machine>/
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
 # make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
@@ -21,7 +21,7 @@ MUTANTS_ARGS ?=
 PUBLISH_ARGS ?=
 FUZZ_ARGS ?=
 
-.PHONY: bench test test-all lint fuzz bars publish gpu honest mutants mutants-table conformance ladder pictures more lock clean
+.PHONY: bench test test-all lint fuzz bars publish gpu gpu-plan honest mutants mutants-table conformance ladder pictures more lock clean
 
 EXTRAS := test,lint,compile,report,export,docs
 # Other parts that tests use where they are there; later releases of PyTorch bring gigabytes of CUDA along.
@@ -109,6 +109,10 @@ gpu:
 	@if ls .whl/*.whl >/dev/null 2>&1; then \
 		$(GPU_PYTHON) -m pip install --quiet --no-index --no-deps --upgrade --target .whl/site .whl/*.whl; fi
 	PYTHONPATH=.:tools:.whl/site $(GPU_PYTHON) tools/gpu.py $(GPU_ARGS)
+
+# What a slot of 540 s would do, in which order; compiles it into build/, which a copy for the GPU machine takes along.
+gpu-plan: .venv/.installed
+	PYTHONPATH=.:tools $(BIN)/python tools/gpu.py --plan $(GPU_ARGS)
 
 clean:
 	rm -rf .venv reports/local

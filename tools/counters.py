@@ -22,6 +22,7 @@ import msgspec
 
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.shapes import is_whole, problems
+from kernelmark.bench.measure.compile import in_parallel
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import Draw
@@ -38,7 +39,6 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.layout import Column
 from kernelmark.bench.report.layout import table as in_columns
 from kernelmark.bench.run.watched import Lost, answers
-from kernelmark.bench.tune.inspect import in_parallel
 from kernelmark.bench.tune.profile.counted import Counts, count, counted_kernel
 
 Pair = tuple[str, str]

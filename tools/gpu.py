@@ -1,110 +1,257 @@
-"""A report of an NVIDIA GPU, in stages: `make gpu` writes it to `${OUT:-reports}/<device>-<date>/`.
+"""`make gpu` measures an NVIDIA GPU by its agenda, and `make gpu-plan` prints what it would do, without a GPU.
 
-Each stage runs in a process that is watched from here, where nothing touches the device, and the report is published
-again after each. SIGTERM, or the deadline, publishes what there is. The exit status is 0 if every stage was done and no
-row went against its kernel, 1 if not, 2 if there is no GPU, 143 after SIGTERM.
+The report is `${OUT:-reports}/<device>/` and grows: each slot goes on where the last one ended. Tasks run in a process
+that is watched from here, where nothing touches the device; the agenda is saved after each. SIGTERM, or the deadline,
+publishes what there is. The exit status is 0 if the slot was used to its end and no row went against its kernel, 1 if
+not, 2 if there is no GPU or the tree is dirty, 143 after SIGTERM.
 """
 
 import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from tabulate import tabulate
 
-import gpu_stages
-from gpu_folder import Folder, Outcome, against, publish
-from gpu_task import Question, Settings
+import agenda
+import gpu_report
+from agenda import Agenda, Answer, Task
+from gpu_slot import Question, Reply, Settings
+from gpu_tasks import BATCHED, Tasks
+from kernelmark.bench.measure.compile import compile_ahead
+from kernelmark.bench.measure.launch import programs
 from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.report.format import count
 from kernelmark.bench.report.publish import folder_name
-from kernelmark.bench.report.publish_readme import Publication
+from kernelmark.bench.run.commit import git_commit, write_commit_file
 from kernelmark.bench.run.watched import Lost, answers
 
 ROOT = Path(__file__).resolve().parents[1]
+MADE = ROOT / "build" / "tasks.json"
 DEADLINE_S = 540.0
-#: Of the deadline, what is kept for publishing; and what a stage may take beyond its limit, which it looks at itself.
-RESERVE, GRACE = 0.04, 0.02
+#: What publishing takes of the deadline, and how much longer than expected a task may take before it is ended.
+PUBLISH_S, SLACK, LEAST_S = 20.0, 3.0, 20.0
 DEVICE_S = 60.0
+#: Tasks of one question, where tasks share one; and questions of a slot, which are words of a command.
+MOST, QUESTIONS = 40, 300
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Measure stage by stage, and publish after each."""
+    """Use a slot, or print what it would be used for."""
     asked = _options(words)
-    report = Report(asked.deadline)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, report.stop)
-    settings = Settings("", asked.device, tuple(asked.suites.split(",")), tuple(asked.plugin))
-    name = report.ask("device", settings, DEVICE_S)
-    if "failed" in name:
-        print(f"make gpu: {name['failed']}", file=sys.stderr)
+    try:
+        if asked.plan:
+            print(planned_text(asked))
+            return 0
+        if git_commit().endswith("-dirty") and not asked.dirty:
+            raise UsageError("the tree has changes that are not committed; commit them, or measure with --dirty")
+        return measure(asked)
+    except UsageError as error:
+        print(f"make gpu: {error}", file=sys.stderr)
         return 2
-    device = name.get("done") or "unknown device"
-    date = f"{datetime.now(UTC):%Y-%m-%d}"
-    folder = Folder(Path(asked.out, folder_name(device, date)).absolute())
-    print(f"make gpu: {folder.path}", flush=True)
-    if "lost" in name:
-        report.outcomes.append(Outcome("device", "failed", name["lost"]))
-    about = Publication(title=device, date=date, runs={}, command="make gpu", identify=asked.identify)
-    report.run(folder, msgspec.structs.replace(settings, folder=str(folder.path)), about)
-    done = all(outcome.state == "done" for outcome in report.outcomes) and not against(folder)
-    return 128 + signal.SIGTERM if report.stopped else 0 if done else 1
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make gpu", description="Measure a GPU and write a report.")
-    parser.add_argument("--out", default=os.environ.get("OUT") or str(ROOT / "reports"), help="folder of reports")
+    parser = argparse.ArgumentParser(prog="make gpu", description="Measure a GPU by its agenda.")
+    parser.add_argument("--plan", action="store_true", help="print what a slot would do, and compile for it")
+    parser.add_argument("--out", type=Path, default=os.environ.get("OUT") or ROOT / "reports", help="folder of reports")
     parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds until the report stands")
     parser.add_argument("--device", default="cuda", help="what is measured")
-    parser.add_argument("--suites", default="founding,seed", help="what is timed; the first also in several processes")
+    parser.add_argument("--name", default="NVIDIA H200", help="the device whose agenda --plan reads")
+    parser.add_argument("--only", default="", metavar="WORDS", help="tasks whose names contain these words alone")
     parser.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="more kernels")
+    parser.add_argument("--dirty", action="store_true", help="measure a tree that has changes; the report shows it")
     parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
     return parser.parse_args(words)
 
 
-class Report:
-    """The stages in turn, under one deadline."""
+class Made(msgspec.Struct):
+    """Tasks that were made ahead of a slot, for a commit and a device's limits: to make them takes seconds of it."""
 
-    def __init__(self, deadline_s: float) -> None:
-        self._scale = deadline_s / DEADLINE_S
-        self._grace_s = GRACE * deadline_s
-        self._until_s = now() + (1 - RESERVE - GRACE) * deadline_s
+    commit: str
+    limits: dict[str, int]
+    tasks: list[Task]
+
+
+def tasks_of(asked: argparse.Namespace, limits: DeviceLimits, found: Agenda) -> list[Task]:
+    """Return the tasks of a device, with the seconds that they took before."""
+    commit, made = git_commit(), None
+    if not asked.plan and not commit.endswith("-dirty") and MADE.is_file():
+        made = msgspec.json.decode(MADE.read_bytes(), type=Made)
+    if made is None or (made.commit, made.limits) != (commit, vars(limits)):
+        made = Made(commit, vars(limits), Tasks(discover(asked.plugin), limits, asked.device).all())
+        if asked.plan:
+            MADE.parent.mkdir(parents=True, exist_ok=True)
+            MADE.write_bytes(msgspec.json.encode(made))
+    return agenda.timed([task for task in made.tasks if asked.only in task.name], found)
+
+
+def planned_text(asked: argparse.Namespace) -> str:
+    """Return what a slot would do, in its order, and compile what can be compiled beforehand."""
+    found = agenda.read(asked.out / folder_name(asked.name), asked.name)
+    limits = DeviceLimits(**found.limits) if found.limits else H100
+    tasks = tasks_of(asked, limits, found)
+    slot = agenda.slot(tasks, found, asked.deadline - PUBLISH_S)
+    lines = [
+        (t.name, f"{t.seconds:.1f} s", "assumed: " * t.assumed + t.basis, f"{t.value:g}") for t in _folded(slot.chosen)
+    ]
+    shown = tabulate(lines, ("task", "time", "by", "value"), tablefmt="plain", disable_numparse=True)
+    counts = ", ".join(f"{n} {state}" for state, n in agenda.tally(tasks, found).items())
+    left = f"{len(slot.left)} more are left: {sum(task.seconds for task in slot.left) / 60:.0f} minutes"
+    head = f"{asked.name}, a slot of {asked.deadline:g} s: {len(slot.chosen)} tasks, {slot.seconds:.0f} s"
+    return f"{head}; {counts}\n\n{shown}\n\n{left}\n{_prepared(slot.chosen, limits)}"
+
+
+def _folded(tasks: Sequence[Task]) -> Iterator[Task]:
+    """Yield tasks, those that share a question as one line."""
+    for _, batch in groupby(tasks, _batch):
+        first, *others = batch
+        if others:
+            first = msgspec.structs.replace(
+                first, name=f"{first.name} and {len(others)} more", value=sum(t.value for t in (first, *others)),
+                seconds=sum(t.seconds for t in (first, *others)),
+            )  # fmt: skip
+        yield first
+
+
+def _batch(task: Task) -> str:
+    return f"{task.kind} {task.launcher}" if task.kind in BATCHED else task.name
+
+
+def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
+    """Compile what the tasks launch into build/cubins, write the commit's file, and return a line on both."""
+    registry = discover()
+    named = ((name, registry.named(name)) for name in dict.fromkeys(k for task in tasks for k in task.kernels))
+    own = {name: kernel for name, kernel in named if isinstance(kernel, CudaKernel)}
+    pairs = dict.fromkeys((k, p) for task in tasks for k in task.kernels for p in task.problems if k in own)
+    taken = ((own[k], registry.problem(p)) for k, p in pairs)
+    found = programs([(kernel, [problem]) for kernel, problem in taken if kernel.op == problem.op], limits)
+    failed = compile_ahead(found, limits.arch)
+    commit = write_commit_file(ROOT)
+    lines = [f"{count(len(found), 'program')} for {limits.arch} in build/cubins, which has to be carried along;"]
+    return "\n".join([*lines, f"a copy without .git reads its commit, {commit[:12]}, from .commit", *failed])
+
+
+class Measuring:
+    """A slot: questions to the watched process, one after another, and their answers into the agenda."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self._asked = asked
+        self.began, self.until_s = now(), now() + asked.deadline - min(PUBLISH_S, 0.1 * asked.deadline)
         self.stopped = False
-        self.outcomes: list[Outcome] = []
+        self.left: list[str] = []
+        self.ended: dict[str, Answer] = {}
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._stop)
 
-    def stop(self, *signal_: Any) -> None:
-        """Begin no further stage, and end the present one."""
+    def _stop(self, *signal_: Any) -> None:
+        """Begin no further task, and end the present one."""
         self.stopped = True
 
-    def run(self, folder: Folder, settings: Settings, about: Publication) -> None:
-        """Run all stages, and publish before the first and after each."""
-        names = list(gpu_stages.STAGES)
-        for i, name in enumerate(names):
-            left = [Outcome(later, "not begun") for later in names[i:]]
-            publish(folder, about, [*self.outcomes, *left])
-            if self.stopped or now() >= self._until_s:
-                why = "SIGTERM" if self.stopped else "the deadline"
-                self.outcomes += [Outcome(later, "not begun", f"{why} came first") for later in names[i:]]
-                break
-            began = now()
-            found = self.ask(name, settings, gpu_stages.STAGES[name].limit_s * self._scale)
-            state = {"done": "done", "failed": "failed", "lost": "cut off" if self.stopped else "failed"}
-            ((key, text),) = found.items()
-            self.outcomes.append(Outcome(name, state[key], text, now() - began))
-            print(f"make gpu: {name}: {text}", flush=True)
-        publish(folder, about, self.outcomes, last=True)
+    def device(self, settings: Settings) -> Reply:
+        """Ask for the device. Raises UsageError where there is none."""
+        for _, reply in self._ask([Question(settings, now() + DEVICE_S)], DEVICE_S):
+            if "" in reply.failed:
+                raise UsageError(reply.failed[""])
+            return reply
+        raise UsageError("no answer from the device")
 
-    def ask(self, stage: str, settings: Settings, limit_s: float) -> dict[str, str]:
-        """What a stage came to: `done`, `failed` with the exception, or `lost` with how its process ended."""
-        until_s = min(now() + limit_s, self._until_s)
-        question = msgspec.json.encode(Question(stage, settings, until_s)).decode()
-        hard_s = until_s + self._grace_s
-        for _, found in answers("gpu_stages", [question], hard_s - now(), hard_s, lambda: self.stopped):
-            return {"lost": found.reason} if isinstance(found, Lost) else found
-        return {"lost": "no time was left for it"}
+    def use(self, folder: Path, settings: Settings, found: Agenda, tasks: Sequence[Task]) -> None:
+        """Ask for the open tasks, those worth most a second first, and save the agenda after each answer."""
+        batches = list(_questions(agenda.ordered(tasks, found)))[:QUESTIONS]
+        asked = [Question(settings, self.until_s, tuple(batch)) for batch in batches]
+        began = now()
+        for question, reply in self._ask(asked):
+            seconds, began = now() - began, now()
+            self._take(question, reply, seconds, found)
+            agenda.save(folder, found)
+        told = {*self.ended, *self.left}
+        self.left += [task.name for batch in batches for task in batch if task.name not in told]
+
+    def _take(self, question: Question, reply: Reply, seconds: float, found: Agenda) -> None:
+        if reply.passed or reply.cut:
+            self.left += [task.name for task in question.tasks if task.name not in reply.done]
+        found.left_out |= reply.left_out
+        found.disagreeing |= reply.disagreeing
+        share = seconds / max(1, len(reply.done) + len(reply.failed))
+        for task in question.tasks:
+            text = reply.done.get(task.name, reply.failed.get(task.name))
+            if text is not None:
+                state: Literal["done", "failed"] = "done" if task.name in reply.done else "failed"
+                at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+                one = Answer(
+                    digest=task.digest, state=state, run=reply.run, at=at, seconds=round(share, 2),
+                    expected_s=round(task.seconds, 2), assumed=task.assumed, text=text,
+                )  # fmt: skip
+                agenda.answer(found, task, one)
+                self.ended[task.name] = one
+        if not reply.passed:
+            lines = reply.failed or reply.done
+            first = next(iter(lines.items()), (question.tasks[0].name, "cut off at the deadline"))
+            print(
+                f"make gpu: {seconds:.1f} s: {': '.join(first)}" + f" (+{len(lines) - 1})" * (len(lines) > 1),
+                flush=True,
+            )
+
+    def _ask(self, asked: Sequence[Question], limit_s: float = 0.0) -> Iterator[tuple[Question, Reply]]:
+        """Yield each question with its reply; a process that is lost costs its task, which has failed then."""
+        texts = {msgspec.json.encode(question).decode(): question for question in asked}
+
+        def silence_s(text: str) -> float:
+            return limit_s or LEAST_S + SLACK * sum(task.seconds for task in texts[text].tasks)
+
+        hard_s = self.until_s + 0.02 * self._asked.deadline
+        for text, found in answers("gpu_slot", list(texts), silence_s, hard_s, lambda: self.stopped):
+            question = texts[text]
+            if isinstance(found, Lost):
+                ended = self.stopped or now() >= self.until_s
+                names = [task.name for task in question.tasks] or [""]
+                yield question, Reply(cut=True) if ended else Reply(failed=dict.fromkeys(names, found.reason))
+            else:
+                yield question, msgspec.convert(found, Reply)
+
+
+def _questions(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Yield tasks in their order, those that may share a question together, where the first of them stands."""
+    waiting: dict[str, list[Task]] = {}
+    for task in tasks:
+        if task.kind in BATCHED:
+            waiting.setdefault(_batch(task), []).append(task)
+    for task in tasks:
+        batch = waiting.get(_batch(task)) if task.kind in BATCHED else [task]
+        while batch:
+            yield [batch.pop(0) for _ in range(min(MOST, len(batch)))]
+
+
+def measure(asked: argparse.Namespace) -> int:
+    """Use a slot of the present device."""
+    measuring = Measuring(asked)
+    settings = Settings("", asked.device, tuple(map(os.path.abspath, asked.plugin)))
+    device = measuring.device(settings)
+    folder = Path(asked.out, folder_name(device.device)).absolute()
+    found = agenda.read(folder, device.device)
+    found.limits = device.limits
+    agenda.save(folder, found)
+    print(f"make gpu: {folder}", flush=True)
+    barred = tuple(glob for globs in found.disagreeing.values() for glob in globs.split())
+    settings = msgspec.structs.replace(settings, folder=str(folder), left_out=found.left_out, barred=barred)
+    tasks = tasks_of(asked, DeviceLimits(**device.limits), found)
+    measuring.use(folder, settings, found, tasks)
+    slot = gpu_report.SlotFacts(asked.deadline, now() - measuring.began, list(measuring.ended), measuring.left)
+    gpu_report.publish(folder, found, tasks, slot, identify=asked.identify)
+    if measuring.stopped:
+        return 128 + signal.SIGTERM
+    return 1 if gpu_report.against(folder, found) or any(a.state == "failed" for a in measuring.ended.values()) else 0
 
 
 if __name__ == "__main__":

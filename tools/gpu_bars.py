@@ -1,82 +1,81 @@
-"""What the CUDA kernels promise beside a vendor's library and the device's own copy, measured in fresh processes.
+"""What the CUDA kernels promise beside vendors' kernels of the same arithmetic, and whether rows of a run keep it.
 
-Bars are measured until the time for them is spent, in watched processes, each of which goes over all bars. A ratio
-within a process comes from samples taken in turn; copies are another operation and are timed just before and just
-after.
+A bar compares the fastest of our kernels with the fastest of the vendors' within one class: one problem and one
+numerics, which separates the algorithms too (`fp32`, `fft`, `winograd`, `winograd4`). Transpositions are held against
+copies of as many bytes, by name. `lines` compares across classes: the best of ours with the best of the vendors'.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from tabulate import tabulate
-
-from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.case import Budget, Job
-from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.watched import Lost, answers
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, by_columns
 
-BUDGET = Budget(max_time_s=0.4)
-#: A bar takes seconds; one that is silent for longer has hung.
-SILENCE_S = 40.0
+VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 LAYOUTS = ("NN", "NT", "TN", "TT")
-FP32 = ("gemm/cuda.warptile", "gemm/cuda.async", "gemm/cuda.splitk", "gemm/cuda.streamk")
-WGMMA = ("gemm/cuda.wgmma", "gemm/cuda.wgmma_persistent")
-THREE_TF32 = ("gemm/cuda.mma_3xtf32", "gemm/cuda.wgmma_3xtf32")
+FOUNDING = "m1024n2048k26752"
+#: Fresh processes that a verdict takes.
+PROCESSES = 3
 
 
 class Bar(NamedTuple):
-    """The best of `kernels` on `problem` is at least `least` times as fast as `rival`, on its own problem."""
+    """The fastest of ours on `problem`, in one numerics, is at least `least` times as fast as the fastest rival.
 
-    promise: str
+    on: the problem of the rivals, where it is another; numerics "" stands for every class (a line across classes).
+    rivals: their numerics, where it is another, or their ids. errors: our error may be this many times the rival's.
+    """
+
     problem: str
-    kernels: tuple[str, ...]
-    rival: str
+    numerics: str
     least: float
-    rival_problem: str = ""
-    errors: float | None = None  # the error may be this many times the rival's
-    rivals: tuple[str, ...] = ()  # others beside `rival`, of which the fastest counts
+    on: str = ""
+    rivals: tuple[str, ...] = ()
+    rival_numerics: str = ""
+    errors: float | None = None
+
+    @property
+    def against(self) -> str:
+        """Return what it is held against, in words."""
+        if self.on:
+            return f"the faster of {' and '.join(self.rivals)}"
+        error = f", at most {self.errors:g} times its error" if self.errors else ""
+        return (self.rival_numerics or ("the same arithmetic" if self.numerics else "any arithmetic")) + error
+
+    @property
+    def is_fair(self) -> bool:
+        """Return whether both sides are of one class."""
+        return bool(self.numerics) and not self.rival_numerics
+
+
+def bars() -> list[Bar]:
+    """Every bar of a Hopper-class GPU, each within one class."""
+    return [*gemm_bars(), *transpose_bars(), *conv_bars()]
 
 
 def gemm_bars() -> Iterator[Bar]:
-    """Against cuBLAS."""
-    for shape in ("m4096n4096k4096", "m1024n2048k26752"):
-        for layout in LAYOUTS:
-            problem = f"gemm/{shape}/f32/{layout}"
-            yield Bar(f"FP32 on {problem}: cuBLAS SGEMM", problem, FP32, "gemm/cublas.sgemm", 1.0)
-    for size in (4096, 8192):
-        problem = f"gemm/m{size}n{size}k{size}/bf16/NT"
-        yield Bar(f"wgmma on {problem}: cuBLAS", problem, WGMMA, "gemm/cublas.gemmex", 1.0)
-    problem = "gemm/m1024n2048k26752/bf16/NT"
-    yield Bar(f"wgmma on {problem}: cuBLAS", problem, (*WGMMA, "gemm/cuda.wgmma_splitk"), "gemm/cublas.gemmex", 1.0)
-    problem, fp8 = "gemm/m4096n4096k4096/e4m3.bf16/NT", ("gemm/cuda.wgmma_fp8",)
-    yield Bar(f"FP8 on {problem}: 90% of cuBLASLt's FP8", problem, fp8, "gemm/cublaslt.heuristic", 0.9)
-    problem = "gemm/m4096n4096k4096/f32/NT"
-    promise = f"3xTF32 on {problem}: 2.2x cuBLAS SGEMM, twice its error"
-    yield Bar(promise, problem, THREE_TF32, "gemm/cublas.sgemm", 2.2, errors=2.0)
+    """Against cuBLAS and cuBLASLt."""
+    for shape in ("m4096n4096k4096", FOUNDING):
+        yield from (Bar(f"gemm/{shape}/f32/{layout}", "fp32", 1.0) for layout in LAYOUTS)
+    for shape in ("m4096n4096k4096", "m8192n8192k8192", FOUNDING):
+        yield Bar(f"gemm/{shape}/bf16/NT", "bf16", 1.02)
+    yield from (Bar(f"gemm/m4096n4096k4096/f32/{layout}", "tf32", 0.95) for layout in LAYOUTS)
+    yield Bar("gemm/m4096n4096k4096/e4m3.bf16/NT", "e4m3", 0.95)
 
 
 def transpose_bars() -> Iterator[Bar]:
-    """Against the suite's own copies of as many bytes."""
-    registry = discover()
+    """Against the faster of cudaMemcpy and our own copy of as many bytes, whichever it is."""
     for shape, place, least in (
-        ("m1024n26752", "out", 0.97),
-        ("m2048n26752", "out", 0.97),
-        ("m1024n26752", "in", 0.4),
-        ("m2048n26752", "in", 0.4),
-        ("m8192n8192", "in", 0.9),
+        ("m1024n26752", "out", 0.96),
+        ("m2048n26752", "out", 0.96),
+        ("m1024n26752", "in", 0.38),
+        ("m2048n26752", "in", 0.38),
+        ("m8192n8192", "in", 0.92),
     ):
-        problem = f"transpose/{shape}/f32/{place}"
-        parsed = registry.problem(problem)
-        ours = [k for k in registry.kernels.values() if (k.op, k.provider) == ("transpose", "cuda")]
-        kernels = tuple(k.id for k in ours if k.refuses(parsed) is None)
-        yield Bar(f"{problem}: {least:.0%} of copy", problem, kernels, "copy/cuda.*", least, f"copy/{shape}/f32")
+        copies = ("copy/cuda.memcpy", "copy/cuda.vectorised")
+        yield Bar(f"transpose/{shape}/f32/{place}", "exact", least, f"copy/{shape}/f32", copies)
 
 
 #: VGG-16's conv3 to conv5, whose filters are 3x3 with padding 1, by channels, filters and side.
@@ -86,138 +85,94 @@ CONVNET = ("n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32k1
 
 
 def conv_bars() -> Iterator[Bar]:
-    """Against the fastest of those of cuDNN's algorithms in strict FP32 that run; the first takes every problem."""
-    ours, rival = "conv/cuda.", "conv/cudnn.implicit_gemm"
-    plain = tuple(f"conv/cudnn.{name}" for name in ("implicit_precomp_gemm", "gemm", "fft", "fft_tiling"))
-    plain = (*plain, "conv/cudnn_frontend.fma")
-    every = (*plain, *(f"conv/cudnn{name}" for name in (".winograd", ".winograd_nonfused", "_frontend.winograd")))
-    for c, k, side in VGG:
-        problem = f"conv/n32c{c}h{side}w{side}k{k}r3s3pad1/f32/nchw/fprop"
-        promise = f"implicit GEMM on {problem}: 90% of cuDNN's FP32 without Winograd"
-        yield Bar(promise, problem, (f"{ours}implicit",), rival, 0.9, rivals=plain)
-        promise = f"fused Winograd on {problem}: 1.5x cuDNN's FP32"
-        yield Bar(promise, problem, (f"{ours}winograd",), rival, 1.5, rivals=every)
-    for shape in CONVNET:
-        problem = f"conv/{shape}/f32/nchw/fprop"
-        kernels = (f"{ours}fft_tiled", f"{ours}fft_fused")
-        yield Bar(f"tiled FFT on {problem}: 2x cuDNN's FP32", problem, kernels, rival, 2.0, rivals=every)
+    """Against cuDNN's algorithms of the same kind."""
+    for problem in vgg():
+        yield Bar(problem, "fp32", 1.0)
+        yield Bar(problem, "winograd", 1.0)
+        yield Bar(problem, "winograd4", 1.0)
+    yield from (Bar(f"conv/{shape}/f32/nchw/fprop", "fft", 1.2) for shape in CONVNET)
 
 
-def figure(bar: Bar) -> dict[str, Any]:
-    """The figure of a bar in this process: `ratio`, `kernel`, `errors`, or `missing` with the reason."""
-    try:
-        return _across(bar) if bar.rival_problem else _side_by_side(bar)
-    except LookupError as error:
-        return {"missing": str(error)}
+def vgg() -> list[str]:
+    """Return VGG-16's layers at 32 images."""
+    return [f"conv/n32c{c}h{side}w{side}k{k}r3s3pad1/f32/nchw/fprop" for c, k, side in VGG]
 
 
-def replies(promises: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the figure of each of these bars."""
-    known = {bar.promise: bar for bar in all_bars()}
-    return (figure(known[promise]) for promise in promises)
+def lines() -> list[Bar]:
+    """Comparisons across classes, which are no bars: what a user gains who takes whatever is fastest."""
+    problem = "gemm/m4096n4096k4096/f32/NT"
+    return [Bar(problem, "3xtf32", 2.4, rival_numerics="fp32", errors=2.0), *(Bar(name, "", 0.9) for name in vgg())]
 
 
-def _side_by_side(bar: Bar) -> dict[str, Any]:
-    contenders = (bar.rival, *bar.rivals, *bar.kernels)
-    rows = {row.kernel: row for row in run_job(_job(bar.problem, contenders, bar.rival))}
-    baseline, best = _right(rows[bar.rival]), _fastest([rows[name] for name in bar.kernels])
-    rival = _fastest([baseline, *(rows[name] for name in bar.rivals)])
-    ratio = _to_baseline(best, baseline) / _to_baseline(rival, baseline)
-    errors = best.max_error / rival.max_error if best.max_error and rival.max_error else None
-    return {"kernel": best.kernel, "ratio": ratio, "rival": rival.kernel, "errors": errors}
+def contenders(bar: Bar, registry: Registry) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ids of our kernels and of the rivals of a bar, each on its own problem."""
+    own = _able(registry, bar.problem, ("cuda",), bar.numerics)
+    if bar.rivals:
+        return own, tuple(name for name in bar.rivals if name in registry.kernels)
+    return own, _able(registry, bar.on or bar.problem, VENDORS, bar.rival_numerics or bar.numerics)
 
 
-def _to_baseline(row: Measurement, baseline: Measurement) -> float:
-    """How many times as fast as the baseline, by samples taken in turn."""
-    if row is baseline:
-        return 1.0
-    if row.ratio is None:
-        raise LookupError(f"{row.kernel} and {baseline.kernel} have no samples in common")
-    return row.ratio.median
+#: Rungs of the ladder that later ones replace: they win nowhere. Numbered algorithms are timed by their own tasks.
+_RUNGS = ("naive", "coalesced", "unpadded", "blocktile1d", "blocktile2d", "direct", "direct_tiled")
+_OLDER = ("gemm/cuda.tiled", "gemm/cuda.vectorised", "gemm/cuda.wmma", "gemm/cuda.mma", "conv/cuda.im2col")
 
 
-def _across(bar: Bar) -> dict[str, Any]:
-    registry = discover()
-    rivals = tuple(k.id for k in registry.kernels.values() if k.id.startswith(bar.rival.rstrip("*")))
-    before = _fastest(run_job(_job(bar.rival_problem, rivals)))
-    best = _fastest(run_job(_job(bar.problem, bar.kernels)))
-    after = _fastest(run_job(_job(bar.rival_problem, rivals)))
-    ours, theirs = (registry.problem(problem) for problem in (bar.problem, bar.rival_problem))
-    moves = not (ours.flop and theirs.flop)
-    work = ours.traffic_bytes / theirs.traffic_bytes if moves else ours.flop / theirs.flop
-    rival_s = (_median_s(before) + _median_s(after)) / 2
-    return {"kernel": best.kernel, "ratio": work * rival_s / _median_s(best), "errors": None}
+def is_rival(kernel: Kernel) -> bool:
+    """Return whether a kernel may be the fastest of its side."""
+    numbered = kernel.name.startswith("algo_")
+    return not numbered and kernel.name not in _RUNGS and kernel.base_id not in _OLDER
 
 
-def _job(problem: str, kernels: tuple[str, ...], baseline: str | None = None) -> Job:
-    return Job((problem,), kernels, Mode.HOT, (), 0, BUDGET, threads=1, baseline=baseline)
+#: Vendors' calls that first transpose, which are rivals of the founding question alone.
+_SEVERAL = ("tnn_geam", "tnn", "inplace", "two_step")
 
 
-def _right(row: Measurement) -> Measurement:
-    if row.status != Status.OK or row.interval is None:
-        raise LookupError(f"{row.kernel}: {row.status}: {row.reason}")
-    return row
+def _able(registry: Registry, name: str, providers: Sequence[str], numerics: str) -> tuple[str, ...]:
+    problem = registry.problem(name)
+    of_op = (k for k in registry.kernels.values() if k.op == problem.op and k.provider in providers)
+    classes = {numerics} if numerics else _strict(problem.dtype)
+    alone = (k for k in of_op if is_rival(k) and not k.name.endswith(("_colmajor", *_SEVERAL)))
+    return tuple(k.id for k in alone if not k.refuses(problem) and k.numerics_for(problem) in classes)
 
 
-def _fastest(rows: list[Measurement]) -> Measurement:
-    good = [row for row in rows if row.status == Status.OK and row.interval]
-    return min(good, key=_median_s) if good else _right(rows[0])
+def _strict(dtype: str) -> set[str]:
+    """Return the numerics that may stand for a storage type without a word: FP32 and its fast algorithms."""
+    return {"fp32", "fft", "winograd", "winograd4"} if dtype == "f32" else {dtype}
 
 
-def _median_s(row: Measurement) -> float:
-    assert row.interval is not None
-    return row.interval.median
+class Verdict(NamedTuple):
+    """holds, missed, open or absent; ratio: of the two rows that were compared, as far as they are there."""
+
+    state: str
+    text: str
+    one: Result | None = None
+    other: Result | None = None
+    ratio: Ratio | None = None
 
 
-def measure(bars: list[Bar], until_s: float, module: str = "gpu_bars") -> Iterator[dict[str, list[dict[str, Any]]]]:
-    """Yield the figures so far by promise, after each one, from as many fresh processes as fit before `until_s`.
-
-    A bar that took its process along is not measured again.
-    """
-    found: dict[str, list[dict[str, Any]]] = {}
-    names, longest = [bar.promise for bar in bars], 0.0
-    while names and now() + longest < until_s:
-        began = now()
-        for promise, answer in answers(module, names, SILENCE_S, until_s):
-            found.setdefault(promise, []).append({"missing": answer.reason} if isinstance(answer, Lost) else answer)
-            yield found
-        names = [name for name in names if "missing" not in found.get(name, [{"missing": ""}])[-1]]
-        longest = max(longest, now() - began)
-
-
-def write(folder: Path, until_s: float) -> str:
-    """Write bars.md among the files of a report after each figure, and return what it comes to."""
-    bars, lines = all_bars(), []
-    for found in measure(bars, until_s):
-        lines = verdicts(bars, found)
-        shown = tabulate(lines, ("", "promise", "median over processes [least, most]", "processes"), tablefmt="github")
-        (folder / "bars.md").write_text(f"# Bars\n\n{shown}\n", encoding="utf-8")
-    counts = Counter(line[0] for line in lines)
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "no time for any"
+def judge(bar: Bar, own: Sequence[str], rivals: Sequence[str], rows: Iterable[Result], work: float = 1.0) -> Verdict:
+    """Judge a bar by the rows of one run, from columns alone. work: ours over the rivals', on another problem."""
+    found = list(rows)
+    ours = [r for r in found if r.kernel.partition("@")[0] in own and r.problem == bar.problem]
+    theirs = [r for r in found if r.kernel in rivals and r.problem == (bar.on or bar.problem)]
+    for side, asked, words in ((ours, own, "of ours"), (theirs, rivals, "rival")):
+        if not any(map(_is_right, side)):
+            reasons = [f"{r.kernel}: {r.status}: {r.reason}" for r in side if r.reason]
+            return Verdict("absent", reasons[0] if reasons else f"no {words} has a row" if asked else f"no {words}")
+    one, other = (min(filter(_is_right, side), key=lambda r: r.time_s_median or 0.0) for side in (ours, theirs))
+    ratio = by_columns(one, other).scaled(work)
+    processes = min(one.processes or 1, other.processes or 1)
+    worse = bar.errors and (one.max_error or 0.0) > bar.errors * (other.max_error or 0.0)
+    if worse:
+        return Verdict(
+            "missed", f"its error is {one.max_error:.2g}, the rival's {other.max_error:.2g}", one, other, ratio
+        )
+    if processes < PROCESSES or ratio.low is None or ratio.high is None:
+        return Verdict("open", f"measured in {processes} of {PROCESSES} processes", one, other, ratio)
+    if ratio.low >= bar.least:
+        return Verdict("holds", "", one, other, ratio)
+    return Verdict("missed" if ratio.high < bar.least else "open", "", one, other, ratio)
 
 
-def verdicts(bars: list[Bar], found: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str, str, int]]:
-    """Whether each bar holds by the median over processes: (holds, promise, found, processes)."""
-    lines = []
-    for bar in bars:
-        tries = found.get(bar.promise, [])
-        good = [figure for figure in tries if "ratio" in figure]
-        if not good or len(good) < len(tries):
-            reason = next((figure["missing"] for figure in tries if "missing" in figure), "not measured")
-            lines.append(("absent", bar.promise, reason, len(tries)))
-            continue
-        ratios = sorted(figure["ratio"] for figure in good)
-        text = f"{median(ratios):.3f}x [{ratios[0]:.3f}, {ratios[-1]:.3f}] by {good[0]['kernel']}"
-        text += f" over {good[0]['rival']}" if bar.rivals else ""
-        holds = median(ratios) >= bar.least
-        if bar.errors is not None:
-            errors = [figure["errors"] for figure in good if figure["errors"] is not None]
-            worst = max(errors, default=float("inf"))
-            text, holds = f"{text}, {worst:.2g} times the error", holds and worst <= bar.errors
-        lines.append(("holds" if holds else "MISSED", bar.promise, text, len(good)))
-    return lines
-
-
-def all_bars() -> list[Bar]:
-    """Every bar of a Hopper-class GPU."""
-    return [*gemm_bars(), *transpose_bars(), *conv_bars()]
+def _is_right(r: Result) -> bool:
+    return r.status == Status.OK and bool(r.time_s_median)

@@ -147,7 +147,7 @@ def test_nothing_but_a_run_that_is_asked_to_takes_tuned_tiles():
     having = {name for name, command in cli.commands.items() for p in command.params if "--tuned" in p.opts}
     assert having == {"run", "tune", "export"}
     assert "tuned" in NEVER  # a file of defaults cannot ask for it
-    for automatic in ("Makefile", "tools/publish.py", "tools/gpu_stages.py", "bench/pytest_hooks.py"):
+    for automatic in ("Makefile", "tools/publish.py", "tools/gpu_tasks.py", "bench/pytest_hooks.py"):
         assert "--tuned" not in (ROOT / automatic).read_text()
 
 

@@ -1,0 +1,71 @@
+"""`make gpu` on the fake device, with an agenda of a dozen small tasks; run by itself it uses one slot.
+
+AGENDA_CHANGED names a kernel whose digest is another one, AGENDA_FAULT a task at which the process does what
+AGENDA_WHAT names. As a plug-in this module brings both to the process that carries tasks out.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpu
+import gpu_slot
+from agenda import Task
+from kernelmark.bench.plan.modes import Mode
+
+HERE = Path(__file__).resolve()
+KERNELS = ("copy/fake.noop", "copy/fake.base", "copy/fake.other")
+PROBLEMS = ("copy/m3n5/f32", "copy/m7n2/f32")
+#: Seconds that tasks are expected to take: enough for the second slot to be in the midst of them.
+SECONDS = 0.5
+
+
+def faults(what: str) -> Callable[[], object]:
+    """Return what a fault does."""
+    return {"hang": lambda: time.sleep(1000), "crash": os.abort, "raise": lambda: 1 / 0, "exit": lambda: os._exit(0)}[
+        what
+    ]
+
+
+class FewTasks:
+    """The tasks of the fake device: each kernel verified, and pairs of them timed on two problems."""
+
+    def __init__(self, registry: object, limits: object, device: str) -> None:
+        self._device = device
+
+    def all(self) -> list[Task]:
+        found = [self._task(f"verify {k}", "verify", 8.0, PROBLEMS[:1], (k,), mode=Mode.VERIFY) for k in KERNELS]
+        more: dict[str, Any] = {"baseline": KERNELS[0]}
+        for number, problem in enumerate(PROBLEMS):
+            for other in KERNELS[1:]:
+                name, pair = f"copy {other} {problem}", (KERNELS[0], other)
+                found.append(
+                    self._task(name, "time", 4.0 - number, (problem,), pair, processes=2, group="Copy", **more)
+                )
+        return [*found, self._task("tiles", "tune", 1.0, PROBLEMS[:1], KERNELS[:2], group="Tiles", **more)]
+
+    def _task(self, name: str, kind: str, value: float, problems: tuple[str, ...], kernels: Any, **more: Any) -> Task:
+        changed = os.environ.get("AGENDA_CHANGED", "")
+        digest = "+".join(f"{kernel}{'!' if kernel == changed else ''}" for kernel in kernels)
+        where = {"problems": problems, "kernels": kernels}
+        return Task(name=name, kind=kind, value=value, digest=digest, seconds=SECONDS, **where, **more)
+
+
+if fault := os.environ.get("AGENDA_FAULT"):
+    carry_out = gpu_slot.Slot.carry_out
+
+    def faulty(slot: gpu_slot.Slot, asked: gpu_slot.Question) -> gpu_slot.Reply:
+        if any(task.name == fault for task in asked.tasks):
+            faults(os.environ["AGENDA_WHAT"])()
+        return carry_out(slot, asked)
+
+    gpu_slot.Slot.carry_out = faulty  # type: ignore[method-assign]
+
+if __name__ == "__main__":
+    gpu.Tasks = FewTasks  # type: ignore[assignment,misc]
+    gpu.LEAST_S, gpu.MOST = float(os.environ.get("AGENDA_LEAST_S", "20")), 2
+    plugins = ("--plugin", str(HERE.with_name("fake_device.py")), "--plugin", str(HERE))
+    sys.exit(gpu.main(["--device", "fake", "--dirty", *plugins, *sys.argv[1:]]))

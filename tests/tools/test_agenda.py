@@ -1,0 +1,174 @@
+"""The agenda of a device: what is open, in which order, and three slots that answer all of it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
+from processes import at_work_in, wait_for
+
+TOOL = "agenda"
+TESTS = Path(__file__).resolve().parents[1]
+DEADLINE_S = 120
+
+
+def task(tool: Any, name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d") -> Any:
+    return tool.Task(name=name, kind="time", value=value, seconds=seconds, digest=digest)
+
+
+def test_a_slot_takes_what_is_worth_most_a_second_and_fits(tool: Any) -> None:
+    tasks = [task(tool, "slow", 9, 10), task(tool, "quick", 2, 1), task(tool, "dull", 1, 4), task(tool, "long", 90, 99)]
+    found = tool.slot(tasks, tool.Agenda(), 12.0)
+    assert [one.name for one in found.chosen] == ["quick", "slow"]
+    assert [one.name for one in found.left] == ["long", "dull"]
+    assert found.seconds <= 12
+
+
+def test_an_answer_closes_a_task_at_its_digest_alone(tool: Any) -> None:
+    found = tool.Agenda()
+    tool.answer(found, task(tool, "a"), tool.Answer(digest="d"))
+    assert not tool.is_open(task(tool, "a"), found)
+    assert tool.is_open(task(tool, "a", digest="other"), found)
+
+
+def test_a_task_that_fails_twice_at_one_digest_is_closed(tool: Any) -> None:
+    found, one = tool.Agenda(), task(tool, "a")
+    for expected in (True, False):
+        tool.answer(found, one, tool.Answer(digest="d", state="failed", text="no luck"))
+        assert tool.is_open(one, found) is expected
+
+
+def test_a_task_that_was_answered_by_an_unknown_tree_is_open_and_comes_later(tool: Any) -> None:
+    found = tool.Agenda()
+    tool.answer(found, task(tool, "a"), tool.Answer(digest=""))
+    assert [one.name for one in tool.ordered([task(tool, "a"), task(tool, "b")], found)] == ["b", "a"]
+
+
+def test_a_task_is_expected_to_take_as_long_as_it_took(tool: Any) -> None:
+    found = tool.Agenda()
+    tool.answer(found, task(tool, "a", seconds=5.0), tool.Answer(digest="before", seconds=2.5))
+    first, other = tool.timed([task(tool, "a", seconds=5.0), task(tool, "b", seconds=5.0)], found)
+    assert (first.seconds, first.assumed) == (2.5, False)
+    assert (other.seconds, other.assumed) == (5.0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"schema": 7}', "its schema is 7, expected 1"),
+        ('{"schema": 1, "device": "NVIDIA T4"}', "is of NVIDIA T4, expected NVIDIA H200"),
+        ("[1]", "expected an agenda as `make gpu` writes it"),
+        ('{"schema": 1, "answers": 3}', "expected an agenda as `make gpu` writes it"),
+    ],
+)
+def test_an_agenda_that_is_none_is_refused_in_one_line(tool: Any, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / tool.FILE).write_text(text)
+    with pytest.raises(UsageError, match=r"agenda\.json") as raised:
+        tool.read(tmp_path, "NVIDIA H200")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tool: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="--out names a folder"):
+        tool.save(tmp_path / "file", tool.Agenda())
+
+
+def begin(out: Path, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
+    path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
+    command = [sys.executable, str(TESTS / "agenda_rig.py"), "--out", str(out), "--deadline", str(deadline_s)]
+    env = {**os.environ, "PYTHONPATH": path, **variables}
+    out.mkdir(exist_ok=True)
+    return subprocess.Popen(command, env=env, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def use(out: Path, **variables: str) -> tuple[int, str]:
+    """Use a slot, and return its exit status and what it printed."""
+    with begin(out, **variables) as process:
+        printed, _ = process.communicate(timeout=DEADLINE_S + 60)
+    return process.returncode, printed
+
+
+def answers(out: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads((out / "a-fake" / "agenda.json").read_text())["answers"]
+    return found
+
+
+def rows(out: Path) -> dict[str, list[bytes]]:
+    """Return the rows of each run, with all that the store holds of them."""
+    store = Store(out / "a-fake" / "results.db", create=False)
+    try:
+        return {run: [repr(record).encode() for record in store.records(run, samples=True)] for run in store.run_ids()}
+    finally:
+        store.close()
+
+
+@pytest.mark.long
+def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_path: Path) -> None:
+    with begin(tmp_path) as first:
+        assert first.stdout is not None
+        wait_for(lambda: (tmp_path / "a-fake" / "agenda.json").exists() and len(answers(tmp_path)) >= 4, 60)
+        first.send_signal(signal.SIGTERM)  # the end of a slot, with tasks left
+        printed, _ = first.communicate(timeout=60)
+        assert first.returncode == 143, printed
+    one, kept = answers(tmp_path), rows(tmp_path)
+    assert 4 <= len(one) < 8
+
+    with begin(tmp_path) as second:
+        time.sleep(random.Random(13).uniform(2.0, 6.0))
+        second.kill()
+    wait_for(lambda: not at_work_in(tmp_path), 30)
+    two = answers(tmp_path)
+    assert {name: two[name] for name in one} == one  # nothing that was answered is measured again
+
+    status, printed = use(tmp_path)
+    assert status == 0, printed
+    three, found = answers(tmp_path), rows(tmp_path)
+    assert {name: three[name] for name in two} == two
+    assert len(three) == 8
+    assert {answer["state"] for answer in three.values()} == {"done"}
+    assert {run: found[run] for run in kept} == kept
+    assert all(found[answer["run"]] for answer in three.values())
+
+    status, printed = use(tmp_path)
+    assert (status, answers(tmp_path)) == (0, three), printed  # all is answered
+    assert list(rows(tmp_path)) == list(found)
+
+    status, printed = use(tmp_path, AGENDA_CHANGED="copy/fake.other")
+    changed = {name for name, answer in answers(tmp_path).items() if answer != three[name]}
+    again = "copy copy/fake.other"
+    assert changed == {"verify copy/fake.other", f"{again} copy/m3n5/f32", f"{again} copy/m7n2/f32"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("crash", "SIGABRT"),
+        pytest.param("hang", "without an answer", marks=pytest.mark.long),
+        pytest.param("raise", "ZeroDivisionError", marks=pytest.mark.long),
+        pytest.param("exit", "the process ended with status 0", marks=pytest.mark.long),
+    ],
+)
+def test_a_task_that_fails_is_named_with_the_reason_and_the_others_are_answered(
+    tmp_path: Path, fault: str, reason: str
+) -> None:
+    bad = "copy copy/fake.base copy/m3n5/f32"
+    status, printed = use(tmp_path, AGENDA_FAULT=bad, AGENDA_WHAT=fault)
+    assert status == 1, printed
+    found = answers(tmp_path)
+    assert {name for name, answer in found.items() if answer["state"] == "failed"} == {bad}
+    assert reason in found[bad]["text"]
+    assert len(found) == 8
+    page = (tmp_path / "a-fake" / "README.md").read_text()
+    assert f"{bad}: failed: " in page
+    assert os.uname().nodename not in page

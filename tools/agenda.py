@@ -1,0 +1,186 @@
+"""The agenda of a device: what is to be measured, what that is worth, and what is answered at which digest.
+
+`reports/<device>/agenda.json` holds the answers; the tasks themselves are made anew from the sources each time
+(gpu_tasks.py). A task is open while no answer has its digest, so a changed kernel opens its own tasks alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from kernelmark.bench.plan.errors import UsageError
+
+SCHEMA = 1
+FILE = "agenda.json"
+#: Times that a task may fail at one digest; after the last it counts as answered.
+TRIES = 2
+#: What is left of the value of a task that was answered once, by a tree of which no digest is known.
+SEEN = 0.25
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the agenda. value: what its answer is worth; seconds: of device time, expected.
+
+    kind: who carries it out. basis: where `seconds` comes from; assumed: by a rule, not from an earlier run.
+    problems, kernels and processes: what is measured, where it is measured by jobs; mode and max_time_s: how. baseline:
+    what the others are set against. group: the heading of its rows in the report. detail: what only its kind needs.
+    """
+
+    name: str
+    kind: str
+    value: float
+    digest: str
+    seconds: float
+    basis: str = ""
+    assumed: bool = True
+    problems: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    mode: str = "hot"
+    processes: int = 1
+    max_time_s: float = 0.15
+    baseline: str = ""
+    launcher: str = "cuda-core"
+    group: str = ""
+    detail: str = ""
+
+    @property
+    def worth(self) -> float:
+        """Return the value of a second of it."""
+        return self.value / max(self.seconds, 1e-3)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task came to. state: `done`, or `failed` with the reason; run: its rows in the store, if it has any.
+
+    digest: of the task when it was carried out, "" where that is not known, so that the task is open.
+    """
+
+    digest: str
+    state: Literal["done", "failed"] = "done"
+    run: str = ""
+    at: str = ""
+    seconds: float = 0.0
+    expected_s: float = 0.0
+    assumed: bool = True
+    text: str = ""
+    tries: int = 1
+
+
+class Agenda(msgspec.Struct, kw_only=True):
+    """The state of all tasks of a device.
+
+    limits: of the device, for the digests of tasks that are planned without it. left_out: kernels that took two workers
+    along, with the reason. disagreeing: the ways of launching that are timed wrong, with their kernels. notes: what a
+    reader of the report has to know first, written by hand.
+    """
+
+    schema: int = SCHEMA
+    device: str = ""
+    limits: dict[str, int] = {}
+    answers: dict[str, Answer] = {}
+    left_out: dict[str, str] = {}
+    disagreeing: dict[str, str] = {}
+    notes: list[str] = []
+
+
+def read(folder: Path, device: str = "") -> Agenda:
+    """Return the agenda of a report's folder; an empty one where there is none. Raises UsageError."""
+    path = folder / FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Agenda(device=device)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; expected a file that can be read") from None
+    try:
+        schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
+        if schema != SCHEMA:
+            raise UsageError(f"{path}: its schema is {schema}, expected {SCHEMA}; use the version that wrote it")
+        found = msgspec.json.decode(data, type=Agenda)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path}: {error}; expected an agenda as `make gpu` writes it") from None
+    if device and found.device != device:
+        raise UsageError(f"{path}: is of {found.device}, expected {device}; --out names another folder of reports")
+    return found
+
+
+def save(folder: Path, agenda: Agenda) -> None:
+    """Write the agenda, whole or not at all. Raises UsageError."""
+    new = folder / f"{FILE}.new"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(agenda), indent=1) + b"\n")
+        new.rename(folder / FILE)
+    except OSError as error:
+        raise UsageError(f"{folder / FILE}: {error.strerror}; --out names a folder that can be written") from None
+
+
+def is_open(task: Task, agenda: Agenda) -> bool:
+    """Return whether a task has no answer at its digest, nor failed as often as it may."""
+    found = agenda.answers.get(task.name)
+    if found is None or found.digest != task.digest:
+        return True
+    return found.state == "failed" and found.tries < TRIES
+
+
+def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
+    """Return tasks with the seconds that they took before, where they did."""
+    known = {name: found.seconds for name, found in agenda.answers.items() if found.state == "done" and found.seconds}
+    return [
+        msgspec.structs.replace(task, seconds=known[task.name], assumed=False, basis="as long as it took before")
+        if task.name in known
+        else task
+        for task in tasks
+    ]
+
+
+class Slot(NamedTuple):
+    """What some seconds on a device would be used for, and the open tasks that do not fit, both in their order."""
+
+    chosen: list[Task]
+    left: list[Task]
+
+    @property
+    def seconds(self) -> float:
+        return sum(task.seconds for task in self.chosen)
+
+
+def slot(tasks: Sequence[Task], agenda: Agenda, seconds: float) -> Slot:
+    """Choose open tasks by their value a second until the seconds are spent; what does not fit is passed over."""
+    chosen: list[Task] = []
+    left: list[Task] = []
+    for task in ordered(tasks, agenda):
+        fits = task.seconds <= seconds
+        (chosen if fits else left).append(task)
+        seconds -= task.seconds * fits
+    return Slot(chosen, left)
+
+
+def ordered(tasks: Sequence[Task], agenda: Agenda) -> list[Task]:
+    """Return the open tasks, those that are worth most a second first."""
+
+    def worth(task: Task) -> float:
+        found = agenda.answers.get(task.name)
+        return task.worth * (SEEN if found is not None and not found.digest else 1.0)
+
+    return sorted((task for task in tasks if is_open(task, agenda)), key=lambda task: (-worth(task), task.name))
+
+
+def answer(agenda: Agenda, task: Task, found: Answer) -> None:
+    """Record what a task came to; failures at one digest are counted."""
+    before = agenda.answers.get(task.name)
+    again = before is not None and before.digest == task.digest and before.state == found.state == "failed"
+    tries = before.tries + 1 if again and before else 1
+    agenda.answers[task.name] = msgspec.structs.replace(found, tries=tries)
+
+
+def tally(tasks: Sequence[Task], agenda: Agenda) -> Mapping[str, int]:
+    """Count the tasks that are answered, failed, and open."""
+    counts = {"answered": 0, "failed": 0, "open": 0}
+    for task in tasks:
+        found = agenda.answers.get(task.name)
+        state = "open" if is_open(task, agenda) else "failed" if found and found.state == "failed" else "answered"
+        counts[state] += 1
+    return counts

@@ -1,0 +1,320 @@
+"""The report of a GPU, `reports/<device>/`, which grows: its README from the store and the agenda, and its other files.
+
+Each table names the run, date, host and driver of its rows. Ratios are formed within a run alone.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+import agenda
+import gpu_bars
+from agenda import Agenda, Task
+from gpu_slot import STORE
+from gpu_tasks import FOUNDING, TURNED
+from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.views import write_files
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.status import AGAINST
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report import contest
+from kernelmark.bench.report.anonymity import hidden
+from kernelmark.bench.report.contest import Ratio, by_columns
+from kernelmark.bench.report.format import count, rate, seconds, short
+from kernelmark.bench.report.founding import QUESTION
+from kernelmark.bench.report.publish import FILES, README, Report
+from kernelmark.bench.report.publish_index import write_index
+from kernelmark.bench.report.publish_readme import Publication
+
+#: Files of a GPU's report beside those that every report has.
+OWN = {
+    STORE: "every sample; `kernelmark show --db results.db` reads it",
+    agenda.FILE: "which tasks are answered, by which run, at which digest",
+    "claims.md": "the founding claims as a page",
+    "clocks.md": "work of known length, timed through each way of launching",
+    "emulator.md": "the emulator's verdict beside the device's",
+    "counters.md": "instructions, sectors and conflicts by Nsight Compute beside those that `profile` counts",
+    "sanitizer.md": "compute-sanitizer over our kernels",
+    "cudnn.md": "which of cuDNN's algorithms run",
+}
+#: Tasks that are named, of those that did not fit.
+NAMED = 12
+
+
+class SlotFacts(NamedTuple):
+    """A slot that has ended: seconds given and used, the tasks that are answered by it, and those that it left out."""
+
+    deadline_s: float
+    used_s: float
+    ended: list[str]
+    left: list[str]
+
+
+def publish(folder: Path, found: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, identify: bool = False) -> None:
+    """Write the files of the report; one that cannot be written harms no other."""
+    if not (folder / STORE).exists():
+        _guarded(lambda: _write(folder / README, _page(found, tasks, slot, None, folder)))
+        return
+    with closing(Store(folder / STORE)) as store:
+        runs = {_title(store, run): run for run in store.run_ids()}
+        date = max((store.run(run).started_at for run in runs.values()), default="")[:10]
+        about = Publication(title=found.device, date=date, runs=runs, command="make gpu", identify=identify)
+        report = Report(store, about, folder)
+        for name, make in report.texts().items():
+            _guarded(lambda name=name, make=make: _write(folder / name, make()))  # type: ignore[misc]
+        _guarded(lambda: write_files(folder, claims_rows(store, list(runs.values()), here=True), found.device))
+        if find_spec("matplotlib"):
+            _guarded(lambda: report.draw(folder, None))
+        _guarded(lambda: _write(folder / README, _page(found, tasks, slot, store, folder)))
+    _guarded(lambda: write_index(folder.parent))
+
+
+def _title(store: Store, run: str) -> str:
+    """Return what a run was for, from the command that began it, and its id, since a task may have several."""
+    command = store.run(run).command
+    return f"{command.partition('make gpu: ')[2] or 'earlier'}, {run}"
+
+
+def _guarded(write: Callable[[], object]) -> None:
+    try:
+        write()
+    except (OSError, UsageError) as error:  # a full disk, say
+        print(f"make gpu: {error}", file=sys.stderr)
+
+
+def _write(path: Path, text: str) -> None:
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.rename(path)
+
+
+def against(folder: Path, found: Agenda) -> int:
+    """Return how many rows of the answering runs went against their kernels."""
+    if not (folder / STORE).exists():
+        return 0
+    with closing(Store(folder / STORE)) as store:
+        runs = {one.run for one in found.answers.values() if one.run}
+        return sum(store.statuses(run)[status] for run in runs for status in AGAINST)
+
+
+def _page(found: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, store: Store | None, folder: Path) -> str:
+    """Return the README."""
+    page = Page(found, tasks, store)
+    parts = [f"# {found.device}", *(f"> {note}" for note in found.notes), *page.dirty(), *page.founding()]
+    parts += [*page.bars(), *page.across(), *page.groups(), *page.claims(folder), *page.state()]
+    parts += [*_slot(slot, found), *page.runs()]
+    files = {name: text for name, text in (FILES | OWN).items() if name == README or (folder / name).exists()}
+    parts += ["## Files", "\n".join(f"- [{name}]({name}): {text}" for name, text in files.items())]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
+    """Yield what the last slot was used for, what each task was expected to take, and what was left out."""
+    if slot is None:
+        return
+    yield "## The last slot"
+    yield f"Of {slot.deadline_s:.0f} s, {slot.used_s:.0f} s were used, and {count(len(slot.ended), 'task')} answered."
+    ended = [(name, found.answers[name]) for name in slot.ended]
+    rows = [(n, a.state, f"{a.expected_s:.1f} s" + " (assumed)" * a.assumed, f"{a.seconds:.1f} s") for n, a in ended]
+    yield _table(("task", "state", "expected", "took"), rows)
+    if slot.left:
+        more = f", and {len(slot.left) - NAMED} more" if len(slot.left) > NAMED else ""
+        yield f"Not finished, or left out for want of time: {', '.join(slot.left[:NAMED])}{more}."
+
+
+class Page:
+    """The parts of the README that rest on rows."""
+
+    def __init__(self, found: Agenda, tasks: Sequence[Task], store: Store | None) -> None:
+        self._agenda, self._tasks, self._store = found, {task.name: task for task in tasks}, store
+        self._registry = discover()
+        self._rows: dict[str, list[Result]] = {}
+
+    def rows(self, task: str) -> list[Result]:
+        """Return the rows of the run that answers a task; none where it is open or has no run."""
+        found = self._agenda.answers.get(task)
+        if self._store is None or found is None or found.state != "done" or not found.run:
+            return []
+        if found.run not in self._rows:
+            self._rows[found.run] = [r for r, _ in self._store.results(found.run)]
+        return self._rows[found.run]
+
+    def dirty(self) -> Iterator[str]:
+        """Yield a remark on runs of a tree that had changes."""
+        if self._store:
+            runs = self._store.run_ids()
+            bad = [run for run in runs if self._store.run(run).git_commit.endswith("-dirty")]
+            if bad:
+                yield f"> {count(len(bad), 'run')} of {len(runs)} measured a tree with changes that were not committed."
+
+    def founding(self) -> Iterator[str]:
+        """Yield the answer to the founding question, from one job: NT, NN, and transposing first."""
+        yield f"**{QUESTION}**"
+        rows = {(r.kernel, r.problem): r for r in self.rows("founding") if r.time_s_median}
+        nt, nn, out, turned = FOUNDING[0], FOUNDING[1], TURNED[0], "gemm/cublas.tnn_geam"
+        base = rows.get(("gemm/cublas.sgemm", nt)), rows.get(("gemm/cublas.sgemm", nn))
+        if self._store is None or base[0] is None or base[1] is None:
+            yield "Not measured yet in one job on this device; `make gpu` does so before all else."
+            return
+        yield f"cuBLAS: op_T is {contest.faster(self._store, base[0], base[1]).words} times as fast as op_N, in turn."
+        if first := rows.get((turned, nt)):
+            ratio = contest.faster(self._store, first, base[0])
+            yield f"Transposing B first ({short(turned)}) is {ratio.words} times as fast as NT alone."
+        kernels = dict.fromkeys(kernel for kernel, problem in rows if problem in (nt, nn))
+        lines = [(short(k), *self._nt_nn(rows.get((k, nt)), rows.get((k, nn)))) for k in kernels]
+        yield _table(("kernel", "NT", "NN", "NT over NN"), lines)
+        best = min((r for (_, problem), r in rows.items() if problem == out), key=_time, default=None)
+        if best:
+            yield f"The fastest transposition out of place takes {seconds(best.time_s_median)} ({short(best.kernel)})."
+        yield self._source("founding")
+
+    def _nt_nn(self, nt: Result | None, nn: Result | None) -> tuple[str, str, str]:
+        ratio = str(contest.faster(self._store, nt, nn)) if self._store and nt and nn else ""
+        return rate(nt) if nt else "", rate(nn) if nn else "", ratio
+
+    def bars(self) -> Iterator[str]:
+        """Yield the table of bars, each within one class of numerics and algorithm."""
+        yield "## Bars"
+        yield "The fastest of ours over the fastest of the vendors', of one numerics, from rows of one run."
+        yield from self._verdicts(gpu_bars.bars())
+
+    def across(self) -> Iterator[str]:
+        """Yield comparisons across classes."""
+        yield "## The best of ours over the best of the vendors', whatever their arithmetic"
+        yield from self._verdicts(gpu_bars.lines())
+
+    def verdict(self, bar: gpu_bars.Bar) -> gpu_bars.Verdict:
+        """Judge a bar by the rows that answer its task."""
+        own, rivals = gpu_bars.contenders(bar, self._registry)
+        work = 1.0
+        if bar.on:
+            ours, theirs = (self._registry.problem(name) for name in (bar.problem, bar.on))
+            work = ours.traffic_bytes / theirs.traffic_bytes
+        task = f"bar {bar.problem}"
+        answered = task in self._tasks and not agenda.is_open(self._tasks[task], self._agenda)
+        rows = self.rows(task)
+        if not rows:
+            return gpu_bars.Verdict("open", "failed" if answered else "not measured")
+        return gpu_bars.judge(bar, own, rivals, rows, work)
+
+    def _verdicts(self, bars: Sequence[gpu_bars.Bar]) -> Iterator[str]:
+        """Yield the table of those that are measured, and a line on those that are not."""
+        lines, open_ = [], []
+        for bar in bars:
+            state, text, one, other, ratio = self.verdict(bar)
+            if one is None and state == "open":
+                open_.append(f"{bar.problem} ({bar.numerics})" if bar.numerics else bar.problem)
+                continue
+            sides = [f"{short(r.kernel)} ({r.numerics})" if r else "" for r in (one, other)]
+            found = (
+                str(ratio) if ratio and ratio.low is not None and ((one and one.processes) or 1) > 1 else _plain(ratio)
+            )
+            words = "; ".join(filter(None, (found, text)))
+            more = (str(one.processes), one.run_id) if one else ("", "")
+            lines.append((state, bar.problem, f"{bar.least:g}x {bar.against}", words, *sides, *more))
+        yield _table(("verdict", "problem", "at least", "found", "ours", "vendor", "processes", "run"), lines)
+        if open_:
+            yield f"{count(len(open_), 'comparison')} not measured yet: {', '.join(open_)}."
+
+    def groups(self) -> Iterator[str]:
+        """Yield a table for each group of problems that were timed: ours and the vendors' fastest."""
+        groups: dict[str, list[str]] = {}
+        for name, task in self._tasks.items():
+            if task.kind == "time" and task.group not in ("Bars", "The founding question"):
+                groups.setdefault(task.group, []).append(name)
+        for group, names in groups.items():
+            lines = [line for name in names for line in self._fastest(name)]
+            if lines:
+                yield f"## {group}"
+                yield f"{len({line[0] for line in lines})} of {len(names)} problems are answered."
+                heads = ("problem", "mode", "ours", "time", "rate", "vendor", "time", "ours over vendor", "run")
+                yield _table(heads, lines)
+
+    def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
+        rows = [r for r in self.rows(task) if r.time_s_median]
+        for problem in dict.fromkeys(r.problem for r in rows):
+            here = [r for r in rows if r.problem == problem]
+            sides = [[r for r in here if (r.provider == "cuda") is ours] for ours in (True, False)]
+            one, other = (min(side, key=_time, default=None) for side in sides)
+            ratio = _plain(by_columns(one, other)) if one and other else ""
+            first = one or other
+            assert first is not None
+            told = (f"{short(one.kernel)} ({one.numerics})", seconds(one.time_s_median)) if one else ("", "")
+            theirs = (f"{short(other.kernel)} ({other.numerics})", seconds(other.time_s_median)) if other else ("", "")
+            yield problem, first.mode, *told, rate(first), *theirs, ratio, first.run_id
+
+    def claims(self, folder: Path) -> Iterator[str]:
+        """Yield how many claims have which verdict; claims.md has each."""
+        path = folder / "claims.csv"
+        if path.exists():
+            import csv
+
+            with path.open(encoding="utf-8") as file:
+                verdicts = {row["id"]: row["verdict"] for row in csv.DictReader(file)}
+            counts = {verdict: list(verdicts.values()).count(verdict) for verdict in dict.fromkeys(verdicts.values())}
+            yield "## Founding claims"
+            told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+            yield f"{count(len(verdicts), 'claim')}: {told}. [claims.md](claims.md) has each with its rows."
+
+    def state(self) -> Iterator[str]:
+        """Yield what is answered and what is open."""
+        yield "## The agenda"
+        kinds = dict.fromkeys(task.kind for task in self._tasks.values())
+        lines = []
+        for kind in kinds:
+            own = [task for task in self._tasks.values() if task.kind == kind]
+            tally = agenda.tally(own, self._agenda)
+            left_s = sum(task.seconds for task in own if agenda.is_open(task, self._agenda))
+            lines.append((kind, *map(str, tally.values()), f"{left_s / 60:.1f} min"))
+        yield _table(("tasks", "answered", "failed", "open", "time that is left"), lines)
+        failed = {name: one for name, one in self._agenda.answers.items() if one.state == "failed"}
+        yield "\n".join(f"- {name}: failed: {one.text}" for name, one in failed.items())
+        yield "\n".join(f"- {kernel} is left out: {why}" for kernel, why in self._agenda.left_out.items())
+
+    def runs(self) -> Iterator[str]:
+        """Yield the runs of the store, with what each was for, its date, host, driver and commit."""
+        if self._store:
+            yield "## Runs"
+            heads = ("run", "for", "answers", "began", "host", "driver", "commit", "rows")
+            yield "Rows of several runs never share a ratio; [tables.md](tables.md) has the tables of each."
+            yield _table(heads, [self._run(run) for run in self._store.run_ids()])
+
+    def _run(self, run: str) -> Sequence[str]:
+        assert self._store is not None
+        found, tally = self._store.run(run), self._store.statuses(run)
+        answers = "yes" if any(one.run == run and one.digest for one in self._agenda.answers.values()) else ""
+        rows = ", ".join(f"{n} {status}" for status, n in tally.items()) or "none"
+        why = found.command.partition("make gpu: ")[2] or ", ".join(found.suites) or "an earlier report"
+        driver, commit = str(found.machine.get("cuda_driver", "")), found.git_commit
+        short_ = commit[:12] + "-dirty" * commit.endswith("-dirty")
+        return (run, why, answers, found.started_at, self._host(run), driver, short_, rows)
+
+    def _host(self, run: str) -> str:
+        assert self._store is not None
+        first = next((r for r, _ in self._store.results(run) if r.host), None)
+        return str(hidden("host", first.host)) if first else ""
+
+    def _source(self, task: str) -> str:
+        found = self._agenda.answers[task]
+        return f"Run {found.run} of {found.at}; `## Runs` has its host and driver."
+
+
+def _plain(ratio: Ratio | None) -> str:
+    """Return a ratio; one of a single process without its interval, which holds in that process alone."""
+    return f"{ratio.median:.3g}x" if ratio else ""
+
+
+def _time(r: Result) -> float:
+    return r.time_s_median or float("inf")
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return str(tabulate(cells, heads, tablefmt="github", disable_numparse=True)) if rows else ""

@@ -1,0 +1,250 @@
+"""The process that carries out tasks on the device: `gpu.py` watches it, and begins another where it is lost.
+
+All tasks share one set of workers, so that only those that need a fresh process pay for one. A task that may not end
+before its slot does is passed over; one that is cut off keeps its rows, and has no answer.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+
+import cudnn_table
+import gpu_tasks
+from agenda import Task
+from agreement import compare
+from counters import counters, sanitizer
+from counters import table as table_of_counters
+from kernelmark.bench.claims.problems import planned
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.lock import exclusive
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.registry import Kernels, Registry
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.tables import status_line
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_passes
+from kernelmark.bench.run.wary import Wary
+from kernelmark.bench.selftest import clocks
+from kernelmark.bench.selftest.finding import table
+
+STORE = "results.db"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a slot is asked for. left_out and barred: kernels that get no rows, by ids and by globs."""
+
+    folder: str
+    device: str = "cuda"
+    plugins: tuple[str, ...] = ()
+    left_out: dict[str, str] = {}
+    barred: tuple[str, ...] = ()
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Tasks of one kind that make one run, and when (monotonic clock) they have to end; none asks for the device."""
+
+    settings: Settings
+    until_s: float
+    tasks: tuple[Task, ...] = ()
+
+
+class Reply(msgspec.Struct):
+    """What a question came to. done: a line for each task that is answered; passed: there was no time to begin."""
+
+    done: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    run: str = ""
+    passed: bool = False
+    cut: bool = False
+    left_out: dict[str, str] = {}
+    disagreeing: dict[str, str] = {}
+    device: str = ""
+    limits: dict[str, int] = {}
+
+
+class _Cut(Exception):
+    """The deadline came in the midst of a job."""
+
+
+class _Deadline(Progress):
+    """Ends a job at the deadline: raised while a worker is waited for, it costs the worker and the job's rows."""
+
+    until_s = float("inf")
+
+    def calls(self, entrant: Entrant, stage: str) -> None:
+        if now() >= self.until_s:
+            raise _Cut
+
+
+class Slot:
+    """What the tasks of a process have in common: the registry, workers, and kernels that are left out."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.folder = settings, Path(settings.folder)
+        found = discover(settings.plugins)
+        left = (id_ for id_ in found.kernels if not any(fnmatchcase(id_, glob) for glob in settings.barred))
+        # Kernels whose way of launching is timed wrong are not there, so that no glob of a plan can select them.
+        self.registry = Registry(found.operations, Kernels((id_, found.kernels[id_]) for id_ in left))
+        self._deadline = _Deadline()
+        self._workers = Workers(self._deadline)
+        self._wary = Wary(self._workers.run, settings.left_out)
+
+    def carry_out(self, asked: Question) -> Reply:
+        """Carry out the tasks of a question."""
+        self._deadline.until_s = asked.until_s
+        kind = asked.tasks[0].kind
+        if kind in KINDS:
+            return KINDS[kind](self, asked)
+        return self._measured(asked) if kind != "tune" else self._tuned(asked)
+
+    def _measured(self, asked: Question) -> Reply:
+        """Measure tasks as one run; those are answered of which every row is there."""
+        first = asked.tasks[0]
+        if first.kind == "claim":
+            plan, jobs = planned(first.detail, self.registry, ("cpu", self.settings.device))
+            plan = msgspec.structs.replace(plan, spread_s=0.0)
+        else:
+            plan, jobs = gpu_tasks.jobs_of(asked.tasks, self.registry, self.settings.plugins, self.settings.device)
+        run, counted, whole = self.run(first.name, plan, jobs, asked.until_s)
+        if len(asked.tasks) == 1:
+            return Reply({first.name: counted} if whole else {}, run=run, cut=not whole, left_out=self._wary.left_out)
+        done = {task.name: f"{status}" for task in asked.tasks if (status := self._rows.get(task.kernels[0]))}
+        return Reply(done, run=run, cut=not whole, left_out=self._wary.left_out)
+
+    def run(self, name: str, plan: Plan, jobs: list[PlannedJob], until_s: float) -> tuple[str, str, bool]:
+        """Measure jobs as a run of their own; return its id, its statuses, and whether it was measured to its end."""
+        whole, self._rows = False, dict[str, str]()
+        with closing(Store(self.folder / STORE)) as store:
+            session = Session(store, [], plan, self._wary, command=f"make gpu: {name}")
+            try:
+                over: Callable[[], bool] = lambda: now() >= until_s  # noqa: E731
+                whole = run_passes(session, lambda: jobs, self.registry, plan, self._keep, Progress(), over)
+            except _Cut:
+                pass  # the reply reports it
+            session.finish()
+        return session.run_id, status_line(session.tally), whole
+
+    def _keep(self, row: Result) -> None:
+        self._rows[row.kernel] = row.status
+
+    def _tuned(self, asked: Question) -> Reply:
+        """Time the tiles of a kernel in one process, and the best of them beside the default in two more."""
+        (task,) = asked.tasks
+        first = self._measured(asked)
+        if first.cut:
+            return first
+        with closing(Store(self.folder / STORE, create=False)) as store:
+            timed = [r for r, _ in store.results(first.run) if r.time_s_median]
+        best = sorted(timed, key=lambda r: r.time_s_median or 0.0)[: gpu_tasks.AGAIN]
+        names = tuple(dict.fromkeys((task.kernels[0], *(r.kernel for r in best))))
+        again = msgspec.structs.replace(task, kernels=names, processes=2)
+        plan, jobs = gpu_tasks.jobs_of([again], self.registry, self.settings.plugins, self.settings.device)
+        run, counted, whole = self.run(task.name, plan, jobs, asked.until_s)
+        text = f"{first.done[task.name]} in run {first.run}; the best again: {counted}"
+        return Reply({task.name: text} if whole else {}, run=run, cut=not whole, left_out=self._wary.left_out)
+
+    def time_ways(self, asked: Question) -> Reply:
+        """Time work of known length through each way of launching; kernels of a way that disagrees get no rows."""
+        found, bad = [], {}
+        for name, finding in clocks.findings(asked.until_s):
+            found.append(finding)
+            if finding.holds is False:
+                bad[name] = " ".join(clocks.WAYS[name].serves)
+        self._write("clocks.md", f"# Clocks\n\n```\n{table(found)}\n```\n")
+        whole = len(found) == len(clocks.WAYS)
+        text = f"{len(found)} ways, {len(bad)} disagree or fail"
+        return Reply({asked.tasks[0].name: text} if whole else {}, cut=not whole, disagreeing=bad)
+
+    def compared(self, asked: Question) -> Reply:
+        """Compare the emulator with the device on one case of each kernel."""
+        names = {task.kernels[0]: task.name for task in asked.tasks}
+        found = dict(line.split(": ", 1) for line in compare(list(names), asked.until_s))
+        self._append("emulator.md", "# Emulator and device\n", [f"- {k}: {text}" for k, text in found.items()])
+        done = {names[kernel]: text for kernel, text in found.items()}
+        return Reply(done, cut=len(done) < len(names))
+
+    def ask_cudnn(self, asked: Question) -> Reply:
+        """Ask cuDNN which of its algorithms run here."""
+        text = cudnn_table.write(self.folder, self._workers.run, lambda: now() >= asked.until_s)
+        whole = now() < asked.until_s
+        return Reply({asked.tasks[0].name: text} if whole else {}, cut=not whole)
+
+    def counted(self, asked: Question) -> Reply:
+        """Count instructions and sectors with Nsight Compute, beside what `profile` counts."""
+        rows = counters(asked.until_s, self.folder)
+        self._write("counters.md", table_of_counters(rows))
+        return self._by(asked, f"{sum(not row.reason for row in rows)} of {len(rows)} kernels counted")
+
+    def sanitized(self, asked: Question) -> Reply:
+        """Run compute-sanitizer over our kernels."""
+        own = [kernel.id for kernel in self.registry.kernels.values() if isinstance(kernel, CudaKernel)]
+        checks = sanitizer(own, asked.until_s)
+        self._append("sanitizer.md", "# compute-sanitizer\n", [f"- {check.line}" for check in checks])
+        return self._by(asked, f"{sum(check.errors == 0 for check in checks)} of {len(checks)} checks found nothing")
+
+    def _by(self, asked: Question, text: str) -> Reply:
+        whole = now() < asked.until_s
+        return Reply({asked.tasks[0].name: text} if whole else {}, cut=not whole)
+
+    def _write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def _append(self, name: str, head: str, lines: Sequence[str]) -> None:
+        """Put lines in place of those that a file has of the same kernels, and beside the others."""
+        path = self.folder / name
+        old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        known = {line.partition(": ")[0]: line for line in [*old, *lines] if line.startswith("- ")}
+        self._write(name, "\n".join([head, *sorted(known.values())]) + "\n")
+
+
+#: What carries out the tasks that are not jobs of a run.
+KINDS: dict[str, Callable[[Slot, Question], Reply]] = {
+    "clocks": Slot.time_ways,
+    "emulator": Slot.compared,
+    "cudnn": Slot.ask_cudnn,
+    "counters": Slot.counted,
+    "sanitizer": Slot.sanitized,
+}
+
+
+def replies(questions: Sequence[str]) -> Iterator[object]:
+    """Yield what each question came to; the exception that ended one is its reason, and the others go on."""
+    slot: Slot | None = None
+    for text in questions:
+        asked = msgspec.json.decode(text, type=Question)
+        try:
+            slot = slot or Slot(asked.settings)
+            yield msgspec.to_builtins(_reply(slot, asked))
+        except Unsupported as error:
+            yield msgspec.to_builtins(Reply(failed={"": str(error)}))
+        except Exception as error:  # whatever it is, the other tasks go on
+            words = str(error).splitlines()[0] if str(error) else "no message"
+            names = [task.name for task in asked.tasks] or [""]
+            yield msgspec.to_builtins(Reply(failed=dict.fromkeys(names, f"{type(error).__name__}: {words}")))
+
+
+def _reply(slot: Slot, asked: Question) -> Reply:
+    if not asked.tasks:
+        device = get_device(slot.settings.device)
+        return Reply(device=device.device_name, limits=vars(limits_of(slot.settings.device)))
+    if now() + sum(task.seconds for task in asked.tasks) > asked.until_s:
+        return Reply(passed=True)
+    with exclusive((slot.settings.device,), shared=False):
+        return slot.carry_out(asked)
+
+
+def limits_of(device: str) -> object:
+    """Return the limits of the device that is measured; those of an H100 where it is no GPU."""
+    from kernelmark.bench.measure.cuda import present_limits
+
+    return present_limits() if device == "cuda" else H100

@@ -1,0 +1,297 @@
+"""The tasks of a GPU's agenda: what each measures, what its answer is worth, and how long it may take.
+
+Values are relative. They put first what is quick and decides most: kernels that changed are verified, then the founding
+question, bars, claims, networks, and the tiles that a search would try.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import combinations, product
+from typing import Any, cast
+
+import msgspec
+
+import gpu_bars
+from agenda import Task
+from kernelmark.bench.claims.catalog import claims, experiment_names
+from kernelmark.bench.claims.problems import planned
+from kernelmark.bench.emulator.shapes import problems as swept
+from kernelmark.bench.measure.sources import task_digest
+from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, PlannedJob, WorkerKey
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.plan.tiles import Tile, tile_text
+from kernelmark.bench.report.format import count
+
+#: Seconds beside sampling: a case (set-up, two verifications), a fresh worker, a verified case, an emulated one.
+CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.35, 2.5, 0.07, 0.6
+NETWORKS = ("alexnet", "vgg16", "googlenet", "resnet50")
+IMAGES = 32
+#: The widest claims and the questions of the founding texts come before a layer, a tile and a counter.
+VALUE = {
+    "verify": 8.0, "pycuda": 1.0, "emulator": 1.0, "clocks": 60.0, "founding": 600.0, "bar": 60.0, "claim": 15.0,
+    "claim on the CPU": 1.0, "layer": 4.0, "layer in 16 bits": 2.0, "problem": 3.0, "mode": 12.0, "energy": 8.0,
+    "batch": 20.0, "tune": 12.0, "sanitizer": 20.0, "counters": 60.0, "cudnn": 6.0,
+}  # fmt: skip
+FOUNDING = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
+TURNED = ("transpose/m2048n26752/f32/out", "transpose/m2048n26752/f32/in", "copy/m2048n26752/f32")
+#: What is timed in all three modes, and with the second launcher.
+SMALL, LARGE = "gemm/m512n512k512/f32/NT", "gemm/m4096n4096k4096/f32/NT"
+MODES = (SMALL, LARGE, "transpose/m4096n4096/f32/out", "conv/n32c64h56w56k64r3s3pad1/f32/nchw/fprop")
+#: Tiles of a kernel that one job holds, and those that are measured again in two processes.
+TILES, AGAIN = 16, 2
+_4096, _FOUNDING = "gemm/m4096n4096k4096", "gemm/m1024n2048k26752"
+#: Kernels, and the problems on which tiles of each are tried.
+TUNED = (
+    (("gemm/cuda.splitk", "gemm/cuda.streamk"), [f"{_FOUNDING}/f32/{layout}" for layout in gpu_bars.LAYOUTS]),
+    (("gemm/cuda.async",), [f"{_4096}/f32/{layout}" for layout in gpu_bars.LAYOUTS]),
+    (("gemm/cuda.warptile",), [LARGE, f"{_4096}/f32/TT", FOUNDING[0]]),
+    (("gemm/cuda.wgmma_persistent",), [f"{_4096}/bf16/NT", "gemm/m8192n8192k8192/bf16/NT"]),
+    (("gemm/cuda.wgmma_fp8",), [f"{_4096}/e4m3.bf16/NT"]),
+    (("gemm/cuda.wgmma_3xtf32", "gemm/cuda.wgmma_tf32"), [LARGE, FOUNDING[0]]),
+    (("transpose/cuda.tma",), ["transpose/m2048n26752/f32/out"]),
+    (("transpose/cuda.c2r", "transpose/cuda.c2r_fused"), ["transpose/m2048n26752/f32/in"]),
+    (("conv/cuda.implicit", "conv/cuda.winograd4", "conv/cuda.winograd"), gpu_bars.vgg()[1:5:2]),
+    (("conv/cuda.fft_tiled",), [f"conv/{shape}/f32/nchw/fprop" for shape in gpu_bars.CONVNET]),
+)
+
+
+class Tasks:
+    """All tasks of a device, from the registry and the device's limits."""
+
+    def __init__(self, registry: Registry, limits: DeviceLimits, device: str = "cuda") -> None:
+        self._registry, self._limits, self._device = registry, limits, device
+        self._kernels = [kernel for kernel in registry.kernels.values() if kernel.device == device]
+        self.smallest = cache(self._smallest)
+
+    def all(self) -> list[Task]:
+        """Return every task once, in no order."""
+        made = (
+            self._tools(), self._verified(), self._founding(), self._bars(), self._claims(), self._layers(),
+            self._problems(), self._modes(), self._tiles(),
+        )  # fmt: skip
+        return list({task.name: task for tasks in made for task in tasks}.values())
+
+    def _digest(self, pairs: Iterable[tuple[str, str]], launcher: str = "cuda-core") -> str:
+        """Return the digest of kernels on problems, by the ids of both."""
+        taken: dict[str, list[Problem]] = {}
+        for kernel, problem in pairs:
+            taken.setdefault(kernel, []).append(self._registry.problem(problem))
+        return task_digest([(self._registry.named(k), p) for k, p in taken.items()], self._limits, launcher)
+
+    def _task(
+        self, name: str, kind: str, value: str, problems: Sequence[str], kernels: Sequence[str], **more: Any
+    ) -> Iterator[Task]:
+        """Yield a task that jobs carry out, each kernel on each problem that it takes; none where nothing is left."""
+        launcher = more.get("launcher", "cuda-core")
+        pairs = [(k, p) for p in problems for k in kernels if self._takes(k, p)]
+        if not pairs:
+            return
+        max_time_s, processes = more.get("max_time_s", 0.15), more.get("processes", 1)
+        case_s = VERIFIED_S if more.get("mode") == Mode.VERIFY else max_time_s + CASE_S
+        worker_s = 0.0 if kind in BATCHED else WORKER_S
+        basis = f"{count(len(pairs), 'case')} x {case_s:.2f} s + {worker_s:g} s" + f", {processes} times" * (
+            processes > 1
+        )
+        seconds = more.pop("seconds", processes * (len(pairs) * case_s + worker_s))
+        value_, digest = more.pop("worth", VALUE[value]), self._digest(pairs, launcher)
+        where: dict[str, Any] = {
+            "problems": tuple(problems),
+            "kernels": tuple(dict.fromkeys(kernel for kernel, _ in pairs)),
+        }
+        yield Task(name=name, kind=kind, value=value_, digest=digest, seconds=seconds, basis=basis, **where, **more)
+
+    def _takes(self, kernel: str, problem: str) -> bool:
+        found, wanted = self._registry.named(kernel), self._registry.problem(problem)
+        ours = (found.op, found.device) == (wanted.op, self._device)
+        return ours and found.refuses(wanted, self._limits) is None
+
+    def _able(self, problem: str, wanted: Callable[[Kernel], bool] = lambda kernel: True) -> list[str]:
+        return [kernel.id for kernel in self._kernels if wanted(kernel) and self._takes(kernel.id, problem)]
+
+    def _tools(self) -> Iterator[Task]:
+        own = {kernel.id: self.smallest(kernel.id) for kernel in self._own()}
+        every = self._digest((kernel, problem) for kernel, problem in own.items() if problem)
+        yield Task(
+            name="clocks",
+            kind="clocks",
+            value=VALUE["clocks"],
+            digest=self._digest(()),
+            seconds=7,
+            basis="as on an H200",
+        )
+        yield Task(name="compute-sanitizer", kind="sanitizer", value=VALUE["sanitizer"], digest=every, seconds=90)
+        yield Task(name="counters", kind="counters", value=VALUE["counters"], digest=every, seconds=75)
+        yield Task(name="cuDNN's algorithms", kind="cudnn", value=VALUE["cudnn"], digest=self._digest(()), seconds=8)
+
+    def _own(self) -> list[Kernel]:
+        return [kernel for kernel in self._kernels if isinstance(kernel, CudaKernel)]
+
+    def _smallest(self, name: str) -> str | None:
+        """Return the smallest problem that a kernel is swept through elsewhere, or None."""
+        kernel = self._registry.kernels[name]
+        # The sweep asks a kernel for its domain and what it refuses, which every kernel has.
+        taken = swept(cast(CudaKernel, kernel), self._registry.operations[kernel.op])
+        by_size = sorted(taken, key=lambda problem: problem.footprint_bytes)
+        return next((problem.id for problem in by_size if kernel.refuses(problem, self._limits) is None), None)
+
+    def _verified(self) -> Iterator[Task]:
+        for kernel in self._kernels:
+            if problem := self.smallest(kernel.id):
+                yield from self._verify("verify", problem, kernel.id)
+                if isinstance(kernel, CudaKernel):
+                    yield from self._verify("pycuda", problem, kernel.id, launcher="pycuda")
+                    if not kernel.emulated:
+                        yield from self._verify("emulator", problem, kernel.id, seconds=EMULATED_S)
+
+    def _verify(self, what: str, problem: str, kernel: str, **more: Any) -> Iterator[Task]:
+        kind = "emulator" if what == "emulator" else "verify"
+        return self._task(f"{what} {kernel}", kind, what, (problem,), (kernel,), mode=Mode.VERIFY, **more)
+
+    def _founding(self) -> Iterator[Task]:
+        asked = (*FOUNDING, *TURNED)
+        kernels = dict.fromkeys(name for problem in asked for name in self._able(problem, gpu_bars.is_rival))
+        more: dict[str, Any] = {"baseline": "gemm/cublas.sgemm", "group": "The founding question"}
+        more |= {"processes": gpu_bars.PROCESSES, "max_time_s": 0.3}
+        yield from self._task("founding", "time", "founding", asked, list(kernels), **more)
+        # Why one layout beats the other: the algorithms that the heuristic lists, with the kernels that each launches.
+        for problem in FOUNDING:
+            listed = self._able(problem, lambda kernel: kernel.provider == "cublaslt")
+            name, more = f"cuBLASLt's algorithms on {problem}", {"baseline": "gemm/cublaslt.heuristic"}
+            yield from self._task(name, "time", "mode", (problem,), listed, group="cuBLASLt's algorithms", **more)
+
+    def _bars(self) -> Iterator[Task]:
+        wanted: dict[tuple[str, str], list[gpu_bars.Bar]] = {}
+        for bar in (*gpu_bars.bars(), *gpu_bars.lines()):
+            wanted.setdefault((bar.problem, bar.on), []).append(bar)
+        for (problem, on), bars in wanted.items():
+            own, rivals = zip(*(gpu_bars.contenders(bar, self._registry) for bar in bars), strict=True)
+            kernels = list(dict.fromkeys(name for names in (*rivals, *own) for name in names))
+            worth = VALUE["bar"] * max(1, sum(bar.is_fair for bar in bars))
+            more: dict[str, Any] = {
+                "processes": gpu_bars.PROCESSES,
+                "max_time_s": 0.25,
+                "worth": worth,
+                "group": "Bars",
+            }
+            more["baseline"] = next((name for names in rivals for name in names), "")
+            yield from self._task(f"bar {problem}", "time", "bar", (problem, on) if on else (problem,), kernels, **more)
+
+    def _claims(self) -> Iterator[Task]:
+        judged = Counter(claim.experiment for claim in claims())
+        for name in experiment_names():
+            plan, jobs = planned(name, self._registry, ("cpu", self._device))
+            cases = [entrant for job in jobs for entrant in job.job.entrants]
+            on_gpu = any(self._registry.named(kernel).device == self._device for _, kernel in cases)
+            case_s = max((job.job.budget.max_time_s for job in jobs), default=0.0) + CASE_S
+            yield Task(
+                name=f"claim {name}", kind="claim", detail=name, processes=plan.processes, group="Founding claims",
+                value=VALUE["claim" if on_gpu else "claim on the CPU"] * judged[name],
+                digest=self._digest((k, p) for p, k in cases if self._takes(k, p)),
+                seconds=plan.processes * (len(cases) * case_s + WORKER_S),
+                basis=f"{count(len(cases), 'case')} x {case_s:.2f} s + {WORKER_S:g} s, {plan.processes} times",
+            )  # fmt: skip
+
+    def _layers(self) -> Iterator[Task]:
+        for name in (*NETWORKS, "convnet-benchmarks"):
+            for problem, of_problem in self._at_once(name):
+                for dtype in ("f32", "f16", "bf16"):
+                    one = msgspec.structs.replace(of_problem, dtype=dtype).id
+                    worth = "layer" if dtype == "f32" else "layer in 16 bits"
+                    yield from self._timed(f"{name} {one}", one, worth, f"Convolution: {name}", problem.count)
+
+    def _at_once(self, name: str) -> Iterator[tuple[Any, Problem]]:
+        """Yield the convolutions of a suite, those of a network with IMAGES images at once."""
+        for entry in find_suite(name, self._registry).entries():
+            if entry.problem.op == "conv" and entry.problem.dtype == "f32":
+                batch = {"n": IMAGES} if name in NETWORKS else {}
+                yield entry, msgspec.structs.replace(entry.problem, **batch)
+
+    def _problems(self) -> Iterator[Task]:
+        for suite in ("fft", "transfer", "aggregation"):
+            for entry in find_suite(suite, self._registry).entries():
+                yield from self._timed(f"{suite} {entry.problem.id}", entry.problem.id, "problem", suite.capitalize())
+        yield from self._timed("copy", "copy/m8192n8192/f32", "problem", "Copy")
+        batches = [entry.problem.id for entry in find_suite("batch-sweep", self._registry).entries()]
+        kernels = ["conv/cudnn.implicit_precomp_gemm", "conv/cuda.implicit", "conv/cudnn.winograd_nonfused"]
+        yield from self._task("batch sweep", "time", "batch", batches, kernels, mode="cold", group="Batch sweep")
+
+    def _timed(self, name: str, problem: str, value: str, group: str, count: int = 1, **more: Any) -> Iterator[Task]:
+        """Yield the task that times all kernels of the device on a problem, in turn; none where it has none."""
+        if kernels := self._able(problem, gpu_bars.is_rival):
+            baseline = next((k for k in kernels if k.split("/")[1].partition(".")[0] in gpu_bars.VENDORS), kernels[0])
+            yield from self._task(name, "time", value, (problem,), kernels, baseline=baseline, group=group, **more)
+
+    def _modes(self) -> Iterator[Task]:
+        for problem in MODES:
+            for mode in (Mode.COLD, Mode.HOT, Mode.GRAPH):
+                yield from self._timed(f"{mode} {problem}", problem, "mode", "Cold, hot and graph", mode=mode)
+            yield from self._timed(f"energy {problem}", problem, "energy", "Energy", max_time_s=1.2)
+        own = self._able(SMALL, lambda kernel: isinstance(kernel, CudaKernel))
+        yield from self._task(
+            "launched by PyCUDA", "time", "mode", (SMALL,), own, launcher="pycuda", group="Second launcher"
+        )
+
+    def _tiles(self) -> Iterator[Task]:
+        for names, problems in TUNED:
+            for name, problem in product(names, problems):
+                if name in self._registry.kernels and self._takes(name, problem):
+                    tiles = [f"{name}@{tile}" for tile in self._first_tiles(name, problem)]
+                    more = {"baseline": tiles[0], "max_time_s": 0.1, "group": "Tiles", "detail": name}
+                    yield from self._task(f"tiles of {name} on {problem}", "tune", "tune", (problem,), tiles, **more)
+
+    def _first_tiles(self, name: str, problem: str) -> list[str]:
+        """Return the default tile of a kernel for a problem, and those that differ from it in one value or two."""
+        kernel, wanted = self._registry.named(name), self._registry.problem(problem)
+        default = kernel.tile_for(wanted, self._limits)
+        assert default is not None
+        space = kernel.values(self._limits)
+        found = [default]
+        for names in (*((one,) for one in space), *combinations(space, 2)):
+            for values in product(*(space[one] for one in names)):
+                tile = Tile(**{**vars(default), **dict(zip(names, values, strict=True))})
+                if len(found) < TILES and tile not in found and kernel.unfit(wanted, tile, self._limits) is None:
+                    found.append(tile)
+        return [tile_text(vars(tile)) for tile in found]
+
+
+#: Kinds whose tasks share a worker, a run and a question: hundreds of them take a second or two each alone.
+BATCHED = ("verify", "emulator")
+
+
+def jobs_of(
+    tasks: Iterable[Task], registry: Registry, plugins: Sequence[str], device: str
+) -> tuple[Plan, list[PlannedJob]]:
+    """Return the plan and the jobs of tasks of one kind, which make one run. Raises UsageError."""
+    first, jobs = None, []
+    for place, task in enumerate(tasks):
+        first = first or task
+        jobs.append(PlannedJob(_job(task, registry, tuple(plugins)), WorkerKey("cuda", 1), task.name, 1, place=place))
+    if first is None:
+        raise UsageError("agenda: no task is to be measured")
+    plan = Plan(
+        (device,), mode=Mode(first.mode), launcher=first.launcher, plugins=tuple(plugins), processes=first.processes,
+        spread_s=0.0, max_time_s=first.max_time_s, ceilings=first.kind == "time" and first.processes > 1,
+    )  # fmt: skip
+    return plan, jobs
+
+
+def _job(task: Task, registry: Registry, plugins: tuple[str, ...]) -> Job:
+    def takes(entrant: Entrant) -> bool:
+        kernel, problem = registry.named(entrant.kernel), registry.problem(entrant.problem)
+        return kernel.op == problem.op and kernel.outside(problem) is None
+
+    job = Job(
+        task.problems, task.kernels, Mode(task.mode), plugins, 0, Budget(task.max_time_s), threads=1,
+        baseline=task.baseline or None, launcher=task.launcher, timeout_s=10.0,
+    )  # fmt: skip
+    job = job.only([entrant for entrant in job.entrants if takes(entrant)])
+    taken = {entrant.problem: entrant.kernel for entrant in reversed(job.entrants)}
+    others = {p: k for p, k in taken.items() if Entrant(p, task.baseline) not in job.entrants}
+    return msgspec.structs.replace(job, baselines=others)
