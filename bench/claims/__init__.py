@@ -2,6 +2,7 @@
 
     claims_rows(store, run_ids) -> list[Answer]     one a claim, in the order of the catalog
     experiment_names() -> list[str]                 the experiments that claims rest on
+    untestable(name, machine) -> str                why a machine with these facts can test none of its claims
     planned(name, registry, devices)                how one of them is measured on devices, and its jobs
 
 An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
@@ -12,5 +13,6 @@ else follows from the rows. `views.write_files(folder, answers, title)` leaves c
 from kernelmark.bench.claims.answer import Answer as Answer
 from kernelmark.bench.claims.answer import claims_rows as claims_rows
 from kernelmark.bench.claims.catalog import experiment_names as experiment_names
+from kernelmark.bench.claims.hardware import untestable as untestable
 from kernelmark.bench.claims.problems import planned as planned
 from kernelmark.bench.claims.verdict import VERDICTS as VERDICTS

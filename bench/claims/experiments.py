@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from kernelmark.bench.claims.catalog import Claim, Experiment, experiment
 from kernelmark.bench.claims.evidence import Known
-from kernelmark.bench.claims.problems import Chosen, missing_here, planned_jobs
+from kernelmark.bench.claims.hardware import untestable
+from kernelmark.bench.claims.problems import Chosen, planned_jobs
 from kernelmark.bench.measure.devices import choose_devices
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.machine import machine
@@ -77,9 +78,11 @@ class Missing(NamedTuple):
 
 def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]) -> list[Missing]:
     """Return the experiments that can be made here and lack something, each once, with what is missing."""
-    asked = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks) if not missing_here(e)}
+    asked, here = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, machine()
     found = []
     for e in asked.values():
+        if untestable(e.id, here):
+            continue
         how, planned = planned_jobs(e, registry, devices)
         if missing := known.lacks(how, planned, registry):
             found.append(Missing(e, how, missing))

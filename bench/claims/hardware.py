@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
-from kernelmark.bench.claims.catalog import Claim, Experiment
+from kernelmark.bench.claims.catalog import Claim, Experiment, catalog, experiment_named
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.format import count
 
@@ -45,6 +45,13 @@ class Hardware(NamedTuple):
         if self.isas is not None and not set(isas) <= set(self.isas):
             return f"the instruction sets {' and '.join(isas)}; {self.names} has {' and '.join(self.isas) or 'none'}"
         return ""
+
+
+def untestable(name: str, machine: Mapping[str, Any]) -> str:
+    """Return why a machine with these facts can test no claim of an experiment, or ""."""
+    hardware, asked = Hardware.of([machine]), experiment_named(name)
+    reasons = [claim.lacks or hardware.lacks(claim, asked) for claim in catalog().claim if claim.experiment == name]
+    return reasons[0] if all(reasons) else ""
 
 
 def without_sensor(results: Sequence[Result]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The problems of an experiment, and what of it this machine can measure."""
+"""The problems of an experiment, and the jobs that measure them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,10 +7,7 @@ import msgspec
 
 from kernelmark.bench.claims.catalog import Experiment, experiment_named
 from kernelmark.bench.measure.cpu import cpu_count
-from kernelmark.bench.measure.isa import choose_isas
-from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.case import Plan, PlannedJob, jobs
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
@@ -98,17 +95,6 @@ def thread_counts(experiment: Experiment) -> tuple[int, ...]:
     """Return the thread counts of the experiment that this machine has, and all that it has."""
     everything = cpu_count()
     return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
-
-
-def missing_here(experiment: Experiment) -> str:
-    """Return what this machine lacks for an experiment, or ""."""
-    if experiment.device == "cuda" and (reason := cuda_missing()):
-        return f"a GPU: {reason}"
-    try:
-        choose_isas(",".join(experiment.isas) or None)
-    except UsageError as error:
-        return str(error)
-    return ""
 
 
 def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:

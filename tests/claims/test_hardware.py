@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kernelmark.bench.claims.hardware import Hardware
+from kernelmark.bench.claims.hardware import Hardware, untestable
 from stored import RUN
 
 SMALL = {"cpu": "Some CPU", "cpus_usable": 2, "isas": ["sse", "avx"]}
@@ -52,6 +52,21 @@ def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, run_id="r2", threads=threads)
     (said,) = verdict("threads-64", ("r1", "r2")).said
     assert said.startswith("64 threads; Some CPU has 2; over those: gemm m1024n1024k1024/NN, 2 threads against 1: 2x")
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "said"),
+    [
+        ("lstm", SMALL, "a GPU; Some CPU has none"),
+        ("lstm", LARGE, ""),
+        ("threads", SMALL, ""),
+        ("threads-mlp", SMALL, "64 threads; Some CPU has 2"),
+        ("isa-mlp", SMALL | {"cpus_usable": 8}, "the instruction sets sse and avx2; Some CPU has sse and avx"),
+        ("gpu-sizes", LARGE, ""),
+    ],
+)
+def test_an_experiment_is_for_a_machine_that_can_test_one_of_its_claims(name, facts, said):
+    assert untestable(name, facts) == said
 
 
 def test_machines_of_several_runs_count_together():
