@@ -39,6 +39,14 @@ def test_no_link_is_added_to_what_gpus_send_each_other(put, verdict):
     assert found.by == "cpu.ring against cpu.host_parallel"
 
 
+def test_sums_of_gradients_on_a_gpu_are_no_additions_of_the_cpu(put, verdict):
+    put("aggregate/cuda.host_parallel", LSTM, 0.0001, **GPU)
+    put("aggregate/cpu.ring", LSTM, 0.002)
+    put("aggregate/cpu.host_parallel", LSTM, 0.004)
+    (found,) = verdict("mxnet-over-torch").findings
+    assert found.by == "cpu.ring against cpu.host_parallel"
+
+
 def test_sums_between_gpus_are_set_against_those_on_the_host(put, verdict):
     put("aggregate/p2p.tree", LSTM, 0.001, **GPU)
     put("aggregate/cuda.host_parallel", LSTM, 0.004)

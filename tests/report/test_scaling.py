@@ -147,6 +147,13 @@ def test_model_parallelism_is_computed_of_strategies_by_stripes_alone(known, reg
     assert {p.kernel.partition(".")[2] for p in section.divided} == {"device", "ring", "bf16", "int8"}
 
 
+def test_model_parallelism_takes_a_row_without_the_update_before_one_with_it(known, registry):
+    addition(known, "cpu.ring", 4, 0.02, words="/update")
+    addition(known, "cpu.ring", 4, 0.01)
+    (section,) = found(known, registry).sections
+    assert ["update" in p.row.problem for p in (*section.points, *section.divided)] == [True, False]
+
+
 def test_the_table_of_model_parallelism_says_how_much_is_exchanged(known, registry):
     addition(known, "cpu.int8", 4, 0.02)
     text = " ".join(render(found(known, registry)).split())
