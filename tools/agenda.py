@@ -68,6 +68,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 1
 
 
+class LeftOut(msgspec.Struct, frozen=True):
+    """Why a kernel gets no further call: it took workers along in a task, which had this digest."""
+
+    reason: str
+    task: str
+    digest: str
+
+
 class Agenda(msgspec.Struct, kw_only=True):
     """The state of all tasks of a device.
 
@@ -80,7 +88,7 @@ class Agenda(msgspec.Struct, kw_only=True):
     device: str = ""
     limits: dict[str, int] = {}
     answers: dict[str, Answer] = {}
-    left_out: dict[str, str] = {}
+    left_out: dict[str, LeftOut] = {}
     disagreeing: dict[str, str] = {}
     notes: list[str] = []
 
@@ -174,6 +182,23 @@ def answer(agenda: Agenda, task: Task, found: Answer) -> None:
     again = before is not None and before.digest == task.digest and before.state == found.state == "failed"
     tries = before.tries + 1 if again and before else 1
     agenda.answers[task.name] = msgspec.structs.replace(found, tries=tries)
+
+
+def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str]) -> None:
+    """Note kernels that were lost in one of these tasks; of one that is known already the first reason stays."""
+    for kernel, reason in reasons.items():
+        if kernel not in agenda.left_out:
+            task = next((task for task in tasks if kernel in task.kernels), tasks[0])
+            agenda.left_out[kernel] = LeftOut(reason, task.name, task.digest)
+
+
+def left_out(tasks: Iterable[Task], agenda: Agenda) -> dict[str, str]:
+    """Return the kernels that get no call, with the reasons, and forget those whose task has another digest by now."""
+    present = {task.name: task.digest for task in tasks}
+    for kernel, found in list(agenda.left_out.items()):
+        if present.get(found.task, found.digest) != found.digest:
+            del agenda.left_out[kernel]
+    return {kernel: found.reason for kernel, found in agenda.left_out.items()}
 
 
 def tally(tasks: Sequence[Task], agenda: Agenda) -> Mapping[str, int]:

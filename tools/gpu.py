@@ -23,7 +23,7 @@ import agenda
 import gpu_report
 from agenda import Agenda, Answer, Task
 from gpu_slot import Question, Reply, Settings
-from gpu_tasks import BATCHED, Tasks
+from gpu_tasks import BATCHED, Tasks, without
 from kernelmark.bench.measure.compile import compile_ahead
 from kernelmark.bench.measure.launch import programs
 from kernelmark.bench.measure.timing import now
@@ -42,6 +42,8 @@ DEADLINE_S = 540.0
 #: What publishing takes of the deadline, and how much longer than expected a task may take before it is ended.
 PUBLISH_S, SLACK, LEAST_S = 20.0, 3.0, 20.0
 DEVICE_S = 60.0
+#: Kinds whose parts are watched by processes of their own, and how much longer these may take until one is given up.
+WATCHED, WATCHED_S = ("clocks", "emulator"), 100.0
 #: Tasks of one question, where tasks share one; and questions of a slot, which are words of a command.
 MOST, QUESTIONS = 40, 300
 
@@ -85,15 +87,21 @@ class Made(msgspec.Struct):
 
 def tasks_of(asked: argparse.Namespace, limits: DeviceLimits, found: Agenda) -> list[Task]:
     """Return the tasks of a device, with the seconds that they took before."""
-    commit, made = git_commit(), None
-    if not asked.plan and not commit.endswith("-dirty") and MADE.is_file():
+    commit, made, globs = git_commit(), None, barred(found)
+    if not (asked.plan or globs or asked.plugin or commit.endswith("-dirty")) and MADE.is_file():
         made = msgspec.json.decode(MADE.read_bytes(), type=Made)
     if made is None or (made.commit, made.limits) != (commit, vars(limits)):
-        made = Made(commit, vars(limits), Tasks(discover(asked.plugin), limits, asked.device).all())
+        registry = without(discover(asked.plugin), globs)
+        made = Made(commit, vars(limits), Tasks(registry, limits, asked.device).all())
         if asked.plan:
             MADE.parent.mkdir(parents=True, exist_ok=True)
             MADE.write_bytes(msgspec.json.encode(made))
     return agenda.timed([task for task in made.tasks if asked.only in task.name], found)
+
+
+def barred(found: Agenda) -> tuple[str, ...]:
+    """Return globs of the kernels whose way of launching is timed wrong."""
+    return tuple(glob for globs in found.disagreeing.values() for glob in globs.split())
 
 
 def planned_text(asked: argparse.Namespace) -> str:
@@ -160,29 +168,37 @@ class Measuring:
 
     def device(self, settings: Settings) -> Reply:
         """Ask for the device. Raises UsageError where there is none."""
-        for _, reply in self._ask([Question(settings, now() + DEVICE_S)], DEVICE_S):
+        for _, reply in self._ask([Question(settings, now() + DEVICE_S, limit_s=DEVICE_S)]):
             if "" in reply.failed:
                 raise UsageError(reply.failed[""])
             return reply
         raise UsageError("no answer from the device")
 
-    def use(self, folder: Path, settings: Settings, found: Agenda, tasks: Sequence[Task]) -> None:
-        """Ask for the open tasks, those worth most a second first, and save the agenda after each answer."""
+    def use(self, folder: Path, settings: Settings, found: Agenda, tasks: Sequence[Task]) -> bool:
+        """Ask for the open tasks, those worth most a second first, and save the agenda after each answer.
+
+        Returns whether that was all: no way of launching was found to be timed wrong, which changes the tasks.
+        """
         batches = list(_questions(agenda.ordered(tasks, found)))[:QUESTIONS]
-        asked = [Question(settings, self.until_s, tuple(batch)) for batch in batches]
+        asked = [Question(settings, self.until_s, tuple(batch), _limit_s(batch)) for batch in batches]
         began = now()
         for question, reply in self._ask(asked):
             seconds, began = now() - began, now()
             self._take(question, reply, seconds, found)
             agenda.save(folder, found)
+            if barred(found) != settings.barred:
+                self.left.clear()  # the tasks are made anew
+                return False
         told = {*self.ended, *self.left}
         self.left += [task.name for batch in batches for task in batch if task.name not in told]
+        return True
 
     def _take(self, question: Question, reply: Reply, seconds: float, found: Agenda) -> None:
         if reply.passed or reply.cut:
             self.left += [task.name for task in question.tasks if task.name not in reply.done]
-        found.left_out |= reply.left_out
-        found.disagreeing |= reply.disagreeing
+        agenda.leave_out(found, question.tasks, reply.left_out)
+        if question.tasks[0].kind == "clocks" and reply.done:
+            found.disagreeing = reply.disagreeing  # ways that agree by now are there again
         share = seconds / max(1, len(reply.done) + len(reply.failed))
         for task in question.tasks:
             text = reply.done.get(task.name, reply.failed.get(task.name))
@@ -203,15 +219,13 @@ class Measuring:
                 flush=True,
             )
 
-    def _ask(self, asked: Sequence[Question], limit_s: float = 0.0) -> Iterator[tuple[Question, Reply]]:
+    def _ask(self, asked: Sequence[Question]) -> Iterator[tuple[Question, Reply]]:
         """Yield each question with its reply; a process that is lost costs its task, which has failed then."""
         texts = {msgspec.json.encode(question).decode(): question for question in asked}
-
-        def silence_s(text: str) -> float:
-            return limit_s or LEAST_S + SLACK * sum(task.seconds for task in texts[text].tasks)
-
         hard_s = self.until_s + 0.02 * self._asked.deadline
-        for text, found in answers("gpu_slot", list(texts), silence_s, hard_s, lambda: self.stopped):
+        for text, found in answers(
+            "gpu_slot", list(texts), lambda text: texts[text].limit_s, hard_s, lambda: self.stopped
+        ):
             question = texts[text]
             if isinstance(found, Lost):
                 ended = self.stopped or now() >= self.until_s
@@ -219,6 +233,11 @@ class Measuring:
                 yield question, Reply(cut=True) if ended else Reply(failed=dict.fromkeys(names, found.reason))
             else:
                 yield question, msgspec.convert(found, Reply)
+
+
+def _limit_s(tasks: Sequence[Task]) -> float:
+    """Return after how many seconds without an answer the process of tasks is ended."""
+    return LEAST_S + SLACK * sum(task.seconds for task in tasks) + WATCHED_S * (tasks[0].kind in WATCHED)
 
 
 def _questions(tasks: Sequence[Task]) -> Iterator[list[Task]]:
@@ -243,10 +262,11 @@ def measure(asked: argparse.Namespace) -> int:
     found.limits = device.limits
     agenda.save(folder, found)
     print(f"make gpu: {folder}", flush=True)
-    barred = tuple(glob for globs in found.disagreeing.values() for glob in globs.split())
-    settings = msgspec.structs.replace(settings, folder=str(folder), left_out=found.left_out, barred=barred)
-    tasks = tasks_of(asked, DeviceLimits(**device.limits), found)
-    measuring.use(folder, settings, found, tasks)
+    is_done = False
+    while not is_done:
+        tasks = tasks_of(asked, DeviceLimits(**device.limits), found)
+        own = {"left_out": agenda.left_out(tasks, found), "barred": barred(found)}
+        is_done = measuring.use(folder, msgspec.structs.replace(settings, folder=str(folder), **own), found, tasks)
     slot = gpu_report.SlotFacts(asked.deadline, now() - measuring.began, list(measuring.ended), measuring.left)
     gpu_report.publish(folder, found, tasks, slot, identify=asked.identify)
     if measuring.stopped:

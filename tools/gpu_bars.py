@@ -155,7 +155,7 @@ def judge(bar: Bar, own: Sequence[str], rivals: Sequence[str], rows: Iterable[Re
     found = list(rows)
     ours = [r for r in found if r.kernel.partition("@")[0] in own and r.problem == bar.problem]
     theirs = [r for r in found if r.kernel in rivals and r.problem == (bar.on or bar.problem)]
-    for side, asked, words in ((ours, own, "of ours"), (theirs, rivals, "rival")):
+    for side, asked, words in ((ours, own, "kernel of ours"), (theirs, rivals, "rival")):
         if not any(map(_is_right, side)):
             reasons = [f"{r.kernel}: {r.status}: {r.reason}" for r in side if r.reason]
             return Verdict("absent", reasons[0] if reasons else f"no {words} has a row" if asked else f"no {words}")

@@ -276,7 +276,9 @@ class Page:
         yield _table(("tasks", "answered", "failed", "open", "time that is left"), lines)
         failed = {name: one for name, one in self._agenda.answers.items() if one.state == "failed"}
         yield "\n".join(f"- {name}: failed: {one.text}" for name, one in failed.items())
-        yield "\n".join(f"- {kernel} is left out: {why}" for kernel, why in self._agenda.left_out.items())
+        yield "\n".join(f"- {kernel} is left out: {found.reason}" for kernel, found in self._agenda.left_out.items())
+        ways = self._agenda.disagreeing.items()
+        yield "\n".join(f"- {way}: timed wrong, so that `{globs}` get no rows" for way, globs in ways)
 
     def runs(self) -> Iterator[str]:
         """Yield the runs of the store, with what each was for, its date, host, driver and commit."""

@@ -61,6 +61,16 @@ def test_a_task_is_expected_to_take_as_long_as_it_took(tool: Any) -> None:
     assert (other.seconds, other.assumed) == (5.0, True)
 
 
+def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest(tool: Any) -> None:
+    found, one, other = tool.Agenda(), task(tool, "a"), task(tool, "b")
+    tool.leave_out(found, [one], {"gemm/cuda.x": "crashed: no luck"})
+    tool.leave_out(found, [other], {"gemm/cuda.x": "crashed: again"})
+    assert tool.left_out([one, other], found) == {"gemm/cuda.x": "crashed: no luck"}
+    assert tool.left_out([other], found)  # a slot of other tasks forgets nothing
+    assert tool.left_out([task(tool, "a", digest="new"), other], found) == {}
+    assert found.left_out == {}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
