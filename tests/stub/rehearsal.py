@@ -1,65 +1,84 @@
-"""`make gpu` on the stub driver, with a few kernels: its stages, through the real cuda-core and the emulator.
+"""`make gpu` on the stub driver, by an agenda of a few kernels, through the real cuda-core and the emulator.
 
-GPU_FAULTS has the fault of the device in each stage, as JSON: its name in tests/stub/driver/faults.cpp, and where it
-comes. GPU_STAGES lists the stages, without it all; GPU_FIGURES=none draws no figures and measures no ceilings for them.
-As a plug-in this module leaves those kernels in the processes of the stages; run by itself it begins the report.
+GPU_FAULTS has the fault of the device in each task, as JSON: its name in tests/stub/driver/faults.cpp, and where it
+comes. As a plug-in this module leaves those kernels in the process that carries tasks out, and brings the faults; run
+by itself it uses one slot.
 """
 
 import json
 import os
 import sys
-from functools import partial
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-import gpu_stages
-from gpu_stages import Stage
-from gpu_task import Task
+import msgspec
+
+import agreement
+import gpu_slot
+import gpu_tasks
+from agenda import Task
+from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
-from stub import few_bars  # noqa: F401  # in place of bars whose problems are too large for an emulator
 
-#: Kernels whose launches differ: plain, with scalars, with much shared memory, in place, and the baseline.
-KEPT = (
-    "gemm/cuda.tiled",
-    "gemm/cuda.async",
-    "transpose/cuda.tiled_inplace",
-    "copy/cuda.vectorised",
-    "gemm/numpy.matmul",
-)
-SUITES = "gemm/m33n31k17/f32/NT,copy/m3n5/f32"
+#: Kernels whose launches differ: plain, with scalars and much shared memory, in place, and without shared memory.
+KEPT = ("gemm/cuda.tiled", "gemm/cuda.async", "transpose/cuda.tiled_inplace", "copy/cuda.vectorised")
+GEMM, COPY = "gemm/m33n31k17/f32/NT", "copy/m3n5/f32"
+TILES = ("BM=64,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2", "BM=32,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2")
 FAULTS: dict[str, tuple[str, str]] = json.loads(os.environ.get("GPU_FAULTS", "{}"))
+HANGS = any(fault == "hang" for fault, _ in FAULTS.values())
 
 
-def faulty(name: str, stage: Stage) -> Stage:
-    """Return a stage in whose processes the device has the fault that is asked for, if any."""
+class FewTasks(gpu_tasks.Tasks):
+    """Every kind of task that the stub can carry out, in the order of their worth; the clocks bar kernels, so last."""
 
-    def run(task: Task) -> str:
-        if name in FAULTS:
-            os.environ["KM_STUB_FAULT"], os.environ["KM_STUB_FAULT_AT"] = FAULTS[name]
-        return stage.run(task)
+    def all(self) -> list[Task]:
+        """Return every task once."""
+        launched = ("verify", "pycuda") if find_spec("pycuda") else ("verify",)
+        compared = ("emulator gemm/cuda.async", "emulator copy/cuda.vectorised")
+        made = [task for task in self._verified() if task.name.split()[0] in launched or task.name in compared]
+        made += [*self._timed_ones(), *(task for task in self._tools() if task.kind == "clocks")]
+        worth = {"verify": 9.0, "time": 8.0, "tune": 7.0, "emulator": 6.0, "clocks": 5.0}
+        return [msgspec.structs.replace(task, value=worth[task.kind], seconds=1.0) for task in made]
 
-    return Stage(run, stage.limit_s)
+    def _timed_ones(self) -> Iterator[Task]:
+        more: dict[str, Any] = {"max_time_s": 0.05, "baseline": KEPT[0], "processes": 2, "group": "Products"}
+        yield from self._task("time gemm", "time", "problem", (GEMM,), KEPT[:2], **more)
+        yield from self._task("time copy", "time", "problem", (COPY,), KEPT[3:], max_time_s=0.05, group="Copy")
+        tiles = [f"{KEPT[1]}@{tile}" for tile in TILES]
+        more = {"max_time_s": 0.05, "baseline": tiles[0], "group": "Tiles", "detail": KEPT[1]}
+        yield from self._task("tiles", "tune", "tune", (GEMM,), tiles, **more)
 
 
-STAGES = {
-    **gpu_stages.STAGES,
-    "bars": Stage(gpu_stages.bars, 20),  # one that hangs is silent for no longer
-}
-wanted = json.loads(os.environ.get("GPU_STAGES", "null")) or list(STAGES)
-gpu_stages.STAGES = {name: faulty(name, STAGES[name]) for name in wanted}  # type: ignore[misc]
-gpu_stages.MAX_TIME_S = 0.05
-if not any(fault == "hang" for fault, _ in FAULTS.values()):  # a busy machine takes its time to emulate a launch
-    gpu_stages.FIRST_S = gpu_stages.TIMEOUT_S = 60.0
-if os.environ.get("GPU_FIGURES") == "none":
-    gpu_stages.Plan = partial(gpu_stages.Plan, ceilings=False)  # type: ignore[misc]
+def without_ceilings(*words: Any, **more: Any) -> Plan:
+    """Return a plan without the ceilings of figures, whose kernels an emulator would be at for minutes."""
+    return Plan(*words, **{**more, "ceilings": False})
+
+
+carry_out = gpu_slot.Slot.carry_out
+
+
+def faulty(slot: gpu_slot.Slot, asked: gpu_slot.Question) -> gpu_slot.Reply:
+    """Carry out tasks on a device that has their fault, if any: with workers of their own, which have it from birth."""
+    wanted = [FAULTS[task.name] for task in asked.tasks if task.name in FAULTS]
+    slot._workers.close()
+    for name, value in zip(("KM_STUB_FAULT", "KM_STUB_FAULT_AT"), wanted[0] if wanted else ("", ""), strict=True):
+        os.environ[name] = value
+    return carry_out(slot, asked)
+
+
+gpu_slot.Slot.carry_out = faulty  # type: ignore[method-assign,assignment]
+gpu_tasks.Plan = without_ceilings  # type: ignore[assignment,attr-defined]
+gpu_tasks.TIMEOUT_S = agreement.SILENCE_S = 10.0 if HANGS else 60.0  # a busy machine takes its time to emulate
 KERNELS = discover().kernels
 for id_ in set(KERNELS) - set(KEPT):
     del KERNELS[id_]
 
 if __name__ == "__main__":
     import gpu
-    import gpu_folder
+    import gpu_report
 
-    if os.environ.get("GPU_FIGURES") == "none":  # they take longer than all else that is published
-        gpu_folder.find_spec = lambda name: None  # type: ignore[assignment,misc]
-
-    sys.exit(gpu.main(["--suites", SUITES, "--plugin", str(Path(__file__).resolve()), *sys.argv[1:]]))
+    gpu_report.find_spec = lambda name: None  # type: ignore[assignment,attr-defined,misc]  # figures take longer than all else
+    gpu.Tasks, gpu.LEAST_S, gpu.WATCHED_S = FewTasks, 120.0, 0.0  # type: ignore[attr-defined]
+    sys.exit(gpu.main(["--dirty", "--plugin", str(Path(__file__).resolve()), *sys.argv[1:]]))

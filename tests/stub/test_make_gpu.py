@@ -1,18 +1,27 @@
-"""`make gpu` on the stub driver: all stages, through the real cuda-core and PyCUDA, with the emulator as the device.
+"""`make gpu` on the stub driver: an agenda through the real cuda-core and PyCUDA, with the emulator as the device.
 
-In each report the device has one fault, which strikes another kernel in every stage that uses the device.
+In each slot the device has one fault, which strikes another kernel in every task that is struck.
 """
 
+import csv
 import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
-from tabulate import tabulate
 
-from gpu_reports import STUB_DEADLINE_S, Report, begin_on_stub, end, unreadable
 from kernelmark.bench.plan.status import AGAINST
-from scripts import script
+from kernelmark.bench.record.store import Store
+from stub.library import environment
+from stub.pycuda_build import is_built, pycuda_folder
 
+REHEARSAL = Path(__file__).with_name("rehearsal.py")
+DEADLINE_S = 540
 #: The status that each fault gives to a kernel that it strikes, and what the reason has. The longest comes first.
 FAULTS = {
     "hang": ("timeout", "took more than"),
@@ -21,103 +30,137 @@ FAULTS = {
     "clock": ("failed", "of the host's clock"),
     "oom": ("oom", "CUDA_ERROR_OUT_OF_MEMORY"),
 }
-#: The stages that use the device, each with the kernel that is struck, a part of its entry's name, and the number of
-#: the allocation from which on there is no memory.
+#: The tasks that are struck, in their order, each with the kernel, a part of its entry's name, and the number of the
+#: allocation from which on there is no memory. The clocks come last: what is timed wrong there gets no rows afterwards.
+VERIFY = "verify transpose/cuda.tiled_inplace"
 STRUCK = {
-    "every kernel once": ("transpose/cuda.tiled_inplace", "transpose_square", "4"),
-    "bars": ("gemm/cuda.async", "sgemm_async", "1"),
-    "suites": ("gemm/cuda.async", "sgemm_async", "9"),
-    "second launcher": ("copy/cuda.vectorised", "copy_vectorised", "4"),
-    "several processes": ("gemm/cuda.tiled", "sgemm_tiled", "1"),
-    "emulator": ("gemm/cuda.async", "sgemm_async", "1"),
+    "pycuda copy/cuda.vectorised": ("copy/cuda.vectorised", "copy_vectorised", "12"),
+    VERIFY: ("transpose/cuda.tiled_inplace", "transpose_square", "12"),
+    "time gemm": ("gemm/cuda.async", "sgemm_async", "12"),
+    "tiles": ("gemm/cuda.async", "sgemm_async", "1"),
+    "emulator gemm/cuda.async": ("gemm/cuda.async", "sgemm_async", "1"),
     "clocks": ("copy/cuda.way", "selftest_spin", "1"),
 }
-#: Stages that measure by jobs; those that read no clock, where a jump of the device's costs nothing.
-JOBS = ("every kernel once", "suites", "second launcher", "several processes")
-UNTIMED = ("every kernel once", "second launcher", "emulator")
-STAGES = tuple(script("gpu_stages").STAGES)
+#: Those that measure by jobs, whose rows have a status; those that read a clock, which alone may jump.
+JOBS, TIMED = list(STRUCK)[:4], ("time gemm", "tiles", "clocks")
+#: Kinds of tasks of which each is answered, whatever strikes it.
+KINDS = ("verify", "time", "tiles", "emulator", "clocks")
 
 
-def faulty(out: Path, packages: Path | None, fault: str, *struck: str, only: tuple[str, ...] = STAGES) -> Report:
-    """Return a report whose device has the fault in these stages, and print what each of them came to."""
-    at = {stage: (fault, STRUCK[stage][2 if fault == "oom" else 1]) for stage in struck}
-    own = f"{fault} {len(only)}"  # reports of one device would be refused at the same time
-    variables = {"GPU_FAULTS": json.dumps(at), "GPU_STAGES": json.dumps(only), "KM_STUB_UUID": own}
-    if fault != "illegal":
-        variables["GPU_FIGURES"] = "none"
-    with begin_on_stub(out, packages, **variables) as process:
-        found = end(process, out, STUB_DEADLINE_S)
-    lines = [(stage, fault, *found.stages[stage]) for stage in struck]
-    print(tabulate(lines, ("stage", "fault", "state", "line"), maxcolwidths=60))
-    assert unreadable(found.folder) == []
-    assert {stage: state for stage, (state, _) in found.stages.items()} == dict.fromkeys(only, "done")
-    assert found.status == int(any(row["status"] in AGAINST for row in found.rows))
-    return found
+class Slot(NamedTuple):
+    """A slot that has ended: its exit status, what it printed, and the folder of its report."""
+
+    status: int
+    printed: str
+    folder: Path
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        with (self.folder / "results.csv").open() as file:
+            return list(csv.DictReader(file, strict=True))
+
+    @property
+    def agenda(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "agenda.json").read_text())
+        return found
+
+    def rows_of(self, task: str) -> list[dict[str, Any]]:
+        """Return the rows of the run that answered a task; a question may have had others beside it."""
+        run = self.agenda["answers"][task]["run"]
+        return [row for row in self.rows if row["run_id"] == run]
 
 
-def statuses(found: Report, stage: str) -> dict[str, tuple[str, str]]:
-    """Return the status and the reason of each kernel of the device that the stage measured."""
-    begins = "3 processes" if stage == "several processes" else stage
-    runs = {
-        run for name, run in json.loads((found.folder / "runs.json").read_text()).items() if name.startswith(begins)
-    }
-    rows = [row for row in found.rows if row["run_id"] in runs and row["device"] == "cuda"]
-    return {row["kernel"]: (row["status"], row["reason"]) for row in rows}
+def use(out: Path, fault: str, *struck: str, only: str = "") -> Slot:
+    """Use a slot on the stub driver, whose launches take 2 ms, and which has the fault in these tasks."""
+    at = {task: (fault, STRUCK[task][2 if fault == "oom" else 1]) for task in struck}
+    paced = {"KM_STUB_PACED": "1", "KM_STUB_LENGTH_NS": "2000000", "KM_STUB_EMULATES": "1"}
+    own = {"GPU_FAULTS": json.dumps(at), "KM_STUB_UUID": f"{fault} {only}"}  # two slots of one device are refused
+    command = [sys.executable, str(REHEARSAL), "--out", str(out), "--deadline", str(DEADLINE_S), "--only", only]
+    env = environment(pycuda_folder() if is_built() else None, **paced, **own)
+    done = subprocess.run(command, env=env, cwd=out, capture_output=True, text=True, timeout=DEADLINE_S + 30)
+    printed = done.stdout + done.stderr
+    print(printed)
+    folders = [path for path in out.iterdir() if path.is_dir()]
+    assert len(folders) == 1, printed
+    assert unreadable(folders[0]) == []
+    return Slot(done.returncode, printed, folders[0])
 
 
-def strikes(found: Report, stage: str, fault: str, left_out: set[str]) -> None:
-    """Assert that the stage has a row with its status for each kernel, right but for those struck and left out."""
-    rows, (status, reason) = statuses(found, stage), FAULTS[fault]
+def unreadable(folder: Path) -> list[str]:
+    """Return what is missing or torn in a report: whether results.csv, results.db and environment.json agree."""
+    wrong = [name for name in ("README.md", "agenda.json") if not (folder / name).read_text().endswith("\n")]
+    if os.uname().nodename in (folder / "README.md").read_text():
+        wrong.append("README.md names the host")
+    if not (folder / "results.db").exists():
+        return wrong
+    with (folder / "results.csv").open() as file:
+        rows = list(csv.DictReader(file, strict=True))
+    with closing(sqlite3.connect(folder / "results.db")) as store:
+        ((state,),) = store.execute("PRAGMA integrity_check").fetchall()
+    with closing(Store(folder / "results.db", create=False)) as opened:
+        count = sum(sum(opened.statuses(run).values()) for run in opened.run_ids())
+    if state != "ok" or len(rows) != count:
+        wrong.append(f"results.db is {state} and has {count} rows, results.csv has {len(rows)}")
+    runs = json.loads((folder / "environment.json").read_text())["runs"]
+    if missing := {row["run_id"] for row in rows} - set(runs.values()):
+        wrong.append(f"environment.json does not name the runs {missing}")
+    return wrong
+
+
+def strikes(found: Slot, task: str, fault: str) -> None:
+    """Assert that each kernel of a task has a row, right but for the one that is struck and those left out by then."""
+    rows, (status, reason) = found.rows_of(task), FAULTS[fault]
+    assert {row["device"] for row in rows} == {"cuda"}
     # On a busy machine the host may wake up so late that a row is mistrusted.
-    bad = {kernel for kernel, (status, _) in rows.items() if status not in ("ok", "mistrusted")}
-    assert {rows[kernel][0] for kernel in bad} == {status}
-    assert [kernel for kernel in bad if reason not in rows[kernel][1]] == []
-    if fault != "oom":
-        assert bad == ({STRUCK[stage][0]} | left_out) & set(rows)
-
-
-def disagrees(found: Report) -> None:
-    """Assert that kernels that are launched by cuda-core would get no rows from here on."""
-    assert "*/cuda.*" in json.loads((found.folder / "disagreeing.json").read_text())["cuda-core"]
+    bad = [row for row in rows if row["status"] not in ("ok", "mistrusted")]
+    assert {row["status"] for row in bad} == {status}
+    assert [row for row in bad if reason not in row["reason"]] == []
+    out = {row["kernel"] for row in bad if row["reason"].startswith("left out after")}
+    assert out <= set(found.agenda["left_out"])
+    if fault != "oom":  # which strikes whatever allocates next, too
+        assert {row["kernel"].partition("@")[0] for row in bad} - out == {STRUCK[task][0]}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault: str, pycuda: Path, tmp_path: Path) -> None:
-    where = [stage for stage in STRUCK if not (fault == "clock" and stage in UNTIMED)]
-    if fault == "illegal":  # every stage is there, and the clocks are sound
-        found = faulty(tmp_path, pycuda, fault, *where[:-1])
-        assert found.stages["clocks"][1].startswith("9 ways, 3 disagree")  # those that the stand-in for CuPy lacks
-    else:  # the clocks come last, since kernels of a way that is timed wrong get no rows after them
-        found = faulty(tmp_path, pycuda, fault, *where, only=tuple(where))
-        disagrees(found)
-    left_out: set[str] = set()
-    for stage in filter(where.__contains__, JOBS):
-        strikes(found, stage, fault, left_out)
-        if FAULTS[fault][0] == "crashed":
-            left_out.add(STRUCK[stage][0])
-    file = found.folder / "left_out.json"
-    assert set(json.loads(file.read_text()) if file.exists() else ()) == left_out
-    (bar,) = (line for line in (found.folder / "bars.md").read_text().splitlines() if STRUCK["bars"][0] in line)
-    assert bar.startswith("| absent")
-    assert ("without an answer" if fault == "hang" else FAULTS[fault][1]) in bar
-    if "emulator" in where:
-        compared = (found.folder / "emulator.md").read_text()
-        assert compared.count(": differ") == (4 if fault == "oom" else 1)
-        assert f"- {STRUCK['emulator'][0]}: differ" in compared
-    times = {row["time_s_median"] for row in found.rows if row["device"] == "cuda" and row["time_s_median"]}
-    assert {float(text) for text in times} <= {0.002}
+def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault: str, tools: None, tmp_path: Path) -> None:
+    where = [task for task in STRUCK if is_built() or not task.startswith("pycuda")]
+    where = [task for task in where if fault != "clock" or task in TIMED]
+    found = use(tmp_path, fault, *where)
+    assert found.status == (FAULTS[fault][0] in AGAINST), found.printed  # want of memory is not the kernel's fault
+    answers = found.agenda["answers"]
+    assert {answer["state"] for answer in answers.values()} == {"done"}
+    assert {name.split()[0] for name in answers} >= set(KINDS)
+    for task in filter(where.__contains__, JOBS):
+        strikes(found, task, fault)
+    left_out = {kernel.partition("@")[0] for kernel in found.agenda["left_out"]}
+    assert left_out <= {STRUCK[task][0] for task in where}
+    assert bool(left_out) is (fault in ("hang", "illegal", "crash"))
+    if "emulator gemm/cuda.async" in where:
+        assert answers["emulator gemm/cuda.async"]["text"].startswith("differ")
+        assert answers["emulator copy/cuda.vectorised"]["text"].startswith("differ" if fault == "oom" else "agree")
+    assert "*/cuda.*" in found.agenda["disagreeing"]["cuda-core"]
+    timed = [row for row in found.rows if row["time_s_median"]]
+    assert {float(row["time_s_median"]) for row in timed} <= {0.002}
 
 
 @pytest.mark.long
-def test_a_way_of_launching_that_breaks_the_device_gets_no_rows(tools: None, tmp_path: Path) -> None:
-    disagrees(faulty(tmp_path, None, "illegal", "clocks", only=("clocks", "claims")))
+def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools: None, tmp_path: Path) -> None:
+    first = use(tmp_path, "clock", "clocks", only="clocks")
+    assert "*/cuda.*" in first.agenda["disagreeing"]["cuda-core"]
+    assert "cuda-core: timed wrong" in (first.folder / "README.md").read_text()
+    second = use(tmp_path, "none")
+    assert list(second.agenda["answers"]) == ["clocks"]  # no other task has a kernel left
+    assert second.status == 0, second.printed
 
 
 def test_a_kernel_that_takes_its_process_along_is_named_and_the_others_are_verified(
     tools: None, tmp_path: Path
 ) -> None:
-    stage = "every kernel once"
-    found = faulty(tmp_path, None, "crash", stage, only=(stage,))
-    strikes(found, stage, "crash", set())
-    assert list(json.loads((found.folder / "left_out.json").read_text())) == [STRUCK[stage][0]]
+    found = use(tmp_path, "crash", VERIFY, only="verify ")
+    assert found.status == 1, found.printed
+    strikes(found, VERIFY, "crash")
+    assert len(found.rows) == len(found.agenda["answers"]) == 4
+    struck = STRUCK[VERIFY][0]
+    assert list(found.agenda["left_out"]) == [struck]
+    assert f"{struck} is left out: crashed" in (found.folder / "README.md").read_text()
