@@ -1,0 +1,188 @@
+"""The bars of `make gpu`: like is compared with like, and each verdict follows from columns of results.csv alone."""
+
+import csv
+from contextlib import closing
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import pytest
+
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.export import write_csv
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, run_passes
+from scripts import script
+
+TOOL = "gpu_bars"
+OURS, RIVAL = ("gemm/cuda.a", "gemm/cuda.b"), ("gemm/cublas.x", "gemm/cublas.y")
+PROBLEM = "gemm/m32n32k32/f32/NT"
+#: Bars on CPU kernels: of one problem with two rivals, and of a transposition against copies of as many bytes.
+MEASURED = (
+    ((PROBLEM, "fp32", 1.0), ("gemm/scipy.sgemm",), {"rivals": ("gemm/numpy.matmul", "gemm/openblas.tnn")}),
+    ((PROBLEM, "fp32", 1e-3), ("gemm/scipy.sgemm",), {"rivals": ("gemm/numpy.matmul",)}),
+    (
+        ("transpose/m64n64/f32/out", "exact", 0.9),
+        ("transpose/numpy.out",),
+        {"on": "copy/m64n64/f32", "rivals": ("copy/numpy.copyto",)},
+    ),
+)
+
+
+def sides(tool: Any, bar: Any, registry: Registry) -> tuple[list[Kernel], list[Kernel]]:
+    own, rivals = ([registry.kernels[name] for name in names] for names in tool.contenders(bar, registry))
+    return own, rivals
+
+
+def test_no_bar_compares_unlike_numerics(tool: Any, registry: Registry) -> None:
+    for bar in tool.bars():
+        own, rivals = sides(tool, bar, registry)
+        problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
+        found = {k.numerics_for(problem) for k in own} | {k.numerics_for(other) for k in rivals}
+        assert found == {bar.numerics}, bar
+        assert bar.is_fair
+        if bar.on:  # whatever is moved is moved exactly
+            assert (problem.op, other.op, bar.numerics) == ("transpose", "copy", "exact")
+
+
+def test_every_bar_has_kernels_on_both_sides(tool: Any, registry: Registry) -> None:
+    bars = [*tool.bars(), *tool.lines()]
+    assert len(set(bars)) == len(bars)
+    has_fp8 = any(name.startswith("gemm/cublaslt.") for name in registry.kernels)
+    for bar in bars:
+        own, rivals = sides(tool, bar, registry)
+        problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
+        assert own, bar
+        assert [k.id for k in own if k.refuses(problem)] == [k.id for k in rivals if k.refuses(other)] == []
+        assert {k.provider for k in own} == {"cuda"}
+        # FP8 is cuBLASLt's alone: cuBLAS has none.
+        assert bool(rivals) is (bar.numerics != "e4m3" or has_fp8), bar
+        assert len(rivals) == len(bar.rivals or rivals), bar
+
+
+def test_lines_alone_compare_across_classes(tool: Any) -> None:
+    assert not any(bar.is_fair for bar in tool.lines())
+
+
+@pytest.fixture(scope="module")
+def exported(tool: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], list[Result]]:
+    """Measure the bars in three processes; return the rows of the store, and those that results.csv gives again."""
+    folder, registry, tasks = tmp_path_factory.mktemp("bars"), discover(), []
+    for (problem, *_), own, more in (MEASURED[0], MEASURED[2]):
+        rivals, problems = more["rivals"], tuple(filter(None, (problem, more.get("on"))))
+        how = {"processes": tool.PROCESSES, "max_time_s": 0.05, "baseline": rivals[0], "digest": "", "seconds": 1.0}
+        tasks.append(
+            script("agenda").Task(
+                name=problem, kind="time", value=1.0, problems=problems, kernels=(*rivals, *own), **how
+            )
+        )
+    plan, jobs = script("gpu_tasks").jobs_of(tasks, registry, (), "cpu")
+    plan = msgspec.structs.replace(plan, ceilings=False)
+    with closing(Store(folder / "results.db")) as store, Workers() as workers:
+        session = Session(store, [], plan, workers.run)
+        assert run_passes(session, lambda: jobs, registry, plan, lambda row: None, Progress(), lambda: False)
+        rows = [row for row, _ in store.results(session.run_id)]
+        with (folder / "results.csv").open("w") as file:
+            write_csv(store, session.run_id, file)
+    return rows, read_again(folder / "results.csv")
+
+
+def read_again(path: Path) -> list[Result]:
+    """Return the rows of a CSV, read with no more than its columns and their types."""
+    kinds = {name: set(get_args(hint) or (hint,)) for name, hint in get_type_hints(Result).items()}
+
+    def value(name: str, text: str) -> Any:
+        if str in kinds[name]:
+            return text
+        return None if text == "" else int(text) if int in kinds[name] else float(text)
+
+    with path.open() as file:
+        return [Result(**{name: value(name, row[name]) for name in COLUMNS}) for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize(("words", "own", "more"), MEASURED, ids=["two rivals", "one rival", "transposition"])
+def test_a_verdict_follows_from_the_columns_of_results_csv(
+    tool: Any, exported: tuple[list[Result], list[Result]], words: Any, own: Any, more: Any
+) -> None:
+    bar = tool.Bar(*words, **more)
+    stored, read = (tool.judge(bar, own, bar.rivals, rows) for rows in exported)
+    assert (stored.state, stored.text, stored.ratio) == (read.state, read.text, read.ratio)
+    assert read.state in ("holds", "missed", "open")
+    assert read.ratio.median == pytest.approx(read.other.time_s_median / read.one.time_s_median, rel=0.5)
+    rivals = [row for row in exported[1] if row.kernel in bar.rivals and row.time_s_median]
+    assert read.other.kernel == min(rivals, key=lambda row: row.time_s_median or 0.0).kernel
+    if bar.least < 0.01:
+        assert read.state == "holds"
+
+
+def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
+    """Return a row of a job whose baseline is RIVAL[0]; the speedup's interval is 1 % wide on either side."""
+    own: dict[str, Any] = {
+        "status": "ok",
+        "reason": "",
+        "processes": 3,
+        "max_error": 1e-6,
+        "job": "j",
+        "problem": PROBLEM,
+    }
+    if time_s and kernel != RIVAL[0]:
+        own |= {"speedup": 1 / time_s, "speedup_ci95_low": 0.99 / time_s, "speedup_ci95_high": 1.01 / time_s}
+    texts = dict.fromkeys(("suite", "provider", "device", "device_name", "numerics", "layout"), "x")
+    own |= {**texts, "run_id": "r", "op": "gemm", "mode": "hot", "dtype": "f32", "threads": 1, "baseline": RIVAL[0]}
+    return Result(kernel=kernel, **{**own, "time_s_median": time_s, **more})
+
+
+def failed(kernel: str, status: str = "oom", reason: str = "too large") -> Result:
+    return row(kernel, None, status=status, reason=reason)
+
+
+#: Rows of ours and of rivals, with the verdict on a bar of 1.0 that bounds the error to twice the rival's.
+JUDGED: dict[str, tuple[list[Result], str, str]] = {
+    "faster": ([row(OURS[0], 0.5), row(RIVAL[0])], "holds", ""),
+    "the interval ends at the bar": ([row(OURS[0], 0.99), row(RIVAL[0])], "holds", ""),
+    "the interval straddles the bar": ([row(OURS[0], 0.995), row(RIVAL[0])], "open", ""),
+    "slower": ([row(OURS[0], 1.02), row(RIVAL[0])], "missed", ""),
+    "a tile of ours": ([row(f"{OURS[0]}@BM=64", 0.5), row(RIVAL[0])], "holds", ""),
+    "the fastest of ours counts": ([row(OURS[0], 2.0), row(OURS[1], 0.5), row(RIVAL[0])], "holds", ""),
+    "the fastest rival counts": ([row(OURS[0], 0.5), row(RIVAL[0]), row(RIVAL[1], 0.4)], "missed", ""),
+    "a wrong row of a rival does not count": (
+        [row(OURS[0], 0.5), row(RIVAL[0]), row(RIVAL[1], 0.4, status="wrong", reason="off")], "holds", "",
+    ),
+    "one process": ([row(OURS[0], 0.5, processes=1), row(RIVAL[0])], "open", "measured in 1 of 3 processes"),
+    "no interval": (
+        [row(OURS[0], 0.5, speedup_ci95_low=None, speedup_ci95_high=None), row(RIVAL[0])], "open", "measured in 3 of 3",
+    ),
+    "as much error as it may have": ([row(OURS[0], 0.5, max_error=2e-6), row(RIVAL[0])], "holds", ""),
+    "too much error": ([row(OURS[0], 0.5, max_error=2.1e-6), row(RIVAL[0])], "missed", "its error is 2.1e-06"),
+    "the rival failed": ([row(OURS[0]), failed(RIVAL[0])], "absent", f"{RIVAL[0]}: oom: too large"),
+    "ours failed": ([failed(OURS[0]), row(RIVAL[0])], "absent", f"{OURS[0]}: oom: too large"),
+    "the rival was not measured": ([row(OURS[0])], "absent", "no rival has a row"),
+    "nothing was measured": ([], "absent", "no kernel of ours has a row"),
+    "on another problem": (
+        [row(OURS[0], problem="gemm/m1n1k1/f32/NN"), row(RIVAL[0])], "absent", "no kernel of ours has a row",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(tool: Any, case: str) -> None:
+    rows, state, text = JUDGED[case]
+    found = tool.judge(tool.Bar(PROBLEM, "fp32", 1.0, errors=2.0), OURS, RIVAL, rows)
+    assert (found.state, found.text[: len(text)]) == (state, text)
+    assert (found.ratio is None) is (state == "absent")
+
+
+def test_a_bar_without_a_rival_says_so(tool: Any) -> None:
+    assert tool.judge(tool.Bar(PROBLEM, "fp32", 1.0), OURS, (), [row(OURS[0])]).text == "no rival"
+
+
+def test_of_two_problems_the_work_counts(tool: Any) -> None:
+    bar = tool.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
+    rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
+    found = {work: tool.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
+    assert found == {1.0: pytest.approx(1.5), 2.0: pytest.approx(3.0)}
