@@ -29,7 +29,9 @@ def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
     for kernel, found in answers("agreement", kernels, silence_s, until_s):
         if isinstance(found, Lost) and now() >= until_s:
             break
-        yield f"{kernel}: differ: {found.reason}" if isinstance(found, Lost) else f"{kernel}: {found}"
+        if isinstance(found, Lost):  # silence is no answer, while a process that died is one
+            found = f"{'not finished' if found.reason.startswith('ended after') else 'differ'}: {found.reason}"
+        yield f"{kernel}: {found}"
 
 
 def replies(kernels: Sequence[str]) -> Iterator[str]:

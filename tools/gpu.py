@@ -91,8 +91,9 @@ def tasks_of(asked: argparse.Namespace, limits: DeviceLimits, found: Agenda) -> 
     if not (asked.plan or globs or asked.plugin or commit.endswith("-dirty")) and MADE.is_file():
         made = msgspec.json.decode(MADE.read_bytes(), type=Made)
     if made is None or (made.commit, made.limits) != (commit, vars(limits)):
-        registry = without(discover(asked.plugin), globs)
-        made = Made(commit, vars(limits), Tasks(registry, limits, asked.device).all())
+        making = Tasks(without(discover(asked.plugin), globs), limits, asked.device)
+        made = Made(commit, vars(limits), making.all())
+        print("".join(f"make gpu: {line}\n" for line in making.refused), end="", file=sys.stderr)
         if asked.plan:
             MADE.parent.mkdir(parents=True, exist_ok=True)
             MADE.write_bytes(msgspec.json.encode(made))
@@ -138,16 +139,21 @@ def _batch(task: Task) -> str:
 
 def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
     """Compile what the tasks launch into build/cubins, write the commit's file, and return a line on both."""
+    found, failed = _compiled(tasks, limits)
+    commit = write_commit_file(ROOT)
+    lines = [f"{count(found, 'program')} for {limits.arch} lie in build/cubins."]
+    return "\n".join([*lines, f"Take build/cubins, build/tasks.json and build/commit ({commit[:12]}) along.", *failed])
+
+
+def _compiled(tasks: Sequence[Task], limits: DeviceLimits) -> tuple[int, list[str]]:
+    """Compile what the tasks launch, on all processors; return how many programs, and a line for each that fails."""
     registry = discover()
     named = ((name, registry.named(name)) for name in dict.fromkeys(k for task in tasks for k in task.kernels))
     own = {name: kernel for name, kernel in named if isinstance(kernel, CudaKernel)}
     pairs = dict.fromkeys((k, p) for task in tasks for k in task.kernels for p in task.problems if k in own)
     taken = ((own[k], registry.problem(p)) for k, p in pairs)
     found = programs([(kernel, [problem]) for kernel, problem in taken if kernel.op == problem.op], limits)
-    failed = compile_ahead(found, limits.arch)
-    commit = write_commit_file(ROOT)
-    lines = [f"{count(len(found), 'program')} for {limits.arch} in build/cubins, which has to be carried along;"]
-    return "\n".join([*lines, f"a copy without .git reads its commit, {commit[:12]}, from .commit", *failed])
+    return len(found), compile_ahead(found, limits.arch)
 
 
 class Measuring:
@@ -214,10 +220,8 @@ class Measuring:
         if not reply.passed:
             lines = reply.failed or reply.done
             first = next(iter(lines.items()), (question.tasks[0].name, "cut off at the deadline"))
-            print(
-                f"make gpu: {seconds:.1f} s: {': '.join(first)}" + f" (+{len(lines) - 1})" * (len(lines) > 1),
-                flush=True,
-            )
+            more = f" (+{len(lines) - 1})" if len(lines) > 1 else ""
+            print(f"make gpu: {seconds:.1f} s: {': '.join(first)}{more}", flush=True)
 
     def _ask(self, asked: Sequence[Question]) -> Iterator[tuple[Question, Reply]]:
         """Yield each question with its reply; a process that is lost costs its task, which has failed then."""
@@ -265,6 +269,8 @@ def measure(asked: argparse.Namespace) -> int:
     is_done = False
     while not is_done:
         tasks = tasks_of(asked, DeviceLimits(**device.limits), found)
+        if asked.device == "cuda":  # here, where all processors work, rather than one by one while the device waits
+            _compiled(agenda.slot(tasks, found, asked.deadline).chosen, DeviceLimits(**device.limits))
         own = {"left_out": agenda.left_out(tasks, found), "barred": barred(found)}
         is_done = measuring.use(folder, msgspec.structs.replace(settings, folder=str(folder), **own), found, tasks)
     slot = gpu_report.SlotFacts(asked.deadline, now() - measuring.began, list(measuring.ended), measuring.left)

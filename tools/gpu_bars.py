@@ -112,15 +112,19 @@ def contenders(bar: Bar, registry: Registry) -> tuple[tuple[str, ...], tuple[str
     return own, _able(registry, bar.on or bar.problem, VENDORS, bar.rival_numerics or bar.numerics)
 
 
-#: Rungs of the ladder that later ones replace: they win nowhere. Numbered algorithms are timed by their own tasks.
-_RUNGS = ("naive", "coalesced", "unpadded", "blocktile1d", "blocktile2d", "direct", "direct_tiled")
-_OLDER = ("gemm/cuda.tiled", "gemm/cuda.vectorised", "gemm/cuda.wmma", "gemm/cuda.mma", "conv/cuda.im2col")
+#: Rungs of the ladder that later ones replace: they win nowhere.
+_RUNGS = {
+    "gemm": ("naive", "coalesced", "tiled", "blocktile1d", "blocktile2d", "vectorised", "wmma", "mma"),
+    "conv": ("im2col", "direct", "direct_tiled"),
+    "transpose": ("naive", "unpadded"),
+}
 
 
 def is_rival(kernel: Kernel) -> bool:
-    """Return whether a kernel may be the fastest of its side."""
-    numbered = kernel.name.startswith("algo_")
-    return not numbered and kernel.name not in _RUNGS and kernel.base_id not in _OLDER
+    """Return whether a kernel may be the fastest of its side; cuBLASLt's listed algorithms have tasks of their own."""
+    if kernel.provider == "cublaslt":
+        return not kernel.name.startswith("algo_")
+    return kernel.provider != "cuda" or kernel.name not in _RUNGS.get(kernel.op, ())
 
 
 #: Vendors' calls that first transpose, which are rivals of the founding question alone.

@@ -5,7 +5,7 @@ before its slot does is passed over; one that is cut off keeps its rows, and has
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -130,11 +130,10 @@ class Slot:
         whole, self._rows = False, dict[str, str]()
         with closing(Store(self.folder / STORE)) as store:
             session = Session(store, [], plan, self._wary, command=f"make gpu: {name}")
-            try:
-                over: Callable[[], bool] = lambda: now() >= until_s  # noqa: E731
-                whole = run_passes(session, lambda: jobs, self.registry, plan, self._keep, Progress(), over)
-            except _Cut:
-                pass  # the reply reports it
+            with suppress(_Cut):  # the reply reports it
+                whole = run_passes(
+                    session, lambda: jobs, self.registry, plan, self._keep, Progress(), lambda: now() >= until_s
+                )
             session.finish()
         return session.run_id, status_line(session.tally), whole
 

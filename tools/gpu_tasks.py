@@ -78,6 +78,8 @@ class Tasks:
         self._registry, self._limits, self._device = registry, limits, device
         self._kernels = [kernel for kernel in registry.kernels.values() if kernel.device == device]
         self.smallest = cache(self._smallest)
+        #: Why tasks were left out: a line for each whose digest cannot be formed.
+        self.refused: list[str] = []
 
     def all(self) -> list[Task]:
         """Return every task once, in no order."""
@@ -105,15 +107,16 @@ class Tasks:
         max_time_s, processes = more.get("max_time_s", 0.15), more.get("processes", 1)
         case_s = VERIFIED_S if more.get("mode") == Mode.VERIFY else max_time_s + CASE_S
         worker_s = 0.0 if kind in BATCHED else WORKER_S
-        basis = f"{count(len(pairs), 'case')} x {case_s:.2f} s + {worker_s:g} s" + f", {processes} times" * (
-            processes > 1
-        )
+        times = f", {processes} times" if processes > 1 else ""
+        basis = f"{count(len(pairs), 'case')} x {case_s:.2f} s + {worker_s:g} s{times}"
         seconds = more.pop("seconds", processes * (len(pairs) * case_s + worker_s))
-        value_, digest = more.pop("worth", VALUE[value]), self._digest(pairs, launcher)
-        where: dict[str, Any] = {
-            "problems": tuple(problems),
-            "kernels": tuple(dict.fromkeys(kernel for kernel, _ in pairs)),
-        }
+        try:
+            value_, digest = more.pop("worth", VALUE[value]), self._digest(pairs, launcher)
+        except UsageError as error:
+            self.refused.append(f"{name} is left out: {error}")
+            return
+        names = tuple(dict.fromkeys(kernel for kernel, _ in pairs))
+        where: dict[str, Any] = {"problems": tuple(problems), "kernels": names}
         yield Task(name=name, kind=kind, value=value_, digest=digest, seconds=seconds, basis=basis, **where, **more)
 
     def _takes(self, kernel: str, problem: str) -> bool:
@@ -129,17 +132,11 @@ class Tasks:
     def _tools(self) -> Iterator[Task]:
         own = {kernel.id: self.smallest(kernel.id) for kernel in self._own()}
         every = self._digest((kernel, problem) for kernel, problem in own.items() if problem)
-        yield Task(
-            name="clocks",
-            kind="clocks",
-            value=VALUE["clocks"],
-            digest=self._digest(()),
-            seconds=7,
-            basis="as on an H200",
-        )
+        nothing = self._digest(())
+        yield Task(name="clocks", kind="clocks", value=VALUE["clocks"], digest=nothing, seconds=7)
         yield Task(name="compute-sanitizer", kind="sanitizer", value=VALUE["sanitizer"], digest=every, seconds=90)
         yield Task(name="counters", kind="counters", value=VALUE["counters"], digest=every, seconds=75)
-        yield Task(name="cuDNN's algorithms", kind="cudnn", value=VALUE["cudnn"], digest=self._digest(()), seconds=8)
+        yield Task(name="cuDNN's algorithms", kind="cudnn", value=VALUE["cudnn"], digest=nothing, seconds=8)
 
     def _own(self) -> list[Kernel]:
         return [kernel for kernel in self._kernels if isinstance(kernel, CudaKernel)]
@@ -185,13 +182,8 @@ class Tasks:
             own, rivals = zip(*(gpu_bars.contenders(bar, self._registry) for bar in bars), strict=True)
             kernels = list(dict.fromkeys(name for names in (*rivals, *own) for name in names))
             worth = VALUE["bar"] * max(1, sum(bar.is_fair for bar in bars))
-            more: dict[str, Any] = {
-                "processes": gpu_bars.PROCESSES,
-                "max_time_s": 0.25,
-                "worth": worth,
-                "group": "Bars",
-            }
-            more["baseline"] = next((name for names in rivals for name in names), "")
+            more: dict[str, Any] = {"baseline": next((name for names in rivals for name in names), ""), "group": "Bars"}
+            more |= {"processes": gpu_bars.PROCESSES, "max_time_s": 0.25, "worth": worth}
             yield from self._task(f"bar {problem}", "time", "bar", (problem, on) if on else (problem,), kernels, **more)
 
     def _claims(self) -> Iterator[Task]:
@@ -213,18 +205,17 @@ class Tasks:
 
     def _layers(self) -> Iterator[Task]:
         for name in (*NETWORKS, "convnet-benchmarks"):
-            for problem, of_problem in self._at_once(name):
+            for of_problem in self._at_once(name):
                 for dtype in ("f32", "f16", "bf16"):
                     one = msgspec.structs.replace(of_problem, dtype=dtype).id
                     worth = "layer" if dtype == "f32" else "layer in 16 bits"
-                    yield from self._timed(f"{name} {one}", one, worth, f"Convolution: {name}", problem.count)
+                    yield from self._timed(f"{name} {one}", one, worth, f"Convolution: {name}")
 
-    def _at_once(self, name: str) -> Iterator[tuple[Any, Problem]]:
+    def _at_once(self, name: str) -> Iterator[Problem]:
         """Yield the convolutions of a suite, those of a network with IMAGES images at once."""
         for entry in find_suite(name, self._registry).entries():
             if entry.problem.op == "conv" and entry.problem.dtype == "f32":
-                batch = {"n": IMAGES} if name in NETWORKS else {}
-                yield entry, msgspec.structs.replace(entry.problem, **batch)
+                yield msgspec.structs.replace(entry.problem, **({"n": IMAGES} if name in NETWORKS else {}))
 
     def _problems(self) -> Iterator[Task]:
         for suite in ("fft", "transfer", "aggregation"):
@@ -235,7 +226,7 @@ class Tasks:
         kernels = ["conv/cudnn.implicit_precomp_gemm", "conv/cuda.implicit", "conv/cudnn.winograd_nonfused"]
         yield from self._task("batch sweep", "time", "batch", batches, kernels, mode="cold", group="Batch sweep")
 
-    def _timed(self, name: str, problem: str, value: str, group: str, count: int = 1, **more: Any) -> Iterator[Task]:
+    def _timed(self, name: str, problem: str, value: str, group: str, **more: Any) -> Iterator[Task]:
         """Yield the task that times all kernels of the device on a problem, in turn; none where it has none."""
         if kernels := self._able(problem, gpu_bars.is_rival):
             baseline = next((k for k in kernels if k.split("/")[1].partition(".")[0] in gpu_bars.VENDORS), kernels[0])

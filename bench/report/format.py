@@ -91,6 +91,8 @@ def row_time(r: "Result") -> tuple[float | None, float | None, float | None]:
 
 def rate(r: "Result") -> str:
     """Write what a row computes in a second, `12.3 GFLOP/s`, or else what it moves; nothing where neither is known."""
+    if r.gflop_per_s and r.gflop_per_s >= 1000:
+        return f"{digits(r.gflop_per_s / 1000)} TFLOP/s"
     if r.gflop_per_s:
         return f"{digits(r.gflop_per_s)} GFLOP/s"
     return f"{digits(r.gbyte_per_s)} GB/s" if r.gbyte_per_s else ""

@@ -9,8 +9,8 @@ from pathlib import Path
 import kernelmark
 from kernelmark.bench.plan.errors import UsageError
 
-#: At the root of a copy without `.git`: the commit that it was copied at.
-COMMIT_FILE = ".commit"
+#: In a copy without `.git`: the commit that it was copied at. `build/` is in no commit and has to be taken along.
+COMMIT_FILE = "build/commit"
 
 
 @lru_cache
@@ -18,7 +18,7 @@ def git_commit() -> str:
     """Return the commit of the checkout that kernelmark runs from, `-dirty` after it where files differ.
 
     A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise that of the file
-    `.commit`, otherwise its version.
+    `build/commit`, otherwise its version.
     """
     root = Path(kernelmark.__file__).resolve().parents[1]
     if (root / ".git").exists():
@@ -29,10 +29,11 @@ def git_commit() -> str:
 
 
 def write_commit_file(root: Path) -> str:
-    """Write the commit of a checkout into its `.commit`, for copies of it, and return it. Raises UsageError."""
+    """Write the commit of a checkout into `build/commit`, for copies of it, and return it. Raises UsageError."""
     if not (commit := _commit_of(root)):
         raise UsageError(f"{root}: git names no commit of it, expected a checkout; set KERNELMARK_COMMIT in the copy")
     try:
+        (root / COMMIT_FILE).parent.mkdir(exist_ok=True)
         (root / COMMIT_FILE).write_text(f"{commit}\n")
     except OSError as error:
         raise UsageError(f"{root / COMMIT_FILE}: cannot be written: {error.strerror}") from None

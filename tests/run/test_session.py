@@ -12,7 +12,7 @@ import kernelmark
 from copying import SMALL, copy, declare, nothing, out_of_memory, raises, refuses
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store, default_store
-from kernelmark.bench.run.commit import git_commit, write_commit_file
+from kernelmark.bench.run.commit import COMMIT_FILE, git_commit, write_commit_file
 from kernelmark.bench.run.session import new_run_id
 
 
@@ -171,7 +171,8 @@ def test_a_tree_without_git_has_the_commit_that_it_is_given(tmp_path, monkeypatc
     monkeypatch.setattr(kernelmark, "__file__", str(tmp_path / "kernelmark" / "__init__.py"))
     monkeypatch.delenv("KERNELMARK_COMMIT", raising=False)
     assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__}"
-    (tmp_path / ".commit").write_text("beef-dirty\n")
+    (tmp_path / "build").mkdir()
+    (tmp_path / COMMIT_FILE).write_text("beef-dirty\n")
     assert git_commit.__wrapped__() == "beef-dirty"
     monkeypatch.setenv("KERNELMARK_COMMIT", "c0ffee")
     assert git_commit.__wrapped__() == "c0ffee"
@@ -183,7 +184,8 @@ def test_a_tree_without_git_has_the_commit_that_it_is_given(tmp_path, monkeypatc
 def test_a_commit_file_without_a_commit_counts_for_nothing(tmp_path, monkeypatch, content):
     monkeypatch.setattr(kernelmark, "__file__", str(tmp_path / "kernelmark" / "__init__.py"))
     monkeypatch.delenv("KERNELMARK_COMMIT", raising=False)
-    (tmp_path / ".commit").write_bytes(content)
+    (tmp_path / "build").mkdir()
+    (tmp_path / COMMIT_FILE).write_bytes(content)
     assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__}"
 
 
@@ -195,13 +197,15 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tmp_path, monkeypatch, c
 
     assert complaint(lambda: write_commit_file(tmp_path)).startswith(f"{tmp_path}: git names no commit of it")
     git("init")
-    (tmp_path / ".commit").mkdir()
+    (tmp_path / COMMIT_FILE).mkdir(parents=True)
     (tmp_path / "file").write_text("as committed")
     git("add", "file")
     git("commit", "-m", "Begin")
     commit = git("rev-parse", "HEAD")
-    assert complaint(lambda: write_commit_file(tmp_path)) == f"{tmp_path}/.commit: cannot be written: Is a directory"
-    (tmp_path / ".commit").rmdir()
+    assert (
+        complaint(lambda: write_commit_file(tmp_path)) == f"{tmp_path}/build/commit: cannot be written: Is a directory"
+    )
+    (tmp_path / COMMIT_FILE).rmdir()
     assert write_commit_file(tmp_path) == commit
     assert write_commit_file(tmp_path) == commit  # the file itself makes nothing dirty
     (tmp_path / "file").write_text("changed")

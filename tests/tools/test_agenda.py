@@ -15,6 +15,7 @@ import pytest
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
 from processes import at_work_in, wait_for
+from scripts import script
 
 TOOL = "agenda"
 TESTS = Path(__file__).resolve().parents[1]
@@ -92,6 +93,37 @@ def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tool: Any, tmp_p
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--out names a folder"):
         tool.save(tmp_path / "file", tool.Agenda())
+
+
+@pytest.mark.long
+def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = script("gpu")
+    monkeypatch.setattr(gpu, "_prepared", lambda tasks, limits: f"{sum(task.seconds for task in tasks):.1f}")
+    monkeypatch.setattr(gpu, "MADE", tmp_path / "build" / "tasks.json")
+    assert gpu.main(["--plan", "--out", str(tmp_path), "--deadline", "540"]) == 0
+    out = capsys.readouterr().out
+    assert 400 < float(out.splitlines()[-1]) <= 540
+    assert "assumed: " in out
+    places = [out.find(name) for name in ("verify ", "clocks", "founding", "bar gemm/m4096n4096k4096/f32/NN")]
+    assert -1 not in places
+    assert places == sorted(places)
+    made = json.loads(gpu.MADE.read_text())
+    assert len({task["name"] for task in made["tasks"]}) == len(made["tasks"]) > 1000
+    assert all(len(task["digest"]) == 20 for task in made["tasks"])
+
+
+def test_a_dirty_tree_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = script("gpu")
+    monkeypatch.setattr(gpu, "git_commit", lambda: "abc-dirty")
+    assert gpu.main(["--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "make gpu: the tree has changes that are not committed; commit them, or measure with --dirty"
+    ]
+    assert not list(tmp_path.iterdir())
 
 
 def begin(out: Path, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
