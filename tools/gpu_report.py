@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -236,6 +237,23 @@ class Page:
                 yield f"{len({line[0] for line in lines})} of {len(names)} problems are answered."
                 heads = ("problem", "mode", "ours", "time", "rate", "vendor", "time", "ours over vendor", "run")
                 yield _table(heads, lines)
+            yield from self._sums(names)
+
+    def _sums(self, names: Sequence[str]) -> Iterator[str]:
+        """Yield the seconds a batch of the passes of a network of which every layer is answered on one host."""
+        passes: dict[tuple[str, str], list[tuple[int, list[Result]]]] = {}
+        for task in (self._tasks[name] for name in names if self._tasks[name].detail):
+            _, _, dtype, _, direction = task.problems[0].split("/")[:5]
+            timed = [r for r in self.rows(task.name) if r.time_s_median]
+            passes.setdefault((direction, dtype), []).append((int(task.detail), timed))
+        lines = []
+        for key, layers in passes.items():
+            if all(rows for _, rows in layers) and len({r.host for _, rows in layers for r in rows}) == 1:
+                whole = [sum(times * min(map(_time, rows)) for times, rows in _of(layers, side)) for side in SIDES]
+                lines.append((*key, *(seconds(total) if total != inf else "" for total in whole), str(len(layers))))
+        if lines:
+            yield "Seconds a batch: the fastest kernel of each layer, times how often it occurs."
+            yield _table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
 
     def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
         rows = [r for r in self.rows(task) if r.time_s_median]
@@ -313,8 +331,18 @@ def _plain(ratio: Ratio | None) -> str:
     return f"{ratio.median:.3g}x" if ratio else ""
 
 
-def _time(r: Result) -> float:
-    return r.time_s_median or float("inf")
+#: Whose kernels a sum over layers is of: all, ours, the vendors'.
+SIDES = (None, True, False)
+
+
+def _of(layers: Sequence[tuple[int, list[Result]]], ours: bool | None) -> Iterator[tuple[int, list[Result | None]]]:
+    """Yield layers with the rows of one side; None stands for a layer that this side has no kernel for."""
+    for times, rows in layers:
+        yield times, [r for r in rows if ours is None or (r.provider == "cuda") is ours] or [None]
+
+
+def _time(r: Result | None) -> float:
+    return (r.time_s_median if r else None) or inf
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

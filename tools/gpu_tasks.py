@@ -205,17 +205,19 @@ class Tasks:
 
     def _layers(self) -> Iterator[Task]:
         for name in (*NETWORKS, "convnet-benchmarks"):
-            for of_problem in self._at_once(name):
+            for of_problem, times in self._at_once(name):
                 for dtype in ("f32", "f16", "bf16"):
                     one = msgspec.structs.replace(of_problem, dtype=dtype).id
                     worth = "layer" if dtype == "f32" else "layer in 16 bits"
-                    yield from self._timed(f"{name} {one}", one, worth, f"Convolution: {name}")
+                    group = f"Convolution: {name}"
+                    yield from self._timed(f"{name} {one}", one, worth, group, detail=str(times))
 
-    def _at_once(self, name: str) -> Iterator[Problem]:
-        """Yield the convolutions of a suite, those of a network with IMAGES images at once."""
+    def _at_once(self, name: str) -> Iterator[tuple[Problem, int]]:
+        """Yield the convolutions of a suite and how often each occurs; networks have IMAGES images at once."""
         for entry in find_suite(name, self._registry).entries():
             if entry.problem.op == "conv" and entry.problem.dtype == "f32":
-                yield msgspec.structs.replace(entry.problem, **({"n": IMAGES} if name in NETWORKS else {}))
+                problem = msgspec.structs.replace(entry.problem, **({"n": IMAGES} if name in NETWORKS else {}))
+                yield problem, entry.count
 
     def _problems(self) -> Iterator[Task]:
         for suite in ("fft", "transfer", "aggregation"):
