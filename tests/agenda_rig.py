@@ -33,6 +33,8 @@ def faults(what: str) -> Callable[[], object]:
 class FewTasks:
     """The tasks of the fake device: each kernel verified, and pairs of them timed on two problems."""
 
+    refused = ()
+
     def __init__(self, registry: object, limits: object, device: str) -> None:
         self._device = device
 
