@@ -119,7 +119,7 @@ def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
 def launched(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Yield how many different sets of GPU kernels some kernels launch for a problem, where the rows name them."""
     for problem, own in by_problem(r for r in rows if matches(r.kernel, asked.one)).items():
-        named = [(r, names) for r in own if (names := _names(getattr(r, "launched", "")))]
+        named = [(r, names) for r in own if (names := _names(r.launched))]
         if len(named) > 1:
             number = float(len({names for _, names in named}))
             by = ", ".join(short(r.kernel) for r, _ in named)
@@ -129,7 +129,7 @@ def launched(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
 
 def _names(launched: str) -> frozenset[str]:
     """Return the names of the GPU kernels in the column `launched`, without their grids and blocks."""
-    return frozenset(part.split()[0] for part in launched.split(";") if part.strip())
+    return frozenset(name.strip() for part in launched.split(";") for name, grid, _ in [part.partition("<<<")] if grid)
 
 
 def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:

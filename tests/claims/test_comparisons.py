@@ -1,13 +1,11 @@
 """Each kind of comparison that a claim asks for: arithmetic, threads, instruction sets, devices, batches, networks."""
 
-import msgspec
 import pytest
 
 from kernelmark.bench.claims import findings
 from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.evidence import Evidence
 from kernelmark.bench.claims.problems import entries
-from kernelmark.bench.record.result import Result
 from stored import result
 
 RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}
@@ -79,34 +77,36 @@ def test_four_gates_at_once_are_set_against_four_times_one(put, verdict):
     ]
 
 
-class Launching(Result):
-    """A row with the column that names the GPU kernels of a call."""
-
-    launched: str = ""
-
-
 def launched_by(store, registry, *columns):
     """The findings of `cudnn-parameters` from rows of one convolution with these values of the column."""
     (claim,) = claims(["cudnn-parameters"])
     layers = entries(experiment(claim), registry)
     problem, kernels = layers[0].entry.problem.id, ("implicit_gemm", "gemm", "fft")
     rows = [
-        Launching(**msgspec.structs.asdict(result(problem=problem, kernel=f"conv/cudnn.{kernel}", time_s_median=1.0)))
-        for kernel in kernels
+        result(problem=problem, kernel=f"conv/cudnn.{kernel}", time_s_median=1.0, launched=column)
+        for kernel, column in zip(kernels, columns, strict=True)
     ]
-    for r, column in zip(rows, columns, strict=True):
-        r.launched = column
     evidence = Evidence(store, experiment(claim), layers, rows)
     return list(findings.launched(claim.comparison, evidence, rows))
 
 
+#: A kernel whose name has spaces, and others, as the column gives them.
+A, B = "a<float, 128><<<{},1,1 x 32,1,1>>>", "b<<<2,1,1 x 32,1,1>>>"
+OTHER_A = "a<float, 64><<<9,1,1 x 32,1,1>>>"
+
+
 def test_calls_that_launch_other_gpu_kernels_are_told_apart_by_their_names(store, registry):
-    (found,) = launched_by(store, registry, "a 1x1x1 32x1x1; b 2x1x1 32x1x1", "b 9x1x1 64x1x1; a 1x1x1 32x1x1", "c 1 1")
+    (found,) = launched_by(store, registry, f"{A.format(1)}; {B}", f"{B}; {A.format(9)}", OTHER_A)
     assert (found.ratio.median, found.by) == (2.0, "cudnn.implicit_gemm, cudnn.gemm, cudnn.fft")
 
 
+def test_launches_that_the_column_only_counts_are_no_kernel(store, registry):
+    (found,) = launched_by(store, registry, f"{B}; and 2 more", B, B)
+    assert found.ratio.median == 1.0
+
+
 def test_rows_that_name_no_gpu_kernels_say_nothing_of_them(store, registry):
-    assert launched_by(store, registry, "a 1 1", "", "") == []
+    assert launched_by(store, registry, B, "", "") == []
 
 
 def test_without_the_column_of_gpu_kernels_a_claim_is_not_measured(fill, verdict):
