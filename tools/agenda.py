@@ -116,13 +116,18 @@ def read(folder: Path, device: str = "") -> Agenda:
 
 def save(folder: Path, agenda: Agenda) -> None:
     """Write the agenda, whole or not at all. Raises UsageError."""
-    new = folder / f"{FILE}.new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(msgspec.json.format(msgspec.json.encode(agenda), indent=1) + b"\n")
-        new.rename(folder / FILE)
+        write(folder / FILE, msgspec.json.format(msgspec.json.encode(agenda).decode(), indent=1) + "\n")
     except OSError as error:
         raise UsageError(f"{folder / FILE}: {error.strerror}; --out names a folder that can be written") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file beside and rename it, so that no reader sees half of it. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.rename(path)
 
 
 def is_open(task: Task, agenda: Agenda) -> bool:

@@ -3,6 +3,7 @@
 Each table names the run, date, host and driver of its rows. Ratios are formed within a run alone.
 """
 
+import csv
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -15,7 +16,7 @@ from tabulate import tabulate
 
 import agenda
 import gpu_bars
-from agenda import Agenda, Task
+from agenda import Agenda, Task, write
 from gpu_slot import STORE
 from gpu_tasks import FOUNDING, TURNED
 from kernelmark.bench.claims import claims_rows
@@ -61,7 +62,7 @@ class SlotFacts(NamedTuple):
 def publish(folder: Path, found: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, identify: bool = False) -> None:
     """Write the files of the report; one that cannot be written harms no other."""
     if not (folder / STORE).exists():
-        _guarded(lambda: _write(folder / README, _page(found, tasks, slot, None, folder)))
+        _guarded(lambda: write(folder / README, _page(found, tasks, slot, None, folder)))
         return
     with closing(Store(folder / STORE)) as store:
         runs = {_title(store, run): run for run in store.run_ids()}
@@ -69,11 +70,11 @@ def publish(folder: Path, found: Agenda, tasks: Sequence[Task], slot: SlotFacts 
         about = Publication(title=found.device, date=date, runs=runs, command="make gpu", identify=identify)
         report = Report(store, about, folder)
         for name, make in report.texts().items():
-            _guarded(lambda name=name, make=make: _write(folder / name, make()))  # type: ignore[misc]
+            _guarded(lambda name=name, make=make: write(folder / name, make()))  # type: ignore[misc]
         _guarded(lambda: write_files(folder, claims_rows(store, list(runs.values()), here=True), found.device))
         if find_spec("matplotlib"):
             _guarded(lambda: report.draw(folder, None))
-        _guarded(lambda: _write(folder / README, _page(found, tasks, slot, store, folder)))
+        _guarded(lambda: write(folder / README, _page(found, tasks, slot, store, folder)))
     _guarded(lambda: write_index(folder.parent))
 
 
@@ -83,17 +84,11 @@ def _title(store: Store, run: str) -> str:
     return f"{command.partition('make gpu: ')[2] or 'earlier'}, {run}"
 
 
-def _guarded(write: Callable[[], object]) -> None:
+def _guarded(step: Callable[[], object]) -> None:
     try:
-        write()
+        step()
     except (OSError, UsageError) as error:  # a full disk, say
         print(f"make gpu: {error}", file=sys.stderr)
-
-
-def _write(path: Path, text: str) -> None:
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.rename(path)
 
 
 def against(folder: Path, found: Agenda) -> int:
@@ -272,8 +267,6 @@ class Page:
         """Yield how many claims have which verdict; claims.md has each."""
         path = folder / "claims.csv"
         if path.exists():
-            import csv
-
             with path.open(encoding="utf-8") as file:
                 verdicts = {row["id"]: row["verdict"] for row in csv.DictReader(file)}
             counts = {verdict: list(verdicts.values()).count(verdict) for verdict in dict.fromkeys(verdicts.values())}

@@ -105,11 +105,11 @@ class Tasks:
         if not pairs:
             return
         max_time_s, processes = more.get("max_time_s", 0.15), more.get("processes", 1)
-        case_s = VERIFIED_S if more.get("mode") == Mode.VERIFY else max_time_s + CASE_S
+        case_s = more.pop("case_s", VERIFIED_S if more.get("mode") == Mode.VERIFY else max_time_s + CASE_S)
         worker_s = 0.0 if kind in BATCHED else WORKER_S
         times = f", {processes} times" if processes > 1 else ""
         basis = f"{count(len(pairs), 'case')} x {case_s:.2f} s + {worker_s:g} s{times}"
-        seconds = more.pop("seconds", processes * (len(pairs) * case_s + worker_s))
+        seconds = processes * (len(pairs) * case_s + worker_s)
         try:
             value_, digest = more.pop("worth", VALUE[value]), self._digest(pairs, launcher)
         except UsageError as error:
@@ -133,10 +133,13 @@ class Tasks:
         own = {kernel.id: self.smallest(kernel.id) for kernel in self._own()}
         every = self._digest((kernel, problem) for kernel, problem in own.items() if problem)
         nothing = self._digest(())
-        yield Task(name="clocks", kind="clocks", value=VALUE["clocks"], digest=nothing, seconds=7)
-        yield Task(name="compute-sanitizer", kind="sanitizer", value=VALUE["sanitizer"], digest=every, seconds=90)
-        yield Task(name="counters", kind="counters", value=VALUE["counters"], digest=every, seconds=75)
-        yield Task(name="cuDNN's algorithms", kind="cudnn", value=VALUE["cudnn"], digest=nothing, seconds=8)
+        for name, kind, digest, seconds in (
+            ("clocks", "clocks", nothing, 7),
+            ("compute-sanitizer", "sanitizer", every, 90),
+            ("counters", "counters", every, 75),
+            ("cuDNN's algorithms", "cudnn", nothing, 8),
+        ):
+            yield Task(name=name, kind=kind, value=VALUE[kind], digest=digest, seconds=seconds, basis="a first guess")
 
     def _own(self) -> list[Kernel]:
         return [kernel for kernel in self._kernels if isinstance(kernel, CudaKernel)]
@@ -156,7 +159,7 @@ class Tasks:
                 if isinstance(kernel, CudaKernel):
                     yield from self._verify("pycuda", problem, kernel.id, launcher="pycuda")
                     if not kernel.emulated:
-                        yield from self._verify("emulator", problem, kernel.id, seconds=EMULATED_S)
+                        yield from self._verify("emulator", problem, kernel.id, case_s=EMULATED_S)
 
     def _verify(self, what: str, problem: str, kernel: str, **more: Any) -> Iterator[Task]:
         kind = "emulator" if what == "emulator" else "verify"

@@ -96,7 +96,7 @@ OTHER_A = "a<float, 64><<<9,1,1 x 32,1,1>>>"
 
 
 def test_calls_that_launch_other_gpu_kernels_are_told_apart_by_their_names(store, registry):
-    (found,) = launched_by(store, registry, f"{A.format(1)}; {B}", f"{B}; {A.format(9)}", OTHER_A)
+    (found,) = launched_by(store, registry, f"{A.format(1)}; {B}", f"{B}; {A.format(9)}", f"{OTHER_A}; {B}")
     assert (found.ratio.median, found.by) == (2.0, "cudnn.implicit_gemm, cudnn.gemm, cudnn.fft")
 
 
