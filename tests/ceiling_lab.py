@@ -24,11 +24,11 @@ class Lab:
         self.ever = []
         self.begin()
 
-    def begin(self):
-        """Begin another run on the same machine."""
+    def begin(self, known=None):
+        """Begin another run on the same machine; known: the ceilings that it has in common with others."""
         doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
         self.ceilings = ceilings.Ceilings(
-            self._registry, lambda *what: self.answer(*what), self.kept.append, doubt, self.highest
+            self._registry, lambda *what: self.answer(*what), self.kept.append, doubt, self.highest, known
         )
 
     def answer(self, job, key):

@@ -44,8 +44,9 @@ PUBLISH_S, SLACK, LEAST_S = 20.0, 3.0, 20.0
 DEVICE_S = 60.0
 #: Kinds whose parts are watched by processes of their own, and how much longer these may take until one is given up.
 WATCHED, WATCHED_S = ("clocks", "emulator"), 100.0
-#: Tasks of one question, where tasks share one; and questions of a slot, which are words of a command.
-MOST, QUESTIONS = 40, 300
+#: Tasks and expected seconds of one question, where tasks share one: a slot that is cut off loses what was in hand.
+#: And questions of a slot, which are words of a command.
+MOST, MOST_S, QUESTIONS = 40, 80.0, 300
 
 
 def main(words: Sequence[str] = ()) -> int:
@@ -134,7 +135,9 @@ def _folded(tasks: Sequence[Task]) -> Iterator[Task]:
 
 
 def _batch(task: Task) -> str:
-    return f"{task.kind} {task.launcher}" if task.kind in BATCHED else task.name
+    """Return what tasks have in common that may share a run."""
+    how = f"{task.launcher} {task.mode} {task.processes} {task.max_time_s}"
+    return f"{task.kind} {how}" if task.kind in BATCHED else task.name
 
 
 def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
@@ -185,7 +188,7 @@ class Measuring:
 
         Returns whether that was all: no way of launching was found to be timed wrong, which changes the tasks.
         """
-        batches = list(_questions(agenda.ordered(tasks, found)))[:QUESTIONS]
+        batches = list(_questions(agenda.ordered(tasks, found), found))[:QUESTIONS]
         asked = [Question(settings, self.until_s, tuple(batch), _limit_s(batch)) for batch in batches]
         began = now()
         for question, reply in self._ask(asked):
@@ -205,14 +208,15 @@ class Measuring:
         agenda.leave_out(found, question.tasks, reply.left_out)
         if question.tasks[0].kind == "clocks" and reply.done:
             found.disagreeing = reply.disagreeing  # ways that agree by now are there again
-        share = seconds / max(1, len(reply.done) + len(reply.failed))
+        ended = [task for task in question.tasks if task.name in reply.done or task.name in reply.failed]
+        share = seconds / max(sum(task.seconds for task in ended), 1e-3)
         for task in question.tasks:
             text = reply.done.get(task.name, reply.failed.get(task.name))
             if text is not None:
                 state: Literal["done", "failed"] = "done" if task.name in reply.done else "failed"
                 at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
                 one = Answer(
-                    digest=task.digest, state=state, run=reply.run, at=at, seconds=round(share, 2),
+                    digest=task.digest, state=state, run=reply.run, at=at, seconds=round(share * task.seconds, 2),
                     expected_s=round(task.seconds, 2), assumed=task.assumed, text=text,
                 )  # fmt: skip
                 agenda.answer(found, task, one)
@@ -244,16 +248,29 @@ def _limit_s(tasks: Sequence[Task]) -> float:
     return LEAST_S + SLACK * sum(task.seconds for task in tasks) + WATCHED_S * (tasks[0].kind in WATCHED)
 
 
-def _questions(tasks: Sequence[Task]) -> Iterator[list[Task]]:
-    """Yield tasks in their order, those that may share a question together, where the first of them stands."""
-    waiting: dict[str, list[Task]] = {}
+def _questions(tasks: Sequence[Task], found: Agenda) -> Iterator[list[Task]]:
+    """Yield tasks in their order; with one that may share a run come the next that may share it, as many as fit.
+
+    One that has failed before is tried alone, since another may have been the cause.
+    """
+
+    def key(task: Task) -> str:
+        before = found.answers.get(task.name)
+        return task.name if before and before.state == "failed" else _batch(task)
+
+    waiting: dict[str, dict[str, Task]] = {}
     for task in tasks:
-        if task.kind in BATCHED:
-            waiting.setdefault(_batch(task), []).append(task)
+        waiting.setdefault(key(task), {})[task.name] = task
     for task in tasks:
-        batch = waiting.get(_batch(task)) if task.kind in BATCHED else [task]
-        while batch:
-            yield [batch.pop(0) for _ in range(min(MOST, len(batch)))]
+        others, together, seconds = waiting[key(task)], list[Task](), 0.0
+        while task.name in others or (together and others and len(together) < MOST):
+            one = next(iter(others.values()))
+            seconds += one.seconds
+            if together and seconds > MOST_S:
+                break
+            together.append(others.pop(one.name))
+        if together:
+            yield together
 
 
 def measure(asked: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
+from itertools import groupby
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from tabulate import tabulate
 
 import agenda
 import gpu_bars
-from agenda import Agenda, Task, write
+from agenda import Agenda, Answer, Task, write
 from gpu_slot import STORE
 from gpu_tasks import FOUNDING, TURNED
 from kernelmark.bench.claims import claims_rows
@@ -117,12 +118,22 @@ def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
         return
     yield "## The last slot"
     yield f"Of {slot.deadline_s:.0f} s, {slot.used_s:.0f} s were used, and {count(len(slot.ended), 'task')} answered."
-    ended = [(name, found.answers[name]) for name in slot.ended]
-    rows = [(n, a.state, f"{a.expected_s:.1f} s" + " (assumed)" * a.assumed, f"{a.seconds:.1f} s") for n, a in ended]
-    yield _table(("task", "state", "expected", "took"), rows)
+    together = groupby(slot.ended, lambda name: found.answers[name].run or name)
+    rows = [_took([(name, found.answers[name]) for name in names]) for _, names in together]
+    yield _table(("tasks", "state", "expected", "took"), rows)
     if slot.left:
         more = f", and {len(slot.left) - NAMED} more" if len(slot.left) > NAMED else ""
         yield f"Not finished, or left out for want of time: {', '.join(slot.left[:NAMED])}{more}."
+
+
+def _took(together: Sequence[tuple[str, Answer]]) -> tuple[str, ...]:
+    """Return a line on the tasks that shared a run."""
+    (first, _), *others = together
+    found = [answer for _, answer in together]
+    states = ", ".join(dict.fromkeys(answer.state for answer in found))
+    expected = f"{sum(answer.expected_s for answer in found):.1f} s" + " (assumed)" * any(a.assumed for a in found)
+    name = f"{first} and {len(others)} more" if others else first
+    return name, states, expected, f"{sum(answer.seconds for answer in found):.1f} s"
 
 
 class Page:
@@ -134,13 +145,14 @@ class Page:
         self._rows: dict[str, list[Result]] = {}
 
     def rows(self, task: str) -> list[Result]:
-        """Return the rows of the run that answers a task; none where it is open or has no run."""
+        """Return the rows that answer a task, of a run that may answer others too; none where it is open."""
         found = self._agenda.answers.get(task)
         if self._store is None or found is None or found.state != "done" or not found.run:
             return []
         if found.run not in self._rows:
             self._rows[found.run] = [r for r, _ in self._store.results(found.run)]
-        return self._rows[found.run]
+        problems = self._tasks[task].problems if task in self._tasks else ()
+        return [r for r in self._rows[found.run] if r.problem in problems or not problems]
 
     def dirty(self) -> Iterator[str]:
         """Yield a remark on runs of a tree that had changes."""

@@ -4,6 +4,7 @@ All tasks share one set of workers, so that only those that need a fresh process
 before its slot does is passed over; one that is cut off keeps its rows, and has no answer.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.tables import status_line
+from kernelmark.bench.run.ceilings import Known
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
@@ -102,6 +104,7 @@ class Slot:
         self._deadline = _Deadline()
         self._workers = Workers(self._deadline)
         self._wary = Wary(self._workers.run, settings.left_out)
+        self._known: Known = {}
 
     def carry_out(self, asked: Question) -> Reply:
         """Carry out the tasks of a question."""
@@ -122,14 +125,15 @@ class Slot:
         run, counted, whole = self.run(first.name, plan, jobs, asked.until_s)
         if len(asked.tasks) == 1:
             return Reply({first.name: counted} if whole else {}, run=run, cut=not whole, left_out=self._wary.left_out)
-        done = {task.name: f"{status}" for task in asked.tasks if (status := self._rows.get(task.kernels[0]))}
+        asked_rows = {planned.suite: [self._rows.get(entrant) for entrant in planned.job.entrants] for planned in jobs}
+        done = {name: status_line(Counter(filter(None, rows))) for name, rows in asked_rows.items() if all(rows)}
         return Reply(done, run=run, cut=not whole, left_out=self._wary.left_out)
 
     def run(self, name: str, plan: Plan, jobs: list[PlannedJob], until_s: float) -> tuple[str, str, bool]:
         """Measure jobs as a run of their own; return its id, its statuses, and whether it was measured to its end."""
-        whole, self._rows = False, dict[str, str]()
+        whole, self._rows = False, dict[Entrant, str]()
         with closing(Store(self.folder / STORE)) as store:
-            session = Session(store, [], plan, self._wary, command=f"make gpu: {name}")
+            session = Session(store, [], plan, self._wary, known=self._known, command=f"make gpu: {name}")
             with suppress(_Cut):  # the reply reports it
                 whole = run_passes(
                     session, lambda: jobs, self.registry, plan, self._keep, Progress(), lambda: now() >= until_s
@@ -138,7 +142,7 @@ class Slot:
         return session.run_id, status_line(session.tally), whole
 
     def _keep(self, row: Result) -> None:
-        self._rows[row.kernel] = row.status
+        self._rows[Entrant(row.problem, row.kernel)] = row.status
 
     def _tuned(self, asked: Question) -> Reply:
         """Time the tiles of a kernel in one process, and the best of them beside the default in two more."""
@@ -240,8 +244,15 @@ def _reply(slot: Slot, asked: Question) -> Reply:
     if not asked.tasks:
         device = get_device(slot.settings.device)
         return Reply(device=device.device_name, limits=vars(limits_of(slot.settings.device)))
-    if now() + sum(task.seconds for task in asked.tasks) > asked.until_s:
+    in_time, ends = list[Task](), now()
+    for task in asked.tasks:
+        ends += task.seconds
+        if ends > asked.until_s:
+            break
+        in_time.append(task)
+    if not in_time:
         return Reply(passed=True)
+    asked = msgspec.structs.replace(asked, tasks=tuple(in_time))
     with exclusive((slot.settings.device,), shared=False):
         return slot.carry_out(asked)
 

@@ -31,7 +31,7 @@ from kernelmark.bench.plan.tiles import Tile, tile_text
 from kernelmark.bench.report.format import count
 
 #: Seconds beside sampling: a case (set-up, two verifications), a fresh worker, a verified case, an emulated one.
-CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.35, 2.5, 0.07, 0.6
+CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.45, 2.5, 0.1, 0.6
 #: Seconds after which a call is taken for hung.
 TIMEOUT_S = 10.0
 NETWORKS = ("alexnet", "vgg16", "googlenet", "resnet50")
@@ -106,7 +106,7 @@ class Tasks:
             return
         max_time_s, processes = more.get("max_time_s", 0.15), more.get("processes", 1)
         case_s = more.pop("case_s", VERIFIED_S if more.get("mode") == Mode.VERIFY else max_time_s + CASE_S)
-        worker_s = 0.0 if kind in BATCHED else WORKER_S
+        worker_s = 0.0 if kind != "time" and kind in BATCHED else WORKER_S
         times = f", {processes} times" if processes > 1 else ""
         basis = f"{count(len(pairs), 'case')} x {case_s:.2f} s + {worker_s:g} s{times}"
         seconds = processes * (len(pairs) * case_s + worker_s)
@@ -270,8 +270,8 @@ class Tasks:
         return [tile_text(vars(tile)) for tile in found]
 
 
-#: Kinds whose tasks share a worker, a run and a question: hundreds of them take a second or two each alone.
-BATCHED = ("verify", "emulator")
+#: Kinds whose tasks share workers, a run and a question: a fresh process takes some seconds, most cases less than one.
+BATCHED = ("verify", "emulator", "time")
 
 
 def jobs_of(

@@ -207,8 +207,8 @@ def _run_here(store: Any, asked: Asked) -> Done:
         display = Display(expanded, plan.processes, registry, None if asked.resume else table_style())
         workers.progress = display
         with exclusive(plan.devices, plan.share_gpu), workers:
-            own = {"name": asked.name, "planned": planned}
-            session = Session(store, chosen, plan, workers.run, asked.resume, asked.noisy_again, **own)
+            again = asked.resume, asked.noisy_again
+            session = Session(store, chosen, plan, workers.run, *again, name=asked.name, planned=planned)
             click.echo(f"run {session.run_id}")
             with held_run(store.path, session.run_id, "start a run of your own"), display:
                 finished = run_jobs(session, lambda: expanded, registry, plan, display.row, display)

@@ -30,7 +30,7 @@ MICROBENCHMARKS = ("fma", "copy", "transfer")
 LOW, WIDE = 0.9, 0.1
 
 
-class _Known(NamedTuple):
+class Standing(NamedTuple):
     """The ceiling that rows stand on, if one holds, until it is stale.
 
     doubt: why the latest, taken twice, is not it, or is disturbed.
@@ -41,10 +41,14 @@ class _Known(NamedTuple):
     doubt: str = ""
 
 
+Known = dict[Need, Standing]
+
+
 class Ceilings:
     """What bounds the rows of a run. `keep` gets each ceiling that is measured, `doubt` why one cannot hold.
 
-    `highest` returns the highest ceiling of a kind that this machine has ever reached.
+    `highest` returns the highest ceiling of a kind that this machine has ever reached. known: what runs that follow
+    one another have in common.
     """
 
     def __init__(
@@ -54,9 +58,10 @@ class Ceilings:
         keep: Callable[[Ceiling], None],
         doubt: Callable[[Ceiling, str], None],
         highest: Callable[[Need], Ceiling | None],
+        known: Known | None = None,
     ) -> None:
         self._registry, self._execute, self._keep, self._doubt, self._highest = registry, execute, keep, doubt, highest
-        self._known: dict[Need, _Known] = {}
+        self._known: Known = {} if known is None else known
         self._best: dict[Need, Ceiling] = {}
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
@@ -72,8 +77,13 @@ class Ceilings:
             self._hold(job, self._registry.problem(name), timed)
 
     def _hold(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
-        for need in self._stale(job, problem, timed):
-            self._measure(need, job)
+        for need in dict.fromkeys(need for row in timed for need in self._needs(job, problem, row)):
+            known = self._known.get(need)
+            if known is None or known.stale_at_s < now():
+                self._measure(need, job)
+            elif known.found and need not in self._best:  # an earlier run measured it
+                self._keep(known.found)
+                self._best[need] = known.found
         for need in self._surpassed(job, problem, timed):
             self._measure(need, job)
         for row in timed:
@@ -97,11 +107,6 @@ class Ceilings:
         for need in self._needs(job, problem, row):
             if row.roofline and row.roofline.bound_by == need.bounds and (doubt := self._known[need].doubt):
                 row.note(low_ceiling(need.kind, doubt))
-
-    def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
-        """Return what the rows refer to and was not measured lately, each once."""
-        wanted = dict.fromkeys(need for row in rows for need in self._needs(job, problem, row))
-        return [need for need in wanted if need not in self._known or self._known[need].stale_at_s < now()]
 
     def _surpassed(
         self, job: Job, problem: Problem, rows: list[Measurement]
@@ -149,7 +154,7 @@ class Ceilings:
         if found and doubt and before and before.found:
             found = before.found
         ended_s = now()
-        self._known[need] = _Known(found, ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s)), doubt)
+        self._known[need] = Standing(found, ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s)), doubt)
 
     def _take(self, need: Need, job: Job, times: int = 1) -> Ceiling | None:
         problem = self._registry.problem(need.problem)

@@ -25,7 +25,7 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import as_utf8
 from kernelmark.bench.record.result import Result, make_result
 from kernelmark.bench.record.store import Layer, Run, Store
-from kernelmark.bench.run.ceilings import Ceilings
+from kernelmark.bench.run.ceilings import Ceilings, Known
 from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.interrupt import interruptible
 from kernelmark.bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
@@ -47,9 +47,13 @@ class Session:
         execute: Execute | None,
         resume: str | None = None,
         noisy_again: bool = False,
+        known: Known | None = None,
         **own: Any,
     ) -> None:
-        """execute: None where others measure (dispatch.py). noisy_again: what was disturbed. own: fields of the run."""
+        """execute: None where others measure (dispatch.py). noisy_again: what was disturbed. own: fields of the run.
+
+        known: ceilings that runs which follow one another have in common, until they are stale.
+        """
         self._store, self._execute = store, execute
         self.tally: Counter[str] = Counter()
         run = msgspec.structs.replace(_run_of(suites, plan), **own)
@@ -66,7 +70,8 @@ class Session:
         if plan.ceilings and plan.mode.does.times and execute is not None:
             registry = discover(plan.plugins)
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
-            self._ceilings = Ceilings(registry, execute, keep, doubt, partial(store.highest_ceiling, self.run_id))
+            highest = partial(store.highest_ceiling, self.run_id)
+            self._ceilings = Ceilings(registry, execute, keep, doubt, highest, known)
 
     def note(self, planned: PlannedJob) -> None:
         """Keep what the job is a part of, if it is a network's layer."""

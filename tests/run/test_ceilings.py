@@ -39,6 +39,23 @@ def test_ceilings_are_measured_again_after_a_minute_and_not_before(lab):
     assert len(lab.jobs) == 4
 
 
+def test_a_run_keeps_the_ceilings_that_an_earlier_one_measured_just_now(lab):
+    known = {}
+    lab.begin(known)
+    lab.apply(numpy_matmul=1.0)
+    first = list(lab.kept)
+    lab.begin(known)
+    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
+    assert (lab.kept, len(lab.jobs)) == (first * 2, 2)
+    assert row.roofline.roofline_pct == pytest.approx(50)
+    lab.apply(numpy_matmul=1.0)
+    assert lab.kept == first * 2
+    lab.now += 61
+    lab.begin(known)
+    lab.apply(numpy_matmul=1.0)
+    assert len(lab.jobs) == 4
+
+
 def test_a_ceiling_that_takes_long_is_measured_again_later(lab):
     answer = lab.answer
 

@@ -22,8 +22,8 @@ TESTS = Path(__file__).resolve().parents[1]
 DEADLINE_S = 120
 
 
-def task(tool: Any, name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d") -> Any:
-    return tool.Task(name=name, kind="time", value=value, seconds=seconds, digest=digest)
+def task(tool: Any, name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d", **more: Any) -> Any:
+    return tool.Task(**{"name": name, "kind": "time", "value": value, "seconds": seconds, "digest": digest, **more})
 
 
 def test_a_slot_takes_what_is_worth_most_a_second_and_fits(tool: Any) -> None:
@@ -93,6 +93,20 @@ def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tool: Any, tmp_p
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--out names a folder"):
         tool.save(tmp_path / "file", tool.Agenda())
+
+
+def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> None:
+    tool = script("gpu")
+    layers = [task(tool.agenda, f"layer {i}", 9.0 - i, seconds=30.0, kind="time") for i in range(4)]
+    claim = task(tool.agenda, "claim", 7.5, seconds=1.0, kind="claim")
+    slow = task(tool.agenda, "slow", 5.5, seconds=500.0, kind="time", processes=3)
+    tasks = sorted([*layers, claim, slow], key=lambda task: -task.value)
+    found = tool.Agenda()
+    names = [[task.name for task in batch] for batch in tool._questions(tasks, found)]
+    assert names == [["layer 0", "layer 1"], ["claim"], ["layer 2", "layer 3"], ["slow"]]
+    tool.agenda.answer(found, layers[1], tool.Answer(digest="d", state="failed"))
+    names = [[task.name for task in batch] for batch in tool._questions(tasks, found)]
+    assert names == [["layer 0", "layer 2"], ["layer 1"], ["claim"], ["layer 3"], ["slow"]], "failed tasks come alone"
 
 
 @pytest.mark.long
@@ -205,8 +219,11 @@ def test_a_task_that_fails_is_named_with_the_reason_and_the_others_are_answered(
     tmp_path: Path, fault: str, reason: str
 ) -> None:
     bad = "copy copy/fake.base copy/m3n5/f32"
+    first, _ = use(tmp_path, AGENDA_FAULT=bad, AGENDA_WHAT=fault)
+    together = {name for name, answer in answers(tmp_path).items() if answer["state"] == "failed"}
+    assert bad in together, "and what shared its run"
     status, printed = use(tmp_path, AGENDA_FAULT=bad, AGENDA_WHAT=fault)
-    assert status == 1, printed
+    assert (first, status) == (1, 1), printed
     found = answers(tmp_path)
     assert {name for name, answer in found.items() if answer["state"] == "failed"} == {bad}
     assert reason in found[bad]["text"]

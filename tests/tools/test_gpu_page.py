@@ -32,8 +32,9 @@ def page(store: Store) -> Callable[..., str]:
     return of
 
 
-def layer(store: Store, run: str, problem: str, ours: float, theirs: float, **more: Any) -> None:
-    begin(store, run)
+def layer(store: Store, run: str, problem: str, ours: float, theirs: float, begun: bool = False, **more: Any) -> None:
+    if not begun:
+        begin(store, run)
     for provider, name, median in (("cuda", "implicit", ours), ("cudnn", "gemm", theirs)):
         how = {**GPU, **more, "run_id": run, "provider": provider}
         put(store, problem, f"conv/{provider}.{name}", taken=[median] * 20, **how)
@@ -46,6 +47,14 @@ def test_a_network_is_summed_once_every_layer_is_answered(store: Store, page: Ca
     line = next(line for line in text.splitlines() if line.startswith("| fprop"))
     assert [cell.strip() for cell in line.split("|")[1:-1]] == ["fprop", "f32", "5.00 ms", "7.00 ms", "6.00 ms", "2"]
     assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
+
+
+def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store: Store, page: Callable[..., str]) -> None:
+    layer(store, "r1", FPROP[0], 2e-3, 1e-3)
+    layer(store, "r1", FPROP[1], 3e-3, 4e-3, begun=True)
+    text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r1", "1"))
+    assert [text.count(f"| {problem} ") for problem in FPROP] == [1, 1]
+    assert "| 5.00 ms" in next(line for line in text.splitlines() if line.startswith("| fprop"))
 
 
 def test_layers_of_two_hosts_are_not_summed(store: Store, page: Callable[..., str]) -> None:
