@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,9 +111,8 @@ def planned_text(asked: argparse.Namespace) -> str:
     limits = DeviceLimits(**found.limits) if found.limits else H100
     tasks = tasks_of(asked, limits, found)
     slot = agenda.slot(tasks, found, asked.deadline - PUBLISH_S)
-    lines = [
-        (t.name, f"{t.seconds:.1f} s", "assumed: " * t.assumed + t.basis, f"{t.value:g}") for t in _folded(slot.chosen)
-    ]
+    asked_for = map(_together, _questions(slot.chosen, found))
+    lines = [(t.name, f"{t.seconds:.1f} s", "assumed: " * t.assumed + t.basis, f"{t.value:g}") for t in asked_for]
     shown = tabulate(lines, ("task", "time", "by", "value"), tablefmt="plain", disable_numparse=True)
     counts = ", ".join(f"{n} {state}" for state, n in agenda.tally(tasks, found).items())
     left = f"{len(slot.left)} more are left: {sum(task.seconds for task in slot.left) / 60:.0f} minutes"
@@ -122,16 +120,14 @@ def planned_text(asked: argparse.Namespace) -> str:
     return f"{head}; {counts}\n\n{shown}\n\n{left}\n{_prepared(slot.chosen, limits)}"
 
 
-def _folded(tasks: Sequence[Task]) -> Iterator[Task]:
-    """Yield tasks, those that share a question as one line."""
-    for _, batch in groupby(tasks, _batch):
-        first, *others = batch
-        if others:
-            first = msgspec.structs.replace(
-                first, name=f"{first.name} and {len(others)} more", value=sum(t.value for t in (first, *others)),
-                seconds=sum(t.seconds for t in (first, *others)),
-            )  # fmt: skip
-        yield first
+def _together(batch: Sequence[Task]) -> Task:
+    """Return tasks that share a question as one line."""
+    first, *others = batch
+    if not others:
+        return first
+    names = f"{first.name} and {len(others)} more"
+    value, seconds = (sum(getattr(task, name) for task in batch) for name in ("value", "seconds"))
+    return msgspec.structs.replace(first, name=names, value=value, seconds=seconds)
 
 
 def _batch(task: Task) -> str:
