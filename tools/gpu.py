@@ -45,7 +45,7 @@ DEVICE_S = 60.0
 WATCHED, WATCHED_S = ("clocks", "emulator"), 100.0
 #: Tasks and expected seconds of one question, where tasks share one: a slot that is cut off loses what was in hand.
 #: And questions of a slot, which are words of a command.
-MOST, MOST_S, QUESTIONS = 40, 80.0, 300
+MOST, MOST_S, QUESTIONS = 40, 100.0, 300
 
 
 def main(words: Sequence[str] = ()) -> int:
