@@ -127,7 +127,7 @@ def is_rival(kernel: Kernel) -> bool:
     return kernel.provider != "cuda" or kernel.name not in _RUNGS.get(kernel.op, ())
 
 
-#: Vendors' calls that first transpose, which are rivals of the founding question alone.
+#: cuBLAS calls that first transpose, or read C as column-major: rivals of the founding question alone.
 _SEVERAL = ("tnn_geam", "tnn", "inplace", "two_step")
 
 
@@ -135,7 +135,7 @@ def _able(registry: Registry, name: str, providers: Sequence[str], numerics: str
     problem = registry.problem(name)
     of_op = (k for k in registry.kernels.values() if k.op == problem.op and k.provider in providers)
     classes = {numerics} if numerics else _strict(problem.dtype)
-    alone = (k for k in of_op if is_rival(k) and not k.name.endswith(("_colmajor", *_SEVERAL)))
+    alone = (k for k in of_op if is_rival(k) and not k.name.endswith("_colmajor") and k.name not in _SEVERAL)
     return tuple(k.id for k in alone if not k.refuses(problem) and k.numerics_for(problem) in classes)
 
 

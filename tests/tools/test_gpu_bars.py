@@ -65,6 +65,12 @@ def test_every_bar_has_kernels_on_both_sides(tool: Any, registry: Registry) -> N
         assert len(rivals) == len(bar.rivals or rivals), bar
 
 
+def test_a_bar_in_place_has_the_kernels_that_work_in_place(tool: Any, registry: Registry) -> None:
+    (bar,) = (bar for bar in tool.bars() if bar.problem == "transpose/m8192n8192/f32/in")
+    own, _ = tool.contenders(bar, registry)
+    assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(own)
+
+
 def test_lines_alone_compare_across_classes(tool: Any) -> None:
     assert not any(bar.is_fair for bar in tool.lines())
 
