@@ -28,13 +28,14 @@ __device__ __forceinline__ void copy_pack(T *to, const Origin<T> &origin) {
   }
 }
 
-// Starts the copies of the thread's packs; source(i) is the origin of pack i.
-template <class Panel, class Mine, unsigned PIECE = Mine::W, class Source>
+// Starts the copies of the thread's packs, or of those from FIRST to END; source(i) is the origin of pack i.
+template <class Panel, class Mine, unsigned PIECE = Mine::W, unsigned FIRST = 0, unsigned END = Mine::PACKS,
+          class Source>
 __device__ __forceinline__ void copy_panel(typename Panel::T *panel, const Source &source) {
   // Copies through registers are not unrolled, since few registers are free.
   constexpr unsigned UNROLL = PIECE * sizeof(typename Panel::T) % 4 != 0 ? 1 : Mine::PACKS;
 #pragma unroll UNROLL
-  for (unsigned i = 0; i < Mine::PACKS; ++i) {
+  for (unsigned i = FIRST; i < END; ++i) {
     if (!Mine::has(i)) continue;
     typename Panel::T *to = panel + Panel::place(Mine::row(), Mine::col(), Mine::below(i), Mine::right(i));
     copy_pack<Mine::W, PIECE>(to, source(i));

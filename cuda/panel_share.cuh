@@ -36,8 +36,9 @@ struct Origin {
 };
 
 // Where a thread's packs come from, panel after panel along k, in an operand k deep and `width` wide. Packs past its
-// edges have 0 bytes. RAGGED panels: rows may end inside a pack; otherwise a pack lies wholly inside or outside.
-template <class Panel, class Mine>
+// edges have 0 bytes. RAGGED panels: rows may end inside a pack; otherwise a pack lies wholly inside or outside. WHOLE:
+// all lie inside.
+template <class Panel, class Mine, bool WHOLE = false>
 struct PanelSource {
   using T = typename Panel::T;
   static constexpr bool ALONG_K = Panel::ALONG_K;
@@ -52,6 +53,7 @@ struct PanelSource {
   }
 
   __device__ __forceinline__ Origin<T> operator()(unsigned i) const {
+    if constexpr (WHOLE) return {from + size_t(Mine::below(i)) * ld + Mine::right(i), Mine::W * unsigned(sizeof(T))};
     const unsigned at = col + Mine::right(i), left = Panel::RAGGED ? min(cols - at, Mine::W) : Mine::W;
     const bool inside = row + Mine::below(i) < rows && at < cols;
     return {from + size_t(Mine::below(i)) * ld + Mine::right(i), inside ? left * unsigned(sizeof(T)) : 0};

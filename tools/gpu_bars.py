@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.tiles import Tile, tile_text
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, by_columns
 
@@ -118,6 +120,27 @@ _RUNGS = {
     "conv": ("im2col", "direct", "direct_tiled"),
     "transpose": ("naive", "unpadded"),
 }
+
+
+_SQUARE = {"BN": 128, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4, "BLOCKS_PER_SM": 2}
+#: Tiles that contend in bars beside a kernel's default, by the values in which they differ from it: until a device has
+#: decided which is to be the default.
+VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
+    "gemm/cuda.splitk": (_SQUARE,),
+    "gemm/cuda.streamk": (_SQUARE, {**_SQUARE, "STAGES": 3, "BK": 16}),
+}
+
+
+def variants(kernels: Iterable[str], problem: str, registry: Registry, limits: DeviceLimits) -> Iterator[str]:
+    """Yield each kernel, and those of its VARIANTS that can take the problem, as KERNEL@TILE."""
+    for name in kernels:
+        yield name
+        kernel, wanted = registry.named(name), registry.problem(problem)
+        default = kernel.tile_for(wanted, limits) if name in VARIANTS and not kernel.refuses(wanted, limits) else None
+        for values in VARIANTS.get(name, ()) if default else ():
+            tile = Tile(**{**vars(default), **values})
+            if tile != default and kernel.unfit(wanted, tile, limits) is None:
+                yield f"{name}@{tile_text(vars(tile))}"
 
 
 def is_rival(kernel: Kernel) -> bool:

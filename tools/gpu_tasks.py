@@ -183,7 +183,8 @@ class Tasks:
             wanted.setdefault((bar.problem, bar.on), []).append(bar)
         for (problem, on), bars in wanted.items():
             own, rivals = zip(*(gpu_bars.contenders(bar, self._registry) for bar in bars), strict=True)
-            kernels = list(dict.fromkeys(name for names in (*rivals, *own) for name in names))
+            first = dict.fromkeys(name for names in (*rivals, *own) for name in names)
+            kernels = list(gpu_bars.variants(first, problem, self._registry, self._limits))
             worth = VALUE["bar"] * max(1, sum(bar.is_fair for bar in bars))
             more: dict[str, Any] = {"baseline": next((name for names in rivals for name in names), ""), "group": "Bars"}
             more |= {"processes": gpu_bars.PROCESSES, "max_time_s": 0.25, "worth": worth}

@@ -45,15 +45,26 @@ struct ImplicitLoop {
   float *smem;
   unsigned k0, k_end;
 
-  // Adds the products of all panels from k0 to k_end to the tile.
-  __device__ __forceinline__ void accumulate(Tile &tile) {
-    int left = k_end - k0;
-    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (k_end - k0 + BK - 1) / BK, [&](float *slot) {
+  // The thread's copies, all of a step started at once; `left` elements along the reduction from the next step on.
+  struct Copies {
+    static constexpr bool SKIPS = false;
+    typename Fed::A a;
+    typename Fed::B b;
+    int left;
+
+    template <unsigned THIRD>
+    __device__ __forceinline__ void start(float *slot, bool) {
+      if (THIRD != 0) return;
       a.copy(slot, left);
       b.copy(slot + PanelA::ELEMENTS, left);
       Fed::advance(a, b);
       left -= BK;
-    });
+    }
+  };
+
+  // Adds the products of all panels from k0 to k_end to the tile.
+  __device__ __forceinline__ void accumulate(Tile &tile) {
+    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (k_end - k0 + BK - 1) / BK, Copies{a, b, int(k_end - k0)});
   }
 };
 

@@ -8,12 +8,13 @@
 // Limit: FFMA issue, as long as there are enough tiles to fill the device; gemm/splitk.cu is for problems with few.
 #include "gemm/pipeline.cuh"
 
-template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b,
+          bool WHOLE>
+__global__ void SGEMM_BOUNDS
     sgemm_async(const float *__restrict__ a, const float *__restrict__ b, float *c, unsigned m,
                 unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
                 long long stride_a, long long stride_b, long long stride_c) {
-  using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, W, op_a, op_b>;
+  using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, W, op_a, op_b, WHOLE>;
   DYN_SHARED(float, smem);
   const unsigned row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
   const Loop loop{a + blockIdx.z * stride_a, b + blockIdx.z * stride_b, m, n, lda, ldb};

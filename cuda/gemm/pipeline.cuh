@@ -7,18 +7,17 @@
 #include "gemm/fragment.cuh"
 #include "panel_copy.cuh"
 
-// Adds the products of `steps` steps to the tile. copy(slot) starts the thread's copies of the next step: A's panel goes
-// to slot, B's after it. Past the last step it writes zeros and reads nothing.
+// Adds the products of `steps` steps to the tile. copies.start<THIRD>(slot, more) starts a third of the thread's copies
+// of the next step: A's panel goes to slot, B's after it. Past the last step, where `more` is false, it writes zeros, or
+// SKIPS them. Thirds are started between multiply-adds: all copies at once would keep what a warp multiplies waiting
+// behind them, since a copy of words writes shared memory once for each line of global memory that its warp touches.
 // AHEAD: what a lane multiplies is read one row of the panels ahead, across steps too, so that no multiply-add waits for
 // a read that a barrier has held back. It takes TM + TN registers.
-template <class PanelA, class PanelB, int BK, int STAGES, bool AHEAD, class Tile, class Copy>
-__device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned steps, Copy copy) {
+template <class PanelA, class PanelB, int BK, int STAGES, bool AHEAD, class Tile, class Copies>
+__device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned steps, Copies copies) {
   static_assert(BK % 2 == 0, "each step begins with the same half of the factors");
+  static_assert(BK >= 8, "three parts of the copies start before the last multiply-adds");
   constexpr unsigned STAGE = PanelA::ELEMENTS + PanelB::ELEMENTS, LAST = (STAGES - 1) * STAGE;
-  const auto start = [&](float *slot) {  // one group of copies
-    copy(slot);
-    ptx::cp_async_commit();
-  };
   const auto arrive = [] {
     ptx::cp_async_wait<STAGES - 2>();  // this thread's copies for the next step have arrived
     __syncthreads();                   // ... and all threads' copies; the present step's slot has been read
@@ -28,33 +27,46 @@ __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned step
     Tile::load(factors[kk % 2], slot + kk * PanelA::PITCH, slot + PanelA::ELEMENTS + kk * PanelB::PITCH);
   };
 #pragma unroll 1
-  for (unsigned step = 0; step < STAGES - 1; ++step) start(smem + step * STAGE);
+  for (unsigned step = 0; step < STAGES - 1; ++step) {
+    float *slot = smem + step * STAGE;
+    const bool more = step < steps;
+    copies.template start<0>(slot, more), copies.template start<1>(slot, more), copies.template start<2>(slot, more);
+    ptx::cp_async_commit();
+  }
   if constexpr (AHEAD) arrive(), load(smem, 0);
   unsigned now = 0, free = LAST;  // where the slots that are read and filled begin
 #pragma unroll 1
   for (unsigned step = 0; step < steps; ++step) {
     if constexpr (!AHEAD) arrive();
-    start(smem + free);
-    free = now;
+    const bool more = step + STAGES - 1 < steps;
 #pragma unroll
     for (int kk = 0; kk < BK; ++kk) {
       if constexpr (!AHEAD) {
         load(smem + now, kk);
       } else if (kk + 1 < BK) {
         load(smem + now, kk + 1);
-      } else {
+      }
+      if (kk == 0) copies.template start<0>(smem + free, more);
+      if (kk == BK / 4) copies.template start<1>(smem + free, more);
+      if (kk == BK / 2) copies.template start<2>(smem + free, more), ptx::cp_async_commit();
+      if (kk + 1 == BK) {
+        free = now;
         now = now == LAST ? 0 : now + STAGE;
-        arrive();
-        load(smem + now, 0);
+        if constexpr (AHEAD) {
+          arrive();
+          if (!Copies::SKIPS || step + 1 < steps) load(smem + now, 0);  // else nothing may have been copied there
+        }
       }
       tile.multiply(factors[kk % 2]);
     }
-    if constexpr (!AHEAD) now = now == LAST ? 0 : now + STAGE;
   }
   ptx::cp_async_wait_all();  // including the copies past the last step
 }
 
-template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>
+// WHOLE: the panels' width divides m and n, and BK divides k, so that no copy is guarded, and nothing is copied past the
+// last step. Other copies are all started at once: their guards take registers, and thirds would spill some.
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b,
+          bool WHOLE = false>
 struct Pipeline {
   using Tile = Fragment<BM, BN, BK, WM, WN, TM, TN>;
   using PanelA = PaddedPanel<float, BK, BM, flipped<op_a>>;
@@ -64,15 +76,28 @@ struct Pipeline {
   const float *a, *b;
   unsigned m, n, lda, ldb;
 
+  // The thread's copies, panel after panel along k.
+  struct Copies {
+    static constexpr bool SKIPS = WHOLE;
+    PanelSource<PanelA, ShareA, WHOLE> source_a;
+    PanelSource<PanelB, ShareB, WHOLE> source_b;
+
+    template <unsigned THIRD>
+    __device__ __forceinline__ void start(float *slot, bool more) {
+      constexpr unsigned A = ShareA::PACKS, ALL = A + ShareB::PACKS;
+      constexpr unsigned FROM = WHOLE ? ALL * THIRD / 3 : 0, TO = WHOLE ? ALL * (THIRD + 1) / 3 : THIRD == 0 ? ALL : 0;
+      if (SKIPS && !more) return;
+      if constexpr (FROM < TO && FROM < A)
+        copy_panel<PanelA, ShareA, ShareA::W, FROM, (TO < A ? TO : A)>(slot, source_a);
+      if constexpr (FROM < TO && TO > A)
+        copy_panel<PanelB, ShareB, ShareB::W, (FROM > A ? FROM : A) - A, TO - A>(slot + PanelA::ELEMENTS, source_b);
+      if (THIRD == 2) source_a.advance(), source_b.advance();
+    }
+  };
+
   // Adds the product of op(A)'s rows from row0 and op(B)'s columns from col0, k deep, to the tile.
   __device__ __forceinline__ void accumulate(Tile &tile, float *smem, unsigned row0, unsigned col0, unsigned k) const {
-    PanelSource<PanelA, ShareA> source_a(a, 0, row0, k, m, lda);
-    PanelSource<PanelB, ShareB> source_b(b, 0, col0, k, n, ldb);
-    pipelined<PanelA, PanelB, BK, STAGES, true>(tile, smem, (k + BK - 1) / BK, [&](float *slot) {
-      copy_panel<PanelA, ShareA>(slot, source_a);
-      copy_panel<PanelB, ShareB>(slot + PanelA::ELEMENTS, source_b);
-      source_a.advance();
-      source_b.advance();
-    });
+    const Copies copies{{a, 0, row0, k, m, lda}, {b, 0, col0, k, n, ldb}};
+    pipelined<PanelA, PanelB, BK, STAGES, true>(tile, smem, (k + BK - 1) / BK, copies);
   }
 };

@@ -47,13 +47,14 @@ __device__ __forceinline__ Segment segment(unsigned turn, unsigned tiles, unsign
 
 }  // namespace
 
-template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b,
+          bool WHOLE>
+__global__ void SGEMM_BOUNDS
     sgemm_streamk(const float *__restrict__ a, const float *__restrict__ b, float *c, float *partials, unsigned m,
                   unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
                   long long stride_a, long long stride_b, long long stride_c, unsigned tiles, unsigned whole,
                   unsigned share, unsigned steps) {
-  using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, W, op_a, op_b>;
+  using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, W, op_a, op_b, WHOLE>;
   DYN_SHARED(float, smem);
   __shared__ Segment now;  // not in registers, all of which the product takes
   for (unsigned turn = 0;; ++turn) {

@@ -20,7 +20,7 @@ FRAGMENTS = {
 }
 PIPELINE = {**FRAGMENTS, "STAGES": (2, 3, 4, 5, 6)}
 #: Space of how a reduction is cut into slices that fill a device, and how deep a slice is at the least.
-SLICES = {"BLOCKS_PER_SM": (1, 2, 3, 4), "DEPTH": (8, 64, 128, 256, 512, 1024)}
+SLICES = {"BLOCKS_PER_SM": (1, 2, 3, 4, 6, 8), "DEPTH": (8, 64, 128, 256, 512, 1024)}
 
 Rule = Callable[[GemmProblem, Tile, DeviceLimits], str | None]
 
@@ -31,9 +31,9 @@ def pack(p: GemmProblem) -> int:
     return 1 if any(length % PACK for length in rows) else PACK
 
 
-def blocks_per_sm(t: Tile) -> int:
+def blocks_per_sm(t: Tile, threads: int) -> int:
     """Blocks that the compiler leaves registers for on a multiprocessor, as in panel.cuh."""
-    return 2 if t.TM * t.TN <= 64 else 1
+    return 2 if t.TM * t.TN <= 64 or threads <= 128 else 1
 
 
 def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
@@ -104,7 +104,7 @@ def patches(words: Callable[[GemmProblem], int]) -> Rule:
             return reason
         threads = t.BM * t.BN // (t.TM * t.TN)
         static = 4 * t.BK * (t.BM + t.BN + 2 * PAD)
-        if reason := beyond_block(threads, t.TM * t.TN, blocks_per_sm(t)) or beyond_static(static):
+        if reason := beyond_block(threads, t.TM * t.TN, blocks_per_sm(t, 256)) or beyond_static(static):
             return reason
         return staged(p, t, threads, words(p))
 
@@ -118,14 +118,16 @@ def warps(t: Tile) -> int:
 
 def double_buffered(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Why a tile cannot be where warps multiply two staged panels in turn, or None."""
-    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN) or beyond_grid(p, t):
+    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t, warps(t))):
+        return reason
+    if reason := beyond_grid(p, t):
         return reason
     return beyond_static(8 * t.BK * (t.BM + t.BN + 2 * PAD)) or staged(p, t, warps(t), pack(p))
 
 
 def pipelined(t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
     """Why a tile cannot be where warps multiply panels that are copied ahead, or None."""
-    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t)):
+    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t, warps(t))):
         return reason
     return copied(warps(t), t, along_k, w)
 

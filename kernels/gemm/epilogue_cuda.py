@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
 from kernelmark.kernels._cuda import ceil_div
 from kernelmark.kernels.gemm import _tiles
 from kernelmark.kernels.gemm._epilogue import EPILOGUES
 from kernelmark.kernels.gemm._tiles import PIPELINE, pack, warps
 from kernelmark.kernels.gemm.handwritten import F32, arguments, within_grid
-from kernelmark.kernels.gemm.ladder import ASYNC, NARROW, SMALL, WIDE, grid, packed, stages_bytes
+from kernelmark.kernels.gemm.ladder import ASYNC, ASYNC_TILES, grid, piped, stages_bytes
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 ROWS, COLUMNS = 8, 32  # threads of a block of the second launch
@@ -29,7 +29,7 @@ _ASYNC: dict[str, Any] = F32 | {
     "min_arch": 80,
     "tunables": PIPELINE,
     "valid": _tiles.pipeline,
-    "prefer": Prefer((WIDE, NARROW, SMALL)),
+    "prefer": ASYNC_TILES,
 }
 
 
@@ -57,9 +57,9 @@ def stride_beside(p: GemmProblem) -> np.int64:
     return np.int64(own[0].elements // p.batch if own else 0)
 
 
-def named(epilogue: str, p: GemmProblem) -> str:
+def named(epilogue: str, p: GemmProblem, t: Tile) -> str:
     """The entry of the product with an epilogue of that type."""
-    return packed(FUSED.replace("EPILOGUE", epilogue), p)
+    return piped(FUSED.replace("EPILOGUE", epilogue), p, t)
 
 
 @cuda_kernel("gemm", supports=in_layers(64), **_ASYNC)
@@ -68,7 +68,7 @@ def async_fused(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCal
     epilogue, beside = TYPES[p.epilogue]
     (_, _, _, m, n, k, _, _, *rest) = arguments(p)
     args = ("a", "b", "c", beside, m, n, k, numbers(p), *rest, stride_beside(p))
-    return [KernelCall(grid(p, t), warps(t), args, stages_bytes(t), named(epilogue, p))]
+    return [KernelCall(grid(p, t), warps(t), args, stages_bytes(t), named(epilogue, p, t))]
 
 
 @cuda_kernel("gemm", supports=in_layers(ROWS), **_ASYNC)
@@ -82,6 +82,6 @@ def async_two_step(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[Kernel
     finished = (sums, c, beside, m, n, numbers(p), ldc, stride_c, stride_beside(p))
     over_c = (ceil_div(n, COLUMNS * w), ceil_div(m, ROWS), p.batch)
     return [
-        KernelCall(grid(p, t), warps(t), product, stages_bytes(t), named("Sums", p)),
+        KernelCall(grid(p, t), warps(t), product, stages_bytes(t), named("Sums", p, t)),
         KernelCall(over_c, (COLUMNS, ROWS), finished, entry=f"sgemm_epilogue<{epilogue}, {w}>"),
     ]

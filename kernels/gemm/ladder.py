@@ -4,17 +4,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel
 from kernelmark.kernels._cuda import ceil_div, multiprocessors
+from kernelmark.kernels._waves import Choice, by_waves
 from kernelmark.kernels.gemm import _tiles
 from kernelmark.kernels.gemm._tiles import FRAGMENTS, PAD, PIPELINE, SLICES, pack, warps
 from kernelmark.kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
 from kernelmark.kernels.gemm.problem import GemmProblem
 
-#: Tiles of the pipelined kernels. WIDE reads least of shared memory for a multiply-add, and wants many tiles; two
-#: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products, TINY is one warp's.
+#: Tiles of the pipelined kernels. WIDE and SQUARE read least of shared memory for a multiply-add. A multiprocessor has
+#: room for one block of WIDE, two of SQUARE or MIDDLE, which wait at barriers of their own, or three of NARROW; SMALL
+#: is for small products, TINY is one warp's.
 WIDE = {"BM": 128, "BN": 256, "BK": 8, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4}
 MIDDLE = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "STAGES": 4}
+SQUARE = WIDE | {"BN": 128}
 NARROW = MIDDLE | {"BN": 64}
 SMALL = {"BM": 64, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 3}
 TINY = SMALL | {"BM": 32, "BN": 16}
@@ -24,7 +27,7 @@ SUM_ROWS = 8  # of C, a block of the launch that adds the slices
 
 VECTORISED = "sgemm_vectorised<{BM}, {BN}, {BK}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
 WARPTILE = "sgemm_warptile<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
-ASYNC = "sgemm_async<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
+ASYNC = "sgemm_async<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}, {WHOLE}>"
 SPLITK = ASYNC.replace("async", "splitk")
 STREAMK = ASYNC.replace("async", "streamk")
 
@@ -32,6 +35,15 @@ STREAMK = ASYNC.replace("async", "streamk")
 def packed(entry: str, p: GemmProblem) -> str:
     """The entry with W, the floats that the kernel may move at once, filled in."""
     return entry.replace("{W}", str(pack(p)))
+
+
+def piped(entry: str, p: GemmProblem, t: Tile) -> str:
+    """The entry of a pipeline with W and WHOLE filled in: whether tiles and steps divide the product.
+
+    Where all copies are of 16 bytes they are few, and thirds of them gain nothing.
+    """
+    whole = not (p.m % t.BM or p.n % t.BN or p.k % t.BK) and (p.layout != "TN" or pack(p) == 1)
+    return packed(entry, p).replace("{WHOLE}", str(whole).lower())
 
 
 def grid(p: GemmProblem, t: Tile, layers: int = 1) -> tuple[int, int, int]:
@@ -119,6 +131,27 @@ def warptile(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     return [KernelCall(grid(p, t), warps(t), arguments(p), entry=packed(WARPTILE, p))]
 
 
+def tiles(p: GemmProblem, t: Tile) -> int:
+    """How many tiles cover C, in all products of the batch."""
+    return int(np.prod(grid(p, t)))
+
+
+def useful(p: GemmProblem, t: Tile) -> float:
+    """The share of all tiles' elements that C has."""
+    return p.m * p.n * p.batch / float(tiles(p, t) * t.BM * t.BN)
+
+
+#: Rates relative to WIDE's, which follow from what the tiles read of shared memory for a multiply-add.
+CHOICES = (
+    Choice(WIDE, 1.0, 1),
+    Choice(SQUARE, 1.0, 2),
+    Choice(MIDDLE, 0.93, 2),
+    Choice(NARROW, 0.85, 3),
+    Choice(SMALL, 0.4, 8),
+)
+ASYNC_TILES = by_waves(CHOICES, tiles, useful, warps, _tiles.pipeline)
+
+
 @cuda_kernel(
     "gemm",
     source="gemm/async.cu",
@@ -128,12 +161,12 @@ def warptile(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     supports=within_grid("m", 64),
     tunables=PIPELINE,
     valid=_tiles.pipeline,
-    prefer=Prefer((WIDE, NARROW, SMALL)),
+    prefer=ASYNC_TILES,
     **F32,
 )
 def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """A tile a warp, panels copied several steps ahead by cp.async."""
-    return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes(t), packed(ASYNC, p))]
+    return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes(t), piped(ASYNC, p, t))]
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
@@ -146,10 +179,18 @@ def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     """How deep the slices of k are and how many: as fill the device once, none less than DEPTH deep where k allows."""
-    blocks = int(np.prod(grid(p, t)))
-    wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // blocks, p.k // t.DEPTH))
+    wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // tiles(p, t), p.k // t.DEPTH))
     depth = ceil_div(ceil_div(p.k, wanted), t.BK) * t.BK
     return depth, ceil_div(p.k, depth)
+
+
+def _sliced(choice: Choice) -> dict[str, Tunable]:
+    """How slices fill a device with blocks of a tile: once, and deep ones where the tile is large."""
+    return {
+        "SMS": multiprocessors,
+        "BLOCKS_PER_SM": min(choice.resident, 3),
+        "DEPTH": 8 if choice.resident > 3 else 256,
+    }
 
 
 @cuda_kernel(
@@ -160,28 +201,27 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     supports=within_grid("m", SUM_ROWS),
     tunables={**PIPELINE, "SMS": (multiprocessors,), **SLICES},
     valid=_tiles.pipeline,
-    prefer=Prefer(
-        (
-            {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256},
-            {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
-            {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 8},
-        ),
-        half_empty,
+    prefer=by_waves(
+        tuple(choice._replace(values={**choice.values, **_sliced(choice)}) for choice in CHOICES),
+        lambda p, t: tiles(p, t) * slices(p, t)[1],
+        useful,
+        warps,
+        _tiles.pipeline,
     ),
     **F32,
 )
 def splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Slices of k multiplied by blocks of their own, their sums added in order by a second launch."""
     depth, count = slices(p, t)
-    partials = Scratch("partials", 4 * p.batch * count * p.m * p.n)
-    lda, ldb, ldc, *strides = arguments(p)[8:]
-    product = ("a", "b", partials, p.m, p.n, p.k, lda, ldb, *strides[:2], depth, count)
-    summed = (partials, "c", p.m, p.n, count, p.alpha, p.beta, ldc, strides[2])
+    lda, ldb, ldc, stride_a, stride_b, stride_c = arguments(p)[8:]
+    partials = Scratch("partials", 4 * p.batch * count * p.m * p.n if count > 1 else 0)
+    to = (partials, p.n, np.int64(p.m * p.n), 1.0, 0.0) if count > 1 else ("c", ldc, stride_c, p.alpha, p.beta)
+    product = ("a", "b", *to, p.m, p.n, p.k, lda, ldb, stride_a, stride_b, depth, count)
+    multiply = KernelCall(grid(p, t, count), warps(t), product, stages_bytes(t), piped(SPLITK, p, t))
+    summed = (partials, "c", p.m, p.n, count, p.alpha, p.beta, ldc, stride_c)
     over_c = (ceil_div(p.n, 32), ceil_div(p.m, SUM_ROWS), p.batch)
-    return [
-        KernelCall(grid(p, t, count), warps(t), product, stages_bytes(t), packed(SPLITK, p)),
-        KernelCall(over_c, (32, SUM_ROWS), summed, entry="sgemm_splitk_sum"),
-    ]
+    add = KernelCall(over_c, (32, SUM_ROWS), summed, entry="sgemm_splitk_sum")
+    return [multiply, add] if count > 1 else [multiply]
 
 
 class Dealt(NamedTuple):
@@ -201,11 +241,11 @@ class Dealt(NamedTuple):
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
     """Shares of one to two tiles where there are that many, else of at least DEPTH along k, or one tile."""
-    tiles, steps, fill = int(np.prod(grid(p, t))), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
-    whole = max(tiles // fill - 1, 0) * fill
-    rest = (tiles - whole) * steps
-    share = ceil_div(rest, min(fill, max(tiles, rest * t.BK // t.DEPTH)))
-    return Dealt(tiles, whole, steps, share, fill if whole else ceil_div(rest, share))
+    count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
+    whole = max(count // fill - 1, 0) * fill
+    rest = (count - whole) * steps
+    share = ceil_div(rest, min(fill, max(count, rest * t.BK // t.DEPTH)))
+    return Dealt(count, whole, steps, share, fill if whole else ceil_div(rest, share))
 
 
 @cuda_kernel(
@@ -235,7 +275,7 @@ def streamk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     summed = (partials, c, p.m, p.n, p.alpha, p.beta, sizes[7], sizes[-1], d.whole, d.share, d.steps)
     over_rest = (d.tiles - d.whole, t.BM // SUM_ROWS)
     calls = [
-        KernelCall(d.blocks, warps(t), product, stages_bytes(t), packed(STREAMK, p)),
+        KernelCall(d.blocks, warps(t), product, stages_bytes(t), piped(STREAMK, p, t)),
         KernelCall(over_rest, (32, SUM_ROWS), summed, entry=f"sgemm_streamk_sum<{t.BM}, {t.BN}>"),
     ]
     return calls if d.divides else calls[:1]

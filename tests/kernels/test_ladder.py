@@ -6,6 +6,7 @@ import pytest
 
 from emulated import wrong_in_emulator
 from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
+from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import CudaKernel, Scratch
 from kernelmark.bench.plan.limits import H100
 
@@ -50,8 +51,12 @@ def test_packs_of_four_are_moved_only_where_all_stored_rows_are_aligned(name: st
 @pytest.mark.parametrize("batch", ["", "/batch5"])
 def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
     for case in cases("gemm/cuda.splitk", f"gemm/m130n70k{k}/f32/NN{batch}"):
-        (_, product), (_, added) = case.calls
+        (_, product), *sums = case.calls
         depth, count = product.args[-2:]
+        if count == 1:
+            assert (sums, product.args[2]) == ([], "c"), "one slice is stored to C"
+            continue
+        ((_, added),) = sums
         assert depth % case.tile.BK == 0
         assert (count - 1) * depth < k <= count * depth
         partials = next(arg for arg in product.args if isinstance(arg, Scratch))
@@ -83,3 +88,28 @@ def test_packs_of_four_are_right_over_the_edges_of_tiles(name: str, layout: str)
 
 def test_a_device_without_cp_async_is_too_old() -> None:
     assert {rung(name).min_arch for name in ("async", "splitk")} == {80}
+
+
+@pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
+@pytest.mark.parametrize("k", [8, 24, 136])
+def test_copies_without_guards_are_right_from_one_step_on(name: str, k: int) -> None:
+    """Tiles that divide the product; with few steps some stages of the pipeline are never filled."""
+    problems = [
+        REGISTRY.problem(f"gemm/m128n64k{k}/f32/{layout}/alpha2/beta0.5/batch2") for layout in ("NN", "NT", "TT")
+    ]
+    every = [
+        Case(rung(name), p, tile) for p in problems for tile in rung(name).tiles() if not rung(name).unfit(p, tile)
+    ]
+    whole = [case for case in every if case.calls[0][0].endswith("true>")]
+    assert {case.problem.layout for case in whole} == {"NN", "NT", "TT"}
+    assert not wrong_in_emulator(whole)
+
+
+@pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
+def test_wide_tiles_divide_a_product_without_guards(name: str) -> None:
+    for shape in ("m128n256k40", "m256n256k40"):
+        case = chosen(f"gemm/cuda.{name}", f"gemm/{shape}/f32/NT")
+        tile = next(t for t in rung(name).tiles() if (t.TM, t.TN) == (8, 16))
+        entry, _ = Case(case.kernel, case.problem, tile).calls[0]
+        assert entry.endswith("true>")
+        assert not wrong_in_emulator([Case(case.kernel, case.problem, tile)])

@@ -1,0 +1,63 @@
+"""How well the blocks of a grid fill a device, by which kernels choose their tiles."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kernelmark import DeviceLimits, Prefer, Tile, Tunable, tile_on
+from kernelmark.kernels._cuda import ceil_div
+
+#: Warps that keep the multiply-adds of a multiprocessor busy; with fewer, its rate falls in proportion.
+BUSY_WARPS = 8
+
+
+class Choice(NamedTuple):
+    """A tile that may be the default. rate: of a device full of such blocks, relative to the others.
+
+    resident: blocks that a multiprocessor holds.
+    """
+
+    values: Mapping[str, Tunable]
+    rate: float
+    resident: int
+
+
+def filled(blocks: int, resident: int, warps: int, multiprocessors: int) -> float:
+    """Return the share of a device's rate that equal blocks reach, `resident` of them on a multiprocessor at a time.
+
+    The last wave is dealt out evenly, and a multiprocessor that has few warps then is slower.
+    """
+    whole, rest = divmod(blocks, resident * multiprocessors)
+    last = ceil_div(rest, multiprocessors)
+    busy = min(1.0, last * warps / BUSY_WARPS)
+    return blocks / multiprocessors / (whole * resident + (last / busy if last else 0))
+
+
+def by_waves(
+    choices: tuple[Choice, ...],
+    blocks: Callable[[Any, Tile], int],
+    useful: Callable[[Any, Tile], float],
+    warps: Callable[[Tile], int],
+    valid: Callable[[Any, Tile, DeviceLimits], str | None],
+) -> Prefer:
+    """Prefer the tile of the highest rate with the device filled as its blocks fill it; the first of equal ones.
+
+    useful: the share of all tiles' elements that the result has.
+    """
+
+    def score(p: Any, tile: Tile, choice: Choice, device: DeviceLimits) -> float:
+        if valid(p, tile, device):
+            return 0.0
+        full = filled(blocks(p, tile), choice.resident, warps(tile) // 32, device.multiprocessors)
+        return choice.rate * full * useful(p, tile)
+
+    def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
+        tiles = [tile_on(device, choice.values) for choice in choices]
+        if t not in tiles:
+            return None
+        found = [score(p, tile, choice, device) for tile, choice in zip(tiles, choices, strict=True)]
+        best, own = max(found), found[tiles.index(t)]
+        if tiles.index(t) == found.index(best):
+            return None
+        return f"its blocks reach {own:.2f} of the device's rate, those of another tile {best:.2f}"
+
+    return Prefer(tuple(choice.values for choice in choices), unless)
