@@ -29,6 +29,9 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
+#: What bounds the same arithmetic where its factors come from shared memory, which takes issue slots: a product that
+#: reads none of them there does not exist.
+FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
 #: The transfers that a link's ceiling is measured with. Within the host they are copies at the same threads, so the
 #: ceiling is what memory allows, counted once: a row of `transfer` cannot be held against reads and writes together.
 LINKS = frozenset(
@@ -52,7 +55,8 @@ def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode
     """The ceilings of a kernel: of its arithmetic where there is any, and of the memory or link that operands cross."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := COMPUTE[device].get(kind)):
-        yield Need(device, threads, kind, micro)
+        is_product = numerics == kind and micro.partition("/")[0] != problem.op
+        yield Need(device, threads, kind, FED.get((device, kind), micro) if is_product else micro)
     nbytes = level_bytes(problem.footprint_bytes, mode, llc_bytes)
     if transfer := problem.link(nbytes):
         yield Need(device, threads, "link", transfer)

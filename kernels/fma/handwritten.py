@@ -7,7 +7,7 @@ from kernelmark.kernels._cuda import INT_LIMIT, ceil_div
 from kernelmark.kernels.fma.problem import FmaProblem
 
 THREADS = 256
-CHAINS = 8  # accumulators a thread of ffma.cu
+CHAINS, FED_SUMS = 8, 128  # accumulators a thread of ffma.cu and of ffma_fed.cu
 MMA_TILES, WGMMA_TILES = 8, 32  # of 16 x 8 accumulators, a warp of mma.cu and of wgmma.cu
 
 
@@ -34,6 +34,12 @@ def _call(p: FmaProblem, each: int) -> list[KernelCall]:
 def ffma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Fused multiply-adds on eight chains a thread."""
     return _call(p, CHAINS)
+
+
+@cuda_kernel("fma", source="roofline/ffma_fed.cu", entry="ffma_fed", dtypes=("f32",), units=("fed",), supports=_c_int)
+def ffma_fed(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """Fused multiply-adds whose factors come from shared memory, 6 reads of 16 bytes for 128 of them."""
+    return _call(p, FED_SUMS)
 
 
 @cuda_kernel("fma", source="roofline/mma.cu", entry="mma_sync<{ctype}>", min_arch=80, **TENSOR_CORES)

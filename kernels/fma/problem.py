@@ -24,7 +24,7 @@ class Tile(NamedTuple):
 
 
 #: A scalar unit's tile is one accumulator; a matrix unit's that of mma.m16n8k16, which larger instructions repeat.
-TILES = {"fma": Tile(1, 1, 1), "mma": Tile(16, 8, 16)}
+TILES = {"fma": Tile(1, 1, 1), "fed": Tile(1, 1, 1), "mma": Tile(16, 8, 16)}
 
 
 class FmaOperands(Protocol):
@@ -42,9 +42,10 @@ class FmaOperands(Protocol):
 class FmaProblem(Problem, frozen=True, kw_only=True):
     """n accumulators, each of which k products are added to: d = x + A B, step after step, operands in registers.
 
-    With unit `fma` every accumulator has the same a and b. With unit `mma` accumulator i lies in row i / 8 % 16 and
-    column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. x and d are of the accumulators' type,
-    which is f32 where dtype, that of a and b, has 16 bits.
+    With unit `fma` every accumulator has the same a and b, in registers; with unit `fed` they are read from shared
+    memory, as often as the largest tile of a matrix product reads them. With unit `mma` accumulator i lies in row
+    i / 8 % 16 and column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. x and d are of the
+    accumulators' type, which is f32 where dtype, that of a and b, has 16 bits.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("n", "k")
@@ -52,7 +53,7 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
     n: Dim
     k: Dim
     dtype: Literal["f64", "f32", "f16", "bf16"]
-    unit: Literal["fma", "mma"] = "fma"
+    unit: Literal["fma", "fed", "mma"] = "fma"
 
     def __post_init__(self) -> None:
         if self.k > LONGEST:
@@ -63,8 +64,8 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
-        if words not in ([], ["mma"]):
-            raise ValueError(f"ends in {'/'.join(words)!r}, expected /mma or nothing after the storage type")
+        if words not in ([], ["fed"], ["mma"]):
+            raise ValueError(f"ends in {'/'.join(words)!r}, expected /fed, /mma or nothing after the storage type")
         return {"unit": words[0]} if words else {}
 
     @property

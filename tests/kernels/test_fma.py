@@ -17,7 +17,7 @@ from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.fma.problem import LONGEST, TILES, coarse
 
-NAMES = ("ffma", "mma", "wgmma")
+NAMES = ("ffma", "ffma_fed", "mma", "wgmma")
 
 
 def drawn(problem):
@@ -80,7 +80,15 @@ def test_flop_are_two_for_each_step_of_each_accumulator() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["fma/n7k9/f32", "fma/n7k9/f64", "fma/n7k9/f32/mma", "fma/n1k524288/bf16/mma", "fma/n98304k32768/f32"]
+    "text",
+    [
+        "fma/n7k9/f32",
+        "fma/n7k9/f64",
+        "fma/n7k9/f32/mma",
+        "fma/n7k9/f32/fed",
+        "fma/n1k524288/bf16/mma",
+        "fma/n98304k32768/f32",
+    ],
 )
 def test_a_problem_is_found_again_by_its_id(text: str) -> None:
     assert REGISTRY.problem(text).id == text
@@ -180,8 +188,13 @@ def test_a_cpu_without_fused_multiply_adds_is_unsupported() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003])
 def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) -> None:
-    held = {"ffma": 8, "mma": 8 * 4, "wgmma": 32 * 4}[name]  # accumulators of a thread, as in the .cu
-    dtype = "f32" if name == "ffma" else "f32/mma"
+    # Accumulators of a thread, as in the .cu, and the problem's type and unit.
+    held, dtype = {
+        "ffma": (8, "f32"),
+        "ffma_fed": (8 * 16, "f32/fed"),
+        "mma": (8 * 4, "f32/mma"),
+        "wgmma": (32 * 4, "f32/mma"),
+    }[name]
     kernel = CUDA[f"fma/cuda.{name}"]
     (call,) = kernel.plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(kernel.tiles()), H100)
     assert call.block == 256
@@ -193,6 +206,7 @@ def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) 
     [
         ("ffma", "fma/n1k1/f32", "fp32"),
         ("ffma", "fma/n1k1/f64", "fp64"),
+        ("ffma_fed", "fma/n1k1/f32/fed", "fp32"),
         *(
             (name, f"fma/n1k1/{dtype}/mma", numerics)
             for name in ("mma", "wgmma")
@@ -215,6 +229,7 @@ def test_more_accumulators_than_a_c_int_counts_are_refused() -> None:
     [
         ("ffma", "fma/n4200k63/f32"),
         ("ffma", "fma/n2049k193/f64"),
+        ("ffma_fed", "fma/n33000k43/f32/fed"),
         ("mma", "fma/n8321k129/f32/mma"),
         ("mma", "fma/n8321k135/f16/mma"),
         ("mma", "fma/n16000k128/bf16/mma"),

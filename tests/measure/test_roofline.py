@@ -5,7 +5,7 @@ from msgspec import structs
 
 from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.roofline import COMPUTE, Bounds, ceiling, exceeded, level_bytes, needs, place
+from kernelmark.bench.measure.roofline import COMPUTE, FED, Bounds, ceiling, exceeded, level_bytes, needs, place
 from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.modes import Mode
 
@@ -49,6 +49,20 @@ def test_a_row_needs_the_ceiling_of_its_arithmetic_and_of_its_memory(registry):
     assert registry.problem(memory.problem).footprint_bytes == 4 * LLC
 
 
+@pytest.mark.parametrize(
+    ("problem", "numerics", "bound"),
+    [
+        (GEMM, "fp32", FED["cuda", "fp32"]),
+        (GEMM, "tf32", COMPUTE["cuda"]["tf32"]),
+        ("conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop", "winograd", COMPUTE["cuda"]["fp32"]),
+        ("fma/n64k64/f32", "fp32", COMPUTE["cuda"]["fp32"]),
+    ],
+)
+def test_a_product_on_a_gpu_is_bounded_by_multiply_adds_that_are_fed(registry, problem, numerics, bound):
+    compute, _ = needs(registry.problem(problem), "cuda", 1, numerics, Mode.COLD, LLC)
+    assert compute.problem == bound
+
+
 def test_what_only_moves_data_needs_no_ceiling_of_arithmetic(registry):
     (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", Mode.COLD, LLC)
     assert need.kind == "memory"
@@ -56,7 +70,8 @@ def test_what_only_moves_data_needs_no_ceiling_of_arithmetic(registry):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_each_ceiling_of_arithmetic_is_measured_by_a_kernel_of_ours_with_that_numerics(registry, device):
-    for numerics, problem in COMPUTE[device].items():
+    fed = {numerics: problem for (on, numerics), problem in FED.items() if on == device}
+    for numerics, problem in (*COMPUTE[device].items(), *fed.items()):
         parsed = registry.problem(problem)
         able = [k for k in registry.kernels.values() if k.op == parsed.op and k.device == device]
         able = [k for k in able if k.refuses(parsed) is None]
