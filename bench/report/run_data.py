@@ -17,6 +17,7 @@ from kernelmark.bench.record.versions import Resources
 from kernelmark.bench.report.contest import Contest, Ratio, contests, faster, is_timed
 from kernelmark.bench.report.leads import know_leads
 from kernelmark.bench.report.places import places
+from kernelmark.bench.report.vendors import over_vendors
 
 Dims = dict[str, Any]
 
@@ -52,10 +53,10 @@ class RunData:
         """Return a contest for each problem in each setting, in the order of the rows.
 
         Kernels on column-major buffers compute another product: their rows stand in the tables, and they win nothing
-        here where others were measured.
+        here where others were measured. On a GPU speedups are over the vendors' kernels.
         """
         found = contests(self.timed, self._store)
-        return [c for c in found if not c.setting.order] or found
+        return over_vendors([c for c in found if not c.setting.order] or found)
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:

@@ -1,0 +1,64 @@
+"""Several runs of a machine as one, for a report whose questions are each answered by a run of its own."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import Contest, Ratio, Setting, contests
+from kernelmark.bench.report.run_data import Dims, RunData
+from kernelmark.bench.report.vendors import over_vendors
+
+
+class SeveralRuns(RunData):
+    """The GPU's part of several runs, the earliest first; facts are those of the last.
+
+    A contest is of one run: of the one with the most kernels, of these the newest. No ratio is of two runs. A kernel
+    alone contends with none.
+    """
+
+    def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
+        super().__init__(store, run_ids[-1])
+        self._runs = [RunData(store, run) for run in run_ids]
+        self.all_ceilings = [ceiling for run in self._runs for ceiling in run.all_ceilings]
+        self.tunes = None
+
+    @property
+    def rows(self) -> Sequence[Result]:
+        """Return the rows of all runs."""
+        return [r for run in self._runs for r in run.rows]
+
+    @cached_property
+    def timed(self) -> list[Result]:
+        """Return the rows that have a time on the GPU."""
+        return [r for run in self._runs for r in run.timed if r.device != "cpu"]
+
+    @cached_property
+    def dims_of(self) -> dict[str, Dims]:
+        """Return the dimensions by problem."""
+        return {problem: dims for run in self._runs for problem, dims in run.dims_of.items()}
+
+    @cached_property
+    def contests(self) -> list[Contest]:
+        """Return a contest for each problem in each setting of the GPU."""
+        found: dict[tuple[str, Setting], Contest] = {}
+        for run in self._runs:
+            for c in contests((r for r in run.timed if r.device != "cpu"), self._store):
+                known = found.get((c.problem, c.setting))
+                if not c.setting.order and (known is None or len(c.ranked) >= len(known.ranked)):
+                    found[c.problem, c.setting] = c
+        decided = [c for c in found.values() if len(c.ranked) > 1]
+        return over_vendors(decided or list(found.values()))
+
+    @cached_property
+    def leads(self) -> list[tuple[Contest, Ratio]]:
+        """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
+        return [(c, lead) for c in self.contests if (lead := c.lead)]
+
+    def samples(self, r: Result) -> list[float]:
+        """Return the samples of a row in seconds a call, in the order in which they were taken."""
+        return self._store.samples(r.run_id, r.case)
+
+    def by_process(self, r: Result) -> list[Sequence[float]]:
+        """Return the samples of each process that a row was measured in."""
+        return self._store.by_process(r.run_id, r.case)
