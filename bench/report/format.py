@@ -1,7 +1,7 @@
 """How numbers and names are written: digits, times, sizes, spreads, ratios, counts, short names."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # `kernelmark list` formats no row
@@ -89,12 +89,22 @@ def row_time(r: "Result") -> tuple[float | None, float | None, float | None]:
     return r.time_s_median, r.time_s_ci95_low, r.time_s_ci95_high
 
 
+def flop_unit(rates: Iterable[float | None]) -> tuple[str, float]:
+    """Return the unit in which rates in GFLOP/s are written together, and that unit in GFLOP/s."""
+    fastest = max((rate or 0.0 for rate in rates), default=0.0)
+    return ("TFLOP/s", 1e3) if fastest >= 1e3 else ("GFLOP/s", 1.0)
+
+
+def flop_rate(gflop_per_s: float) -> str:
+    """Write a rate of arithmetic: `12.3 GFLOP/s`, `67.1 TFLOP/s`."""
+    name, factor = flop_unit([gflop_per_s])
+    return f"{digits(gflop_per_s / factor)} {name}"
+
+
 def rate(r: "Result") -> str:
     """Write what a row computes in a second, `12.3 GFLOP/s`, or else what it moves; nothing where neither is known."""
-    if r.gflop_per_s and r.gflop_per_s >= 1000:
-        return f"{digits(r.gflop_per_s / 1000)} TFLOP/s"
     if r.gflop_per_s:
-        return f"{digits(r.gflop_per_s)} GFLOP/s"
+        return flop_rate(r.gflop_per_s)
     return f"{digits(r.gbyte_per_s)} GB/s" if r.gbyte_per_s else ""
 
 

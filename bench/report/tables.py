@@ -2,15 +2,28 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.measure.measurement import WITHIN
+from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.reader import KernelTotal
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import speedup_of
-from kernelmark.bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
+from kernelmark.bench.report.format import (
+    count,
+    digits,
+    factor,
+    flop_rate,
+    flop_unit,
+    row_time,
+    seconds,
+    short,
+    size,
+    spread,
+)
 from kernelmark.bench.report.layout import GAP, Column, natural_width, paragraph, table
 from kernelmark.bench.report.markdown import in_markdown
 from kernelmark.bench.report.noise import MARK, marked, noise_of
@@ -18,6 +31,7 @@ from kernelmark.bench.report.terminal import TERMINAL, width, with_bars
 
 COLUMNS = (
     Column("kernel"),
+    Column("numerics", spare=7),
     Column("time", "right"),
     Column("95 %", "right", spare=3),
     Column("GFLOP/s", "right", spare=2),
@@ -27,7 +41,7 @@ COLUMNS = (
     Column("scratch", "right", spare=5),
     Column("by", spare=6),
 )
-_RATE, _BANDWIDTH, _ROOF = 3, 4, 5
+_RATE, _BANDWIDTH, _ROOF = 4, 5, 6
 CEILING_COLUMNS = (
     Column("device"),
     Column("threads"),
@@ -62,12 +76,26 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
     timed = [r for r in rows if r.time_s_median]
     parts = [_title(rows, style)]
     if timed:
-        several = len({r.threads for r in rows}) > 1
-        lines = [(r.time_s_median or 0.0, _cells(r, several)) for r in timed] + list(_bounds(timed, several))
-        parts.append(_drawn([cells for _, cells in sorted(lines, key=lambda line: line[0])], style))
+        shown = _shown(timed)
+        lines = [(r.time_s_median or 0.0, _cells(r, shown)) for r in timed] + list(_bounds(timed, shown))
+        parts.append(_drawn([cells for _, cells in sorted(lines, key=lambda line: line[0])], style, shown.unit))
     parts += [paragraph(line, "  ", style=style) for line in _below(rows, timed)]
     # In Markdown a line right below a table would be another row of it.
     return ("\n\n" if style == "github" else "\n").join(parts)
+
+
+class _Shown(NamedTuple):
+    """What cells show: threads and numerics where there are several, and rates in a unit, which is in GFLOP/s."""
+
+    threads: bool
+    numerics: bool
+    unit: str
+    gflop: float
+
+
+def _shown(timed: Sequence[Result]) -> _Shown:
+    threads, numerics = {r.threads for r in timed if r.device == "cpu"}, {r.numerics for r in timed}
+    return _Shown(len(threads) > 1, len(numerics) > 1, *flop_unit(r.gflop_per_s for r in timed))
 
 
 def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
@@ -89,9 +117,10 @@ def scope_note(results: Iterable[Result]) -> str:
     return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 
-def _drawn(cells: Sequence[Sequence[str]], style: str) -> str:
+def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str) -> str:
     """Return the table; on a terminal the fastest kernel (the first row that is no bound) in bold, and bars."""
     columns = list(COLUMNS)
+    columns[_RATE] = columns[_RATE]._replace(header=unit)
     if not any(row[_RATE] for row in cells):
         columns[_BANDWIDTH] = columns[_BANDWIDTH]._replace(spare=columns[_RATE].spare)
     if style != TERMINAL:
@@ -117,19 +146,24 @@ def _title(rows: Sequence[Result], style: str) -> str:
     return line if len(line) <= width() else f"{problem}\n{paragraph(shared, GAP, GAP)}"
 
 
-def _cells(r: Result, several: bool) -> Sequence[str]:
+def _cells(r: Result, shown: _Shown) -> Sequence[str]:
     speedup = "baseline" if r.kernel == r.baseline else ""
     return (
-        short(r.kernel) + (f" (t{r.threads})" if several else ""),
+        short(r.kernel) + _threads(r, shown),
+        r.numerics * shown.numerics,
         marked(seconds(r.time_s_median), r),
         spread(*row_time(r)),
-        digits(r.gflop_per_s),
+        digits(r.gflop_per_s and r.gflop_per_s / shown.gflop),
         digits(r.gbyte_per_s),
         digits(r.roofline_pct),
         speedup if r.speedup is None else str(speedup_of(r)),
         size(r.scratch_bytes) + ("*" if by_name_only(r) else ""),
         ", ".join(filter(None, (r.stopped_by, str(r.samples)))),
     )
+
+
+def _threads(r: Result, shown: _Shown) -> str:
+    return f" (t{r.threads})" if shown.threads and r.device == "cpu" else ""
 
 
 def by_name_only(r: Result) -> bool:
@@ -143,7 +177,7 @@ def by_name_only(r: Result) -> bool:
 _BOUND = "bound: "
 
 
-def _bounds(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequence[str]]]:
+def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequence[str]]]:
     """Yield the roofline bounds of these rows, each once, as a line among the kernels that it bounds."""
     seen = set()
     for r in timed:
@@ -152,9 +186,11 @@ def _bounds(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequenc
         if r.roofline_pct and r.time_s_median and bound not in seen:
             seen.add(bound)
             least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
-            name = f"{_BOUND}{r.device} {r.bound_by}" + (f" (t{r.threads})" if several else "")
-            rates = [digits(one and one * room) for one in (r.gflop_per_s, r.gbyte_per_s or 0.0)]
-            yield least, (name, seconds(least), "", *rates, "100", "", "", "")
+            name = f"{_BOUND}{r.device} {r.bound_by}" + _threads(r, shown)
+            numerics = UNITS.get(r.numerics, r.numerics) * (shown.numerics and r.bound_by == "compute")
+            gflop, gbyte = (r.gflop_per_s or 0.0) / shown.gflop, r.gbyte_per_s or 0.0
+            rates = [digits(rate * room) if rate else "" for rate in (gflop, gbyte)]
+            yield least, (name, numerics, seconds(least), "", *rates, "100", "", "", "")
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
@@ -162,7 +198,7 @@ def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple"
     latest = {ceiling.need: (ceiling, doubt) for ceiling, doubt in ceilings}
     cells = []
     for c, doubt in latest.values():
-        rate = f"{digits(c.rate * 1e-9)} {c.rate_unit}"
+        rate = flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{digits(c.rate * 1e-9)} {c.rate_unit}"
         around = spread(c.rate, c.low, c.high)
         cells.append((c.device, str(c.threads), c.kind, rate, around, c.kernel, c.problem, doubt))
     return table(CEILING_COLUMNS, cells, style)

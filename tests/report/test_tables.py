@@ -187,3 +187,19 @@ def test_ceilings_are_shown_once_the_latest_with_who_reached_them():
     for cell in ("cpu", "memory", "10.0 GB/s", "+0.0 +0.0 %", "copy/a.b", "copy/m1n1/f32"):
         assert cell in line
     assert ceiling_table([(MEMORY, "surpassed")]).splitlines()[2].endswith("surpassed")
+
+
+def test_numerics_are_a_column_where_there_are_several_also_of_bounds():
+    bound = {"bound_by": "compute", "ceiling_gflop_per_s": 50.0, "roofline_pct": 25.0}
+    both = [timed("gemm/a.b", numerics="fp32"), timed("gemm/a.c", numerics="3xtf32", **bound)]
+    table = lines(*both)
+    assert table[1].split()[:3] == ["kernel", "numerics", "time"]
+    assert [line.split()[3] for line in table if "bound:" in line] == ["tf32"]
+    assert [line.split()[1] for line in table if line.startswith("a.")] == ["fp32", "3xtf32"]
+    assert "numerics" not in lines(both[0])[1]
+
+
+def test_rates_of_a_table_have_one_unit_that_of_the_fastest():
+    table = lines(timed("gemm/a.b", gflop_per_s=67_123.0), timed("gemm/a.c", 2e-3, gflop_per_s=490.0))
+    assert table[1].split()[2] == "TFLOP/s"
+    assert [line.split()[3] for line in table[3:]] == ["67.1", "0.490"]

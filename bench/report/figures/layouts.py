@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.report.contest import Contest
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.style import INK, panel
-from kernelmark.bench.report.format import digits, short
+from kernelmark.bench.report.format import digits, flop_unit, short
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData, sizes, work
 
@@ -26,6 +26,10 @@ class Map(NamedTuple):
     kernels: list[str]
     rates: dict[tuple[str, str], float]
     noisy: set[tuple[str, str]]
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        return flop_unit(self.rates.values())
 
 
 def layout_maps(data: RunData) -> Kind:
@@ -59,7 +63,7 @@ def _figure(m: Map) -> Figure:
         file_name("layouts", first.problem.replace(f"/{first.fastest.layout}", "", 1), first.setting.device,
                   f"t{first.setting.threads}", first.setting.mode, first.setting.isa),
         f"Layouts x kernels: gemm {size}",
-        f"{first.setting.title}. GFLOP/s; op_A(A) op_B(B), row-major. A dash: no time in this layout. ~: measured "
+        f"{first.setting.title}. {m.unit[0]}; op_A(A) op_B(B), row-major. A dash: no time in this layout. ~: measured "
         f"under noise.{shown}",
         partial(_draw, m),
     )  # fmt: skip
@@ -69,7 +73,8 @@ def _draw(m: Map) -> "Drawing":
     import numpy as np
 
     figure, axes = panel(16 + 4.6 * len(m.kernels))
-    values = np.array([[m.rates.get((kernel, layout), np.nan) for layout in m.layouts] for kernel in m.kernels])
+    name, unit = m.unit
+    values = np.array([[m.rates.get((kernel, layout), np.nan) for layout in m.layouts] for kernel in m.kernels]) / unit
     image = axes.imshow(values, cmap="cividis", aspect="auto", vmin=0)
     middle = np.nanmax(values) / 2
     for (i, j), value in np.ndenumerate(values):
@@ -84,6 +89,6 @@ def _draw(m: Map) -> "Drawing":
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.08)
-    bar.set_label("GFLOP/s")
+    bar.set_label(name)
     bar.outline.set_visible(False)
     return figure

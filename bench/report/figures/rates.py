@@ -11,7 +11,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from kernelmark.bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, mark_points, panel, ticks
-from kernelmark.bench.report.format import digits, short
+from kernelmark.bench.report.format import digits, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, ends, numbers, sizes, variant, work
 
@@ -34,6 +34,11 @@ class Lines(NamedTuple):
     def moves(self) -> bool:
         """Whether the operation moves data alone."""
         return not self.contests[0].fastest.gflop_per_s
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        """Return the unit of the rates, and that unit in GFLOP/s or GB/s."""
+        return ("GB/s", 1.0) if self.moves else flop_unit(r.gflop_per_s for c in self.contests for r in c.ranked)
 
     @property
     def one_dimensional(self) -> bool:
@@ -91,9 +96,10 @@ def _figure(lines: Lines, looks: dict[str, Look]) -> Figure:
 def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
     figure, axes = panel(58)
     labels = []
+    name, unit = lines.unit
     for kernel in lines.kernels:
         found = [(_size(lines, c), r) for c in lines.contests for r in c.ranked if r.kernel == kernel]
-        points = [(x, *_rate(r)) for x, r in found]
+        points = [(x, *(value / unit for value in _rate(r))) for x, r in found]
         xs, ys = [p[0] for p in points], [p[1] for p in points]
         below, above = [p[2] for p in points], [p[3] for p in points]
         look = looks[kernel]
@@ -101,7 +107,7 @@ def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
                       linestyle="-" if lines.one_dimensional else "")  # fmt: skip
         mark_points(axes, xs, ys, look, [is_noisy(r) for _, r in found])
         labels.append(Label(xs[-1], ys[-1], short(kernel), look))
-    axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel="GB/s" if lines.moves else "GFLOP/s")
+    axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel=name)
     _ceiling(axes, lines)
     log_ticks(axes)
     _sizes_as_ticks(axes, lines)
@@ -122,6 +128,7 @@ def _ceiling(axes: object, lines: Lines) -> None:
     """Draw the ceiling of arithmetic of the largest problem, where one is known."""
     rate = lines.contests[-1].fastest.ceiling_gflop_per_s
     if rate and not lines.moves:
+        rate /= lines.unit[1]
         axes.axhline(rate, color=GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
         axes.annotate(  # type: ignore[attr-defined]
             f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=GREY,

@@ -13,7 +13,7 @@ from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.style import INK, Label, Look, label_right, log_ticks, panel
-from kernelmark.bench.report.format import count, digits, short
+from kernelmark.bench.report.format import count, digits, flop_rate, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, flop_and_bytes, numbers
 
@@ -32,6 +32,12 @@ class Roof(NamedTuple):
     compute: Ceiling
     memory: Ceiling
     points: list[tuple[float, float, Result]]
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        """Return the unit of the rates, and that unit in flop/s."""
+        name, unit = flop_unit([self.compute.rate * 1e-9, *(y * 1e-9 for _, y, _ in self.points)])
+        return name, unit * 1e9
 
 
 def rooflines(data: RunData, looks: dict[str, Look]) -> Kind:
@@ -88,11 +94,12 @@ def highest(data: RunData, device: str, threads: int, wanted: str) -> Ceiling | 
 def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
     figure, axes = panel(66)
     xs, ys = [x for x, _, _ in roof.points], [y for _, y, _ in roof.points]
+    name, unit = roof.unit
     ridge = roof.compute.rate / roof.memory.rate
     low, high = min(*xs, ridge / 15) / 2, max(*xs, ridge) * 3
-    axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of compulsory traffic", ylabel="GFLOP/s executed")
+    axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of compulsory traffic", ylabel=f"{name} executed")
     axes.set_xlim(low, high)
-    axes.set_ylim(min(*ys, roof.compute.rate / 30) * 0.5e-9, max(*ys, roof.compute.rate) * 2.2e-9)
+    axes.set_ylim(min(*ys, roof.compute.rate / 30) * 0.5 / unit, max(*ys, roof.compute.rate) * 2.2 / unit)
     log_ticks(axes)
     axes.grid(which="major")
     _draw_ceilings(axes, roof, low, ridge, high)
@@ -101,11 +108,11 @@ def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
 
 
 def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: float) -> None:
-    top, slope = roof.compute.rate * 1e-9, roof.memory.rate * 1e-9
+    top, slope = roof.compute.rate / roof.unit[1], roof.memory.rate / roof.unit[1]
     axes.plot([low, ridge, high], [low * slope, top, top], color=INK)
     texts = (
-        (ridge, top, f"{digits(top)} GFLOP/s", "left"),
-        (ridge * 0.6, ridge * 0.6 * slope, f"{digits(slope)} GB/s", "right"),
+        (ridge, top, flop_rate(roof.compute.rate * 1e-9), "left"),
+        (ridge * 0.6, ridge * 0.6 * slope, f"{digits(roof.memory.rate * 1e-9)} GB/s", "right"),
     )
     for x, y, text, side in texts:
         axes.annotate(
@@ -118,13 +125,14 @@ def _place(axes: "Axes", roof: Roof, looks: dict[str, Look]) -> None:
     by_kernel: dict[str, list[tuple[float, float, Result]]] = defaultdict(list)
     for point in roof.points:
         by_kernel[point[2].kernel].append(point)
+    unit = roof.unit[1]
     best = {kernel: max(points, key=lambda p: p[1]) for kernel, points in by_kernel.items()}
     for kernel, points in by_kernel.items():
         look = looks[kernel]
         rest = [p for p in points if p is not best[kernel]]
         axes.plot(
             [x for x, _, _ in rest],
-            [y * 1e-9 for _, y, _ in rest],
+            [y / unit for _, y, _ in rest],
             look.marker,
             color=look.colour,
             markersize=1.8,
@@ -134,7 +142,7 @@ def _place(axes: "Axes", roof: Roof, looks: dict[str, Look]) -> None:
         )
         x, y, row = best[kernel]
         fill = "none" if is_noisy(row) else look.colour
-        axes.plot([x], [y * 1e-9], look.marker, color=look.colour, markersize=4.5, markerfacecolor=fill)
+        axes.plot([x], [y / unit], look.marker, color=look.colour, markersize=4.5, markerfacecolor=fill)
     shown = sorted(best, key=lambda kernel: -best[kernel][1])[:MOST_LABELS]
-    labels = [Label(best[k][0], best[k][1] * 1e-9, short(k), looks[k]) for k in shown]
+    labels = [Label(best[k][0], best[k][1] / unit, short(k), looks[k]) for k in shown]
     label_right(axes, labels)
