@@ -187,7 +187,10 @@ def _draw(plot: Plot) -> "Drawing":
         if isinstance(line, Lane):
             _draw_number(axes, y, line)
         else:
-            axes.text(0, y, short(line), transform=axes.get_yaxis_transform(), va="center", fontsize=6.5, weight="bold")
+            # From the edge of the figure, beside no axis: an id may be as long as the figure is wide.
+            place = figure.transSubfigure, axes.transData
+            axes.annotate(short(line), (0.004, y), xycoords=place, va="center", fontsize=6.5, weight="bold",
+                          annotation_clip=False).set_in_layout(False)  # fmt: skip
     _draw_dots(axes, [(y, line) for y, line in enumerate(lines) if isinstance(line, Lane)])
     names = [(y, line.name) for y, line in enumerate(lines) if isinstance(line, Lane)]
     axes.set_yticks([y for y, _ in names], [name for _, name in names])
