@@ -15,8 +15,9 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import Tile, tile_text
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, by_columns
+from kernelmark.bench.report.format import operation
+from kernelmark.bench.report.vendors import VENDORS
 
-VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 LAYOUTS = ("NN", "NT", "TN", "TT")
 FOUNDING = "m1024n2048k26752"
 #: Fresh processes that a verdict takes.
@@ -42,9 +43,9 @@ class Bar(NamedTuple):
     def against(self) -> str:
         """Return what it is held against, in words."""
         if self.on:
-            return f"the faster of {' and '.join(self.rivals)}"
+            return f"{operation(self.on)} of as many bytes"
         error = f", at most {self.errors:g} times its error" if self.errors else ""
-        return (self.rival_numerics or ("the same arithmetic" if self.numerics else "any arithmetic")) + error
+        return (self.rival_numerics or ("same arithmetic" if self.numerics else "any arithmetic")) + error
 
     @property
     def is_fair(self) -> bool:

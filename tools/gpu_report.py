@@ -26,15 +26,16 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.store import Run, Store
 from kernelmark.bench.report import contest
 from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.contest import Ratio, by_columns
-from kernelmark.bench.report.format import count, rate, seconds, short
+from kernelmark.bench.report.figures import Drawn
+from kernelmark.bench.report.format import count, digits, rate, seconds, short
 from kernelmark.bench.report.founding import QUESTION
 from kernelmark.bench.report.publish import FILES, README, Report
 from kernelmark.bench.report.publish_index import write_index
-from kernelmark.bench.report.publish_readme import Publication
+from kernelmark.bench.report.publish_readme import Publication, figures
 
 #: Files of a GPU's report beside those that every report has.
 OWN = {
@@ -47,6 +48,8 @@ OWN = {
     "sanitizer.md": "compute-sanitizer over our kernels",
     "cudnn.md": "which of cuDNN's algorithms run",
 }
+#: What is remarked on a verdict whose task is open again.
+OUTDATED = "its kernels have changed since"
 #: Tasks that are named, of those that did not fit.
 NAMED = 12
 
@@ -66,23 +69,27 @@ def publish(folder: Path, found: Agenda, tasks: Sequence[Task], slot: SlotFacts 
         _guarded(lambda: write(folder / README, _page(found, tasks, slot, None, folder)))
         return
     with closing(Store(folder / STORE)) as store:
-        runs = {_title(store, run): run for run in store.run_ids()}
+        # A task may have several runs, and no two have one heading.
+        runs = {f"{_purpose(store.run(run), found)}, {run}": run for run in store.run_ids()}
         date = max((store.run(run).started_at for run in runs.values()), default="")[:10]
         about = Publication(title=found.device, date=date, runs=runs, command="make gpu", identify=identify)
-        report = Report(store, about, folder)
+        answering = {one.run for one in found.answers.values() if one.digest}
+        report = Report(store, about, folder, [run for run in runs.values() if run in answering])
         for name, make in report.texts().items():
             _guarded(lambda name=name, make=make: write(folder / name, make()))  # type: ignore[misc]
         _guarded(lambda: write_files(folder, claims_rows(store, list(runs.values()), here=True), found.device))
+        drawn: list[Drawn] = []
         if find_spec("matplotlib"):
-            _guarded(lambda: report.draw(folder, None))
-        _guarded(lambda: write(folder / README, _page(found, tasks, slot, store, folder)))
+            _guarded(lambda: drawn.extend(report.draw(folder, None)))
+        _guarded(lambda: write(folder / README, _page(found, tasks, slot, store, folder, drawn)))
     _guarded(lambda: write_index(folder.parent))
 
 
-def _title(store: Store, run: str) -> str:
-    """Return what a run was for, from the command that began it, and its id, since a task may have several."""
-    command = store.run(run).command
-    return f"{command.partition('make gpu: ')[2] or 'earlier'}, {run}"
+def _purpose(run: Run, found: Agenda) -> str:
+    """Return what a run was for, from the command that began it, or its suites, and how many more tasks it answers."""
+    name = run.command.partition("make gpu: ")[2] or ", ".join(run.suites) or "an earlier report"
+    others = sum(one.run == run.run_id and other != name for other, one in found.answers.items())
+    return f"{name} and {others} more" if others else name
 
 
 def _guarded(step: Callable[[], object]) -> None:
@@ -101,11 +108,18 @@ def against(folder: Path, found: Agenda) -> int:
         return sum(store.statuses(run)[status] for run in runs for status in AGAINST)
 
 
-def _page(found: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, store: Store | None, folder: Path) -> str:
+def _page(
+    found: Agenda,
+    tasks: Sequence[Task],
+    slot: SlotFacts | None,
+    store: Store | None,
+    folder: Path,
+    drawn: Sequence[Drawn] = (),
+) -> str:
     """Return the README."""
     page = Page(found, tasks, store)
     parts = [f"# {found.device}", *(f"> {note}" for note in found.notes), *page.dirty(), *page.founding()]
-    parts += [*page.bars(), *page.across(), *page.groups(), *page.claims(folder), *page.state()]
+    parts += [*page.bars(), *page.across(), *page.groups(), *figures(drawn), *page.claims(folder), *page.state()]
     parts += [*_slot(slot, found), *page.runs()]
     files = {name: text for name, text in (FILES | OWN).items() if name == README or (folder / name).exists()}
     parts += ["## Files", "\n".join(f"- [{name}]({name}): {text}" for name, text in files.items())]
@@ -175,9 +189,10 @@ class Page:
         if first := rows.get((turned, nt)):
             ratio = contest.faster(self._store, first, base[0])
             yield f"Transposing B first ({short(turned)}) is {ratio.words} times as fast as NT alone."
-        kernels = dict.fromkeys(kernel for kernel, problem in rows if problem in (nt, nn))
-        lines = [(short(k), *self._nt_nn(rows.get((k, nt)), rows.get((k, nn)))) for k in kernels]
-        yield _table(("kernel", "NT", "NN", "NT over NN"), lines)
+        kernels = {kernel: r.numerics for (kernel, problem), r in rows.items() if problem in (nt, nn)}
+        found = ((rows.get((k, nt)), rows.get((k, nn))) for k in kernels)
+        lines = [(short(k), kernels[k], *self._nt_nn(*pair)) for k, pair in zip(kernels, found, strict=True)]
+        yield _table(("kernel", "numerics", "NT", "NN", "NT over NN"), lines)
         best = min((r for (_, problem), r in rows.items() if problem == out), key=_time, default=None)
         if best:
             yield f"The fastest transposition out of place takes {seconds(best.time_s_median)} ({short(best.kernel)})."
@@ -210,26 +225,30 @@ class Page:
         rows = self.rows(task)
         if not rows:
             return gpu_bars.Verdict("open", "failed" if answered else "not measured")
-        return gpu_bars.judge(bar, own, rivals, rows, work)
+        found = gpu_bars.judge(bar, own, rivals, rows, work)
+        return found if answered else found._replace(text="; ".join(filter(None, (found.text, OUTDATED))))
 
     def _verdicts(self, bars: Sequence[gpu_bars.Bar]) -> Iterator[str]:
-        """Yield the table of those that are measured, and a line on those that are not."""
-        lines, open_ = [], []
+        """Yield the table of those that are measured, a line on each that has no kernel, and one on the others."""
+        lines, absent, open_ = [], [], dict[str, list[str]]()
         for bar in bars:
             state, text, one, other, ratio = self.verdict(bar)
-            if one is None and state == "open":
-                open_.append(f"{bar.problem} ({bar.numerics})" if bar.numerics else bar.problem)
-                continue
-            sides = [f"{short(r.kernel)} ({r.numerics})" if r else "" for r in (one, other)]
-            found = (
-                str(ratio) if ratio and ratio.low is not None and ((one and one.processes) or 1) > 1 else _plain(ratio)
-            )
-            words = "; ".join(filter(None, (found, text)))
-            more = (str(one.processes), one.run_id) if one else ("", "")
-            lines.append((state, bar.problem, f"{bar.least:g}x {bar.against}", words, *sides, *more))
-        yield _table(("verdict", "problem", "at least", "found", "ours", "vendor", "processes", "run"), lines)
+            if one is not None and other is not None:
+                found = str(ratio) if (one.processes or 1) > 1 else _plain(ratio)
+                words = "; ".join(filter(None, (found, text)))
+                sides = [_named(r, bar.numerics) for r in (one, other)]
+                where = bar.problem, bar.numerics or "any"
+                lines.append((state, *where, f"{bar.least:g}x", words, *sides, bar.against, one.run_id))
+            elif state == "open":
+                open_.setdefault(bar.problem, []).append(bar.numerics)
+            else:
+                absent.append(f"- {state}: {bar.problem} ({bar.numerics}): {text}")
+        heads = ("verdict", "problem", "numerics", "at least", "found", "ours", "vendor", "held against", "run")
+        yield _table(heads, lines)
+        yield "\n".join(absent)
         if open_:
-            yield f"{count(len(open_), 'comparison')} not measured yet: {', '.join(open_)}."
+            named = (f"{name} ({', '.join(own)})" if any(own) else name for name, own in open_.items())
+            yield f"{count(sum(map(len, open_.values())), 'comparison')} not measured yet: {', '.join(named)}."
 
     def groups(self) -> Iterator[str]:
         """Yield a table for each group of problems that were timed: ours and the vendors' fastest."""
@@ -247,20 +266,30 @@ class Page:
             yield from self._sums(names)
 
     def _sums(self, names: Sequence[str]) -> Iterator[str]:
-        """Yield the seconds a batch of the passes of a network of which every layer is answered on one host."""
+        """Yield what a batch takes of the passes of a network of which every layer is answered on one host."""
         passes: dict[tuple[str, str], list[tuple[int, list[Result]]]] = {}
         for task in (self._tasks[name] for name in names if self._tasks[name].detail):
             _, _, dtype, _, direction = task.problems[0].split("/")[:5]
             timed = [r for r in self.rows(task.name) if r.time_s_median]
             passes.setdefault((direction, dtype), []).append((int(task.detail), timed))
-        lines = []
-        for key, layers in passes.items():
-            if all(rows for _, rows in layers) and len({r.host for _, rows in layers for r in rows}) == 1:
-                whole = [sum(times * min(map(_time, rows)) for times, rows in _of(layers, side)) for side in SIDES]
-                lines.append((*key, *(seconds(total) if total != inf else "" for total in whole), str(len(layers))))
-        if lines:
-            yield "Seconds a batch: the fastest kernel of each layer, times how often it occurs."
-            yield _table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
+        whole = {
+            key: layers
+            for key, layers in passes.items()
+            if all(rows for _, rows in layers) and len({r.host for _, rows in layers for r in rows}) == 1
+        }
+        for what, amount, unit in (
+            ("Seconds", _time, seconds),
+            ("Joules", _energy, _joules),
+        ):
+            lines = []
+            for key, layers in whole.items():
+                totals = [sum(times * min(map(amount, rows)) for times, rows in _of(layers, side)) for side in SIDES]
+                if min(totals) < inf:
+                    shown = (unit(total) if total < inf else "" for total in totals)
+                    lines.append((*key, *shown, str(len(layers))))
+            if lines:
+                yield f"{what} a batch: the kernel of each layer that takes the least, times how often it occurs."
+                yield _table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
 
     def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
         rows = [r for r in self.rows(task) if r.time_s_median]
@@ -307,7 +336,7 @@ class Page:
         """Yield the runs of the store, with what each was for, its date, host, driver and commit."""
         if self._store:
             yield "## Runs"
-            heads = ("run", "for", "answers", "began", "host", "driver", "commit", "rows")
+            heads = ("run", "for", "answers", "began, UTC", "host", "driver", "commit", "rows")
             yield "Rows of several runs never share a ratio; [tables.md](tables.md) has the tables of each."
             yield _table(heads, [self._run(run) for run in self._store.run_ids()])
 
@@ -315,11 +344,11 @@ class Page:
         assert self._store is not None
         found, tally = self._store.run(run), self._store.statuses(run)
         answers = "yes" if any(one.run == run and one.digest for one in self._agenda.answers.values()) else ""
-        rows = ", ".join(f"{n} {status}" for status, n in tally.items()) or "none"
-        why = found.command.partition("make gpu: ")[2] or ", ".join(found.suites) or "an earlier report"
+        rows = ", ".join(f"{n} {status}" for status, n in tally.items()) or "none: not finished"
         driver, commit = str(found.machine.get("cuda_driver", "")), found.git_commit
         short_ = commit[:12] + "-dirty" * commit.endswith("-dirty")
-        return (run, why, answers, found.started_at, self._host(run), driver, short_, rows)
+        began = found.started_at.partition("+")[0].replace("T", " ")
+        return (run, _purpose(found, self._agenda), answers, began, self._host(run), driver, short_, rows)
 
     def _host(self, run: str) -> str:
         assert self._store is not None
@@ -329,6 +358,11 @@ class Page:
     def _source(self, task: str) -> str:
         found = self._agenda.answers[task]
         return f"Run {found.run} of {found.at}; `## Runs` has its host and driver."
+
+
+def _named(r: Result, numerics: str) -> str:
+    """Return the kernel of a row, with its numerics where they are not those of the line."""
+    return short(r.kernel) + (f" ({r.numerics})" if r.numerics != numerics else "")
 
 
 def _plain(ratio: Ratio | None) -> str:
@@ -348,6 +382,14 @@ def _of(layers: Sequence[tuple[int, list[Result]]], ours: bool | None) -> Iterat
 
 def _time(r: Result | None) -> float:
     return (r.time_s_median if r else None) or inf
+
+
+def _energy(r: Result | None) -> float:
+    return (r.energy_j if r else None) or inf
+
+
+def _joules(energy: float) -> str:
+    return f"{digits(energy)} J"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -103,13 +103,15 @@ def _apart(ratio: Ratio) -> str:
 def answers(data: RunData) -> list[Answer]:
     """Return an answer for each founding product that was also computed by transposing B first; none of a tuning.
 
-    Those on a GPU are first, then cold ones, those in fp32, and those with the most threads.
+    Those where op_N was measured are first, then those on a GPU, cold ones, in fp32, and with the most threads.
     """
     products = [c for c in data.contests if _is_founding(data, c)] if data.tunes is None else []
     products.sort(key=lambda c: (
         c.setting.device != "cuda", c.setting.mode != "cold", c.setting.precision != "fp32", -c.setting.threads
     ))  # fmt: skip
-    return [_answer(data, c, op_t) for c in products if _with(c, OUT_OF_PLACE, IN_PLACE) and (op_t := _handing_on(c))]
+    asked = ((c, _handing_on(c)) for c in products if _with(c, OUT_OF_PLACE, IN_PLACE))
+    found = [_answer(data, c, op_t) for c, op_t in asked if op_t]
+    return sorted(found, key=lambda answer: answer.op_n is None)
 
 
 def _is_founding(data: RunData, c: Contest) -> bool:

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,13 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import earlier
 from kernelmark.bench.report.anonymity import Mask, hidden, mask
 from kernelmark.bench.report.export import writing
-from kernelmark.bench.report.figures import Drawn, draw, kinds
+from kernelmark.bench.report.figures import Drawn, draw, first, kinds
 from kernelmark.bench.report.noise import Noise, noise_of
 from kernelmark.bench.report.pivot import all_pivots, markdown
 from kernelmark.bench.report.publish_readme import Publication, Readme
 from kernelmark.bench.report.publish_summary import summary
 from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.several import SeveralRuns
 from kernelmark.bench.report.tables import ceiling_table, run_table, status_line
 
 README, RESULTS, ENVIRONMENT, TABLES, CLAIMS, FIGURES = (
@@ -44,6 +46,8 @@ FILES = {
     CLAIMS: "each number of each founding claim, with its verdict",
     FIGURES: "the figures as SVG",
 }
+#: Figures of a report that shows several runs.
+MOST_FIGURES = 20
 
 
 def folder_name(machine: str) -> str:
@@ -57,17 +61,23 @@ def noise(store: Store, runs: Mapping[str, str]) -> Noise:
 
 
 class Report:
-    """The files of a report, from the runs in a store, and from its folder, which may have rows of earlier ones."""
+    """The files of a report, from the runs in a store, and from its folder, which may have rows of earlier ones.
 
-    def __init__(self, store: Store, about: Publication, folder: Path) -> None:
+    shown: the runs that answer questions on a GPU, the earliest first, which figures and the first lines speak of.
+    """
+
+    def __init__(self, store: Store, about: Publication, folder: Path, shown: Sequence[str] = ()) -> None:
         self._store, self._about, self._folder = store, about, folder
         self._earlier = earlier.rows(folder / RESULTS, set(about.runs.values()))
         rows = [r for run in about.runs.values() for r, _ in store.results(run)]
         self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
         timed = [run for run in about.runs.values() if any(r.run_id == run and r.time_s_median for r in rows)]
         counts = {run: sum(r.run_id == run and r.time_s_median is not None for r in rows) for run in timed}
-        #: The run that the first lines speak of: the one with the most times.
-        self.main = RunData(store, max(counts, key=lambda run: counts[run])) if counts else None
+        self._shown = answering = [run for run in shown if run in counts]
+        #: What the first lines and figures speak of: the runs that are shown, or else the one with the most times.
+        self.main: RunData | None = SeveralRuns(store, answering) if answering else None
+        if counts and not answering:
+            self.main = RunData(store, max(counts, key=lambda run: counts[run]))
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
         """Return what makes each file but the README, which is made last, of what lies in the folder then."""
@@ -89,12 +99,13 @@ class Report:
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{table}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
-        """Draw the figures of the main run as SVG."""
+        """Draw the figures of the main run as SVG, and remove those of before; of several runs the first figures."""
         if self.main is None:
             return []
         figures = folder / FIGURES
         figures.mkdir(parents=True, exist_ok=True)
-        drawn = list(draw(kinds(self.main, registry), figures, pdf=False))
+        found = kinds(self.main, registry)
+        drawn = list(draw(first(found, MOST_FIGURES) if self._shown else found, figures, pdf=False))
         for path in figures.iterdir():
             if path.stem not in {figure.name for figure in drawn}:
                 path.unlink()
@@ -136,8 +147,8 @@ class Report:
         )
         for what, run in self._about.runs.items():
             rows = [result for result, _ in self._store.results(run)]
-            parts += [f"## {what}", self._origin(run, rows), status_line(self._store.statuses(run))]
-            parts += self._paragraphs(run, rows)
+            parts += [f"## {what}", self._origin(run, rows), _outcome(self._store.statuses(run), rows)]
+            parts += self._paragraphs(run, within_device(rows))
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def _origin(self, run: str, rows: Sequence[Result]) -> str:
@@ -156,6 +167,22 @@ class Report:
             yield ceiling_table(self._store.ceilings(run), "github")
         else:
             yield "\n".join(f"- {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in AGAINST)
+
+
+def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
+    """Return how the cases of a run ended; that it has none, and that it timed none."""
+    if not rows:
+        return "Not finished: no row was recorded."
+    verified = all(r.mode not in TIMED for r in rows)
+    return status_line(statuses) + (". They were verified only, and not timed." if verified else "")
+
+
+def within_device(rows: list[Result]) -> list[Result]:
+    """Return rows without the speedups of problems whose baseline ran on another device: no GPU is held to NumPy."""
+    device = {r.kernel: r.device for r in rows}
+    across = {r.problem for r in rows if device.get(r.baseline, r.device) != r.device}
+    none = {"baseline": "", "speedup": None, "speedup_ci95_low": None, "speedup_ci95_high": None}
+    return [msgspec.structs.replace(r, **none) if r.problem in across else r for r in rows]
 
 
 def write(folder: Path, report: Report, registry: Registry) -> None:

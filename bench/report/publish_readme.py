@@ -66,7 +66,7 @@ class Readme:
 
     def text(self) -> str:
         """Return the page, the answer first."""
-        parts = [f"# {self._about.title}, {self._about.date}", *self._answer(), *self._figures()]
+        parts = [f"# {self._about.title}, {self._about.date}", *self._answer(), *figures(self._drawn)]
         parts += [*self._fastest(), *self._networks(), *self._judged(), *self._measured(), *self._quality()]
         for heading, text in self._about.sections:
             parts += [f"## {heading}", text]
@@ -83,23 +83,6 @@ class Readme:
         question = QUESTION if answers(self._data) else "Who is fastest?"
         yield f"**{question}** {findings.verdict(self._data)}"
         yield "\n".join(f"- {sentence}" for sentence in findings.sentences(self._data))
-
-    def _figures(self) -> Iterator[str]:
-        """Yield the first figures of each kind, and links to the others."""
-        if self._drawn:
-            yield "## Figures"
-        shown: Counter[str] = Counter()
-        others = []
-        for figure in self._drawn:
-            kind = re.split("[:,]| over | of ", figure.title)[0]
-            shown[kind] += 1
-            if shown[kind] > MOST_FIGURES:
-                others.append(f"[{figure.title}](figures/{figure.name}.svg)")
-                continue
-            yield f'<img src="figures/{figure.name}.svg" alt="{escape(figure.title)}" width="{_width(figure.svg)}">'
-            yield f"*{figure.title}.* {figure.caption}"
-        if others:
-            yield f"More: {'; '.join(others)}."
 
     def _fastest(self) -> Iterator[str]:
         if self._data and self._data.contests:
@@ -157,6 +140,24 @@ class Readme:
             told = [(count(one.rows, f"{one.status} case"), one.reason, _kernels(one.kernels)) for one in refused]
             lines = [f"- {cases}: {reason} ({kernels})" for cases, reason, kernels in told]
             yield "## What has no result\n\n" + "\n".join(lines)
+
+
+def figures(drawn: Sequence[Drawn]) -> Iterator[str]:
+    """Yield the first figures of each kind, and links to the others."""
+    if drawn:
+        yield "## Figures"
+    shown: Counter[str] = Counter()
+    others = []
+    for figure in drawn:
+        kind = re.split("[:,]| over | of ", figure.title)[0]
+        shown[kind] += 1
+        if shown[kind] > MOST_FIGURES:
+            others.append(f"[{figure.title}](figures/{figure.name}.svg)")
+            continue
+        yield f'<img src="figures/{figure.name}.svg" alt="{escape(figure.title)}" width="{_width(figure.svg)}">'
+        yield f"*{figure.title}.* {figure.caption}"
+    if others:
+        yield f"More: {'; '.join(others)}."
 
 
 def _width(svg: str) -> int:

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from kernelmark.bench.report.figures import draw, kinds, style
-from kernelmark.bench.report.figures.plan import file_name, kind
+from kernelmark.bench.report.figures import draw, first, kinds, style
+from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.run_data import RunData
 from report_rows import ceilings, fail, put, varied
 
@@ -213,3 +213,9 @@ def test_an_svg_follows_the_readers_colour_scheme(every, tmp_path):
     for figure in draw(kinds(RunData(every, "r1")), tmp_path, pdf=False):
         assert "@media (prefers-color-scheme: dark)" in figure.svg
         assert "fill: #ffffff" not in figure.svg.partition("</style>")[0]
+
+
+def test_of_many_figures_the_first_of_each_kind_come_before_the_second_of_any():
+    figure = Figure("a", "A", "", lambda: None)
+    found = first([Kind("one", [figure] * 3, ""), Kind("none", [], "no data"), Kind("two", [figure] * 3, "")], 3)
+    assert [len(kind.figures) for kind in found] == [2, 0, 1]

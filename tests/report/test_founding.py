@@ -91,3 +91,11 @@ def test_other_products_do_not_answer_the_question(begun, problem):
     for name in ("matmul", "tnn"):
         put(begun, problem, f"gemm/some.{name}", 1e-3, dims)
     assert founding.answers(RunData(begun, "r1")) == []
+
+
+def test_the_product_whose_op_n_was_measured_is_the_answer(begun):
+    product(begun, matmul=1e-3, tnn=1.05e-3)
+    for problem, kernel in ((NT, "matmul"), (NT, "tnn"), (NN, "matmul")):
+        put(begun, problem, f"gemm/some.{kernel}", 1e-3, DIMS, mode="hot", job="hot")
+    found = founding.answers(RunData(begun, "r1"))
+    assert [(answer.contest.setting.mode, answer.op_n is None) for answer in found] == [("hot", False), ("cold", True)]

@@ -183,3 +183,31 @@ def test_the_index_shows_the_latest_report_first_and_passes_over_what_is_no_repo
 
 def test_an_index_without_reports_says_how_to_make_one(tmp_path):
     assert "`make publish`" in write_index(tmp_path / "reports").read_text()
+
+
+def test_the_tables_hold_no_gpu_to_numpy_and_say_what_was_not_timed(store, published):
+    ratio = {"baseline": "gemm/numpy.matmul", "speedup": 333.0, "job": "one"}
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", 1.0, **{**ratio, "speedup": None})
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/cuda.a", device="cuda", **ratio)
+    put(store, "gemm/m8n8k8/f32/NT", "gemm/numpy.matmul", 1.0, **{**ratio, "speedup": None})
+    put(store, "gemm/m8n8k8/f32/NT", "gemm/openblas.a", **{**ratio, "speedup": 1.25})
+    begin(store, "r2")
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/cuda.a", run_id="r2", mode="verify", time_s_median=None)
+    begin(store, "r3")
+    tables = (published(runs={"a": "r1", "b": "r2", "c": "r3"}) / "tables.md").read_text()
+    assert "333x" not in tables
+    assert tables.count("speedup against gemm/numpy.matmul") == 1
+    assert "1 row: 1 ok. They were verified only, and not timed." in tables
+    assert "Not finished: no row was recorded." in tables
+
+
+def test_the_first_lines_are_of_the_runs_that_are_shown_and_not_of_the_largest(store, tmp_path):
+    for run, times in (("r1", 9), ("r2", 2)):
+        begin(store, run)
+        for i in range(times):
+            put(store, f"gemm/m{8 + i}n8k8/f32/NN", "gemm/cuda.a", run_id=run, device="cuda")
+    runs = about(runs={"a": "r1", "b": "r2"})
+    assert Report(store, runs, tmp_path).main.run_id == "r1"
+    assert Report(store, runs, tmp_path, ["r2"]).main.run_id == "r2"
+    assert Report(store, runs, tmp_path, ["r3"]).main.run_id == "r1"

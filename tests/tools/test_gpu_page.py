@@ -16,17 +16,17 @@ GPU = {"device": "cuda", "device_name": "NVIDIA H200", "host": "somewhere", "mod
 
 @pytest.fixture
 def page(store: Store) -> Callable[..., str]:
-    """Make the page of tasks (name, problem, run, detail); an open one has no run."""
+    """Make the page of tasks (name, problem, run, detail) answered at a digest; an open one has no run."""
     agenda, report = script("agenda"), script("gpu_report")
 
-    def of(*tasks: tuple[str, str, str, str]) -> str:
+    def of(*tasks: tuple[str, str, str, str], digest: str = "d") -> str:
         made, found = [], agenda.Agenda(device="NVIDIA H200", notes=["Read this first."])
         for name, problem, run, detail in tasks:
             how: dict[str, Any] = {"problems": (problem,), "group": "Convolution: net", "detail": detail}
             one = agenda.Task(name=name, kind="time", value=1.0, digest="d", seconds=30.0, **how)
             made.append(one)
             if run:
-                agenda.answer(found, one, agenda.Answer(digest="d", run=run))
+                agenda.answer(found, one, agenda.Answer(digest=digest, run=run))
         return str(report._page(found, made, None, store, Path("nowhere")))
 
     return of
@@ -68,5 +68,32 @@ def test_the_page_begins_with_notes_and_names_what_is_open(store: Store, page: C
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
     assert text.startswith("# NVIDIA H200\n\n> Read this first.\n")
     assert "1 of 2 problems are answered." in text
-    assert "comparisons not measured yet: gemm/m4096n4096k4096/f32/NN (fp32)" in text
+    assert "comparisons not measured yet: gemm/m4096n4096k4096/f32/NN (fp32, tf32)" in text
     assert "somewhere" not in text
+
+
+def test_joules_a_batch_are_summed_where_every_layer_was_metered(store: Store, page: Callable[..., str]) -> None:
+    layer(store, "r1", FPROP[0], 2e-3, 1e-3, energy_j=0.5)
+    layer(store, "r2", FPROP[1], 3e-3, 4e-3, energy_j=0.25)
+    tasks = ("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1")
+    line = page(*tasks).partition("Joules a batch")[2].splitlines()[4]
+    assert [cell.strip() for cell in line.split("|")[1:-1]] == ["fprop", "f32", "1.25 J", "1.25 J", "1.25 J", "2"]
+    layer(store, "r3", FPROP[1], 3e-3, 4e-3)
+    assert "Joules" not in page(tasks[0], ("b", FPROP[1], "r3", "1"))
+
+
+def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(
+    store: Store, page: Callable[..., str]
+) -> None:
+    problem, name = "gemm/m4096n4096k4096/f32/NN", "bar gemm/m4096n4096k4096/f32/NN"
+    begin(store, "r1")
+    for kernel, numerics in (("streamk", "fp32"), ("mma_tf32", "tf32")):
+        how = {**GPU, "run_id": "r1", "numerics": numerics, "processes": 3, "layout": "NN", "job": "one"}
+        put(store, problem, f"gemm/cuda.{kernel}", taken=[1e-3] * 20, provider="cuda", **how)
+        rival = "gemmex_tf32" if numerics == "tf32" else "sgemm"
+        put(store, problem, f"gemm/cublas.{rival}", taken=[2e-3] * 20, provider="cublas", **how)
+    bars = page((name, problem, "r1", "")).partition("## Bars")[2].partition("## ")[0]
+    lines = [line.split("|") for line in bars.splitlines() if f"| {problem} " in line]
+    assert [[cell.strip() for cell in line[3:5]] for line in lines] == [["fp32", "1x"], ["tf32", "0.95x"]]
+    assert "have changed" not in page((name, problem, "r1", ""))
+    assert "its kernels have changed since" in page((name, problem, "r1", ""), digest="other")

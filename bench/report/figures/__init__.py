@@ -56,6 +56,13 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
     ]
 
 
+def first(kinds: Sequence[Kind], most: int) -> list[Kind]:
+    """Return kinds with no more figures in all than `most`: the first of each kind, then the second of each."""
+    places = sorted((rank, at) for at, kind in enumerate(kinds) for rank in range(len(kind.figures)))[:most]
+    kept = Counter(at for _, at in places)
+    return [kind._replace(figures=kind.figures[: kept[at]]) for at, kind in enumerate(kinds)]
+
+
 def draw(kinds: Sequence[Kind], folder: Path, pdf: bool = True) -> Iterator[Drawn]:
     """Write each figure as `NAME.svg` and, if wanted, `NAME.pdf`; the same bytes for the same data."""
     from matplotlib import rc_context
