@@ -29,6 +29,7 @@ from kernelmark.bench.plan.registry import Kernels, Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.tiles import Tile, tile_text
 from kernelmark.bench.report.format import count
+from kernelmark.bench.report.vendors import VENDORS
 
 #: Seconds beside sampling: a case (set-up, two verifications), a fresh worker, a verified case, an emulated one.
 CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.45, 2.5, 0.1, 0.6
@@ -40,13 +41,19 @@ IMAGES = 32
 VALUE = {
     "verify": 8.0, "pycuda": 1.0, "emulator": 1.0, "clocks": 60.0, "founding": 600.0, "bar": 60.0, "claim": 25.0,
     "claim on the CPU": 1.0, "layer": 4.0, "layer in 16 bits": 2.0, "problem": 3.0, "mode": 12.0, "energy": 8.0,
-    "batch": 20.0, "tune": 15.0, "sanitizer": 20.0, "counters": 600.0, "cudnn": 6.0,
+    "energy of a layer": 2.0, "batch": 20.0, "tune": 15.0, "sanitizer": 20.0, "counters": 600.0, "cudnn": 6.0,
 }  # fmt: skip
 FOUNDING = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
 TURNED = ("transpose/m2048n26752/f32/out", "transpose/m2048n26752/f32/in", "copy/m2048n26752/f32")
 #: What is timed in all three modes, and with the second launcher.
 SMALL, LARGE = "gemm/m512n512k512/f32/NT", "gemm/m4096n4096k4096/f32/NT"
 MODES = (SMALL, LARGE, "transpose/m4096n4096/f32/out", "conv/n32c64h56w56k64r3s3pad1/f32/nchw/fprop")
+#: The network whose layers are metered forward, and the kernels: one of ours and one of cuDNN's for each algorithm.
+METERED_NETWORK = "resnet50"
+METERED = ("conv/cuda.winograd4", "conv/cuda.implicit", "conv/cudnn.winograd_nonfused",
+           "conv/cudnn.implicit_precomp_gemm")  # fmt: skip
+#: Seconds of sampling in which a device's counter of energy moves often enough.
+METERED_S = 1.2
 #: Tiles of a kernel that one job holds, and those that are measured again in two processes.
 TILES, AGAIN = 16, 2
 _4096, _FOUNDING = "gemm/m4096n4096k4096", "gemm/m1024n2048k26752"
@@ -215,6 +222,14 @@ class Tasks:
                     worth = "layer" if dtype == "f32" else "layer in 16 bits"
                     group = f"Convolution: {name}"
                     yield from self._timed(f"{name} {one}", one, worth, group, detail=str(times))
+        more: dict[str, Any] = {"max_time_s": METERED_S, "baseline": METERED[-1]}
+        more["group"] = f"Energy: {METERED_NETWORK}"
+        for of_problem, times in self._at_once(METERED_NETWORK):
+            if of_problem.id.endswith("/fprop"):
+                name, detail = f"energy {METERED_NETWORK} {of_problem.id}", str(times)
+                yield from self._task(
+                    name, "time", "energy of a layer", (of_problem.id,), METERED, detail=detail, **more
+                )
 
     def _at_once(self, name: str) -> Iterator[tuple[Problem, int]]:
         """Yield the convolutions of a suite and how often each occurs; networks have IMAGES images at once."""
@@ -235,14 +250,14 @@ class Tasks:
     def _timed(self, name: str, problem: str, value: str, group: str, **more: Any) -> Iterator[Task]:
         """Yield the task that times all kernels of the device on a problem, in turn; none where it has none."""
         if kernels := self._able(problem, gpu_bars.is_rival):
-            baseline = next((k for k in kernels if k.split("/")[1].partition(".")[0] in gpu_bars.VENDORS), kernels[0])
+            baseline = next((k for k in kernels if k.split("/")[1].partition(".")[0] in VENDORS), kernels[0])
             yield from self._task(name, "time", value, (problem,), kernels, baseline=baseline, group=group, **more)
 
     def _modes(self) -> Iterator[Task]:
         for problem in MODES:
             for mode in (Mode.COLD, Mode.HOT, Mode.GRAPH):
                 yield from self._timed(f"{mode} {problem}", problem, "mode", "Cold, hot and graph", mode=mode)
-            yield from self._timed(f"energy {problem}", problem, "energy", "Energy", max_time_s=1.2)
+            yield from self._timed(f"energy {problem}", problem, "energy", "Energy", max_time_s=METERED_S)
         own = self._able(SMALL, lambda kernel: isinstance(kernel, CudaKernel))
         yield from self._task(
             "launched by PyCUDA", "time", "mode", (SMALL,), own, launcher="pycuda", group="Second launcher"

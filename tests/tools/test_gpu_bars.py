@@ -192,3 +192,7 @@ def test_of_two_problems_the_work_counts(tool: Any) -> None:
     rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
     found = {work: tool.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
     assert found == {1.0: pytest.approx(1.5), 2.0: pytest.approx(3.0)}
+
+
+def test_the_kernels_that_are_metered_on_a_network_are_there(registry: Registry) -> None:
+    assert {*script("gpu_tasks").METERED} <= set(registry.kernels)
