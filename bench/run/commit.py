@@ -15,7 +15,7 @@ COMMIT_FILE = "build/commit"
 
 @lru_cache
 def git_commit() -> str:
-    """Return the commit of the checkout that kernelmark runs from, `-dirty` after it where files differ.
+    """Return the commit of the checkout that kernelmark runs from, `-dirty` after it where files differ but reports.
 
     A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise that of the file
     `build/commit`, otherwise its version.
@@ -53,6 +53,8 @@ def _commit_of(root: Path) -> str:
         ).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+        return git("rev-parse", "HEAD") + (
+            "-dirty" if git("status", "--porcelain", "-uno", "--", ".", ":!reports") else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""

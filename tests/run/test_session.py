@@ -198,8 +198,10 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tmp_path, monkeypatch, c
     assert complaint(lambda: write_commit_file(tmp_path)).startswith(f"{tmp_path}: git names no commit of it")
     git("init")
     (tmp_path / COMMIT_FILE).mkdir(parents=True)
-    (tmp_path / "file").write_text("as committed")
-    git("add", "file")
+    (tmp_path / "reports").mkdir()
+    for file in (tmp_path / "file", tmp_path / "reports" / "file"):
+        file.write_text("as committed")
+    git("add", "file", "reports")
     git("commit", "-m", "Begin")
     commit = git("rev-parse", "HEAD")
     assert (
@@ -208,6 +210,8 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tmp_path, monkeypatch, c
     (tmp_path / COMMIT_FILE).rmdir()
     assert write_commit_file(tmp_path) == commit
     assert write_commit_file(tmp_path) == commit  # the file itself makes nothing dirty
+    (tmp_path / "reports" / "file").write_text("published since")
+    assert write_commit_file(tmp_path) == commit, "a run goes on after what it measured was published"
     (tmp_path / "file").write_text("changed")
     assert write_commit_file(tmp_path) == f"{commit}-dirty"
     shutil.rmtree(tmp_path / ".git")
