@@ -3,6 +3,8 @@
 import csv
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +21,7 @@ _FIELDS = (
     "id", "verdict", "said", "notes", "words", "source", "applies", "experiment", "number", "expected",
     "device_names", "interval", "run_ids",
 )  # fmt: skip
+_LISTS = ("said", "notes", "device_names", "run_ids", "rows")
 COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows")
 _IN_FILES = (Column("verdict"), Column("claim"), Column("in words"), Column("found"))
 
@@ -70,9 +73,33 @@ def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
     writer.writeheader()
     for a in answers:
         own = {name: getattr(a, name) for name in _FIELDS}
-        own |= {name: "; ".join(getattr(a, name)) for name in ("said", "notes", "device_names", "run_ids", "rows")}
+        own |= {name: "; ".join(getattr(a, name)) for name in _LISTS}
         for found in a.findings or (None,):
             writer.writerow(own | (_found(found) if found else {}))
+
+
+def read_csv(path: Path) -> list[Answer]:
+    """Return the claims of a claims.csv; none where there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        by_claim = [list(rows) for _, rows in groupby(csv.DictReader(file), itemgetter("id"))]
+    return [_read(rows[0], [_read_found(row) for row in rows if row["ratio"]]) for rows in by_claim]
+
+
+def _read(row: dict[str, str], found: Sequence[Found]) -> Answer:
+    lists: dict[str, Any] = {name: _split(row[name]) for name in _LISTS}
+    return Answer(**{name: row[name] for name in _FIELDS} | lists, findings=tuple(found))
+
+
+def _read_found(row: dict[str, str]) -> Found:
+    low, high = (float(row[name]) if row[name] else None for name in ("ci95_low", "ci95_high"))
+    in_turn = row["in_turn"] == yes_or_no(True)
+    return Found(row["where"], row["by"], row["answer"], float(row["ratio"]), low, high, in_turn, _split(row["rows"]))
+
+
+def _split(cell: str) -> tuple[str, ...]:
+    return tuple(cell.split("; ")) if cell else ()
 
 
 def _found(found: Found) -> dict[str, Any]:
