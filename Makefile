@@ -2,7 +2,7 @@
 # make test    the short test suite      make test-all   every test        make lint    ruff, mypy, import-linter
 # make fuzz    2,000 drawn inputs of every kind for the command, each judged by how it ends; FUZZ_ARGS="--inputs 20000 --seed 7"
 # make bars    the figures that the project promises, measured      make gpu-plan, make gpu    an NVIDIA GPU, by its agenda
-# make publish   measure this machine for 45 minutes and publish a report in reports/<machine>/
+# make publish   measure this machine for 45 minutes, suites and claims, and publish a report in reports/<machine>/
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
 # make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
@@ -64,7 +64,8 @@ fuzz: .venv/.installed
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py
 
-# Keeps what it measures in out/publish/, so that it goes on where it was stopped. A noisy run is refused.
+# Keeps what it measures in out/publish/, so that it goes on where it was stopped; experiments of claims have the time
+# that the suites leave. A noisy run is refused.
 publish: .venv/.installed
 	PYTHONPATH=.:tools $(BIN)/python tools/publish.py $(PUBLISH_ARGS)
 

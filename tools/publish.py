@@ -1,8 +1,9 @@
 """A published report of this machine's CPU: `make publish` writes it to `reports/<machine>/`, which grows.
 
-It measures first, into a store that is kept, so that a run that was cut off goes on, and of one that was refused as
-noisy only what was disturbed is measured again. The exit status is 0 if the report stands, 1 if a kernel failed a
-check, 2 if it was refused, 130 after Ctrl-C.
+It measures first, the suites and then the experiments of claims while there is time, into a store that is kept, so that
+a run that was cut off goes on, and of one that was refused as noisy only what was disturbed is measured again. Of what
+`agenda.json` has at its present digest nothing is measured again. The exit status is 0 if the report stands, 1 if a
+kernel failed a check, 2 if it was refused, 130 after Ctrl-C.
 """
 
 import argparse
@@ -11,23 +12,25 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kernelmark.bench.claims import claims_rows
+import agenda
 from kernelmark.bench.claims.prices import load_prices
-from kernelmark.bench.claims.views import write_csv
+from kernelmark.bench.claims.views import write_files
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import AGAINST
+from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.publish import CLAIMS, Report, folder_name, noise, refuse_noise, write
+from kernelmark.bench.report.publish import Report, folder_name, noise, refuse_noise, write
 from kernelmark.bench.report.publish_index import write_index
 from kernelmark.bench.report.publish_readme import Price, Publication
+from publish_claims import OF_SUITES, Experiments, digest, goes_on
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("founding", "smoke", "filter-sweep", "alexnet", "transposition")
@@ -38,22 +41,33 @@ PROCESSES, SPREAD_S = 5, 60.0
 # takes seven minutes on two cores, and five processes 35. They follow each other at once: each takes longer than the
 # minute between them.
 MAX_TIME_S = 0.1
-#: Measuring ends then, whatever slowed it; a minute is left for figures, tables and claims.
-LIMIT_S = 44 * 60.0
+#: For all; of these a minute is left for figures, tables and claims, so that measuring ends then, whatever slowed it.
+MINUTES, PUBLISH_S = 45.0, 60.0
 
 
 def main(words: Sequence[str] = ()) -> int:
     """Measure what the store lacks, and publish it."""
     asked = _options(words)
     machine = f"{cpu_name()}, {count(cpu_count(), 'CPU')}"
-    name = folder_name(machine)
-    db = asked.db or ROOT / "out" / "publish" / f"{name}-{datetime.now(UTC):%Y-%m-%d}.db"
+    folder = asked.out / folder_name(machine)
+    db = asked.db or ROOT / "out" / "publish" / f"{folder.name}.db"
+    until_s = now() + 60 * asked.minutes - PUBLISH_S
+    found, registry = agenda.read(folder, machine), discover()
     if asked.fresh:
         db.unlink(missing_ok=True)
-    if status := measure(db, asked):
+    suites = [find_suite(name, registry) for name in asked.suites.split(",")]
+    present = digest(jobs(suites, registry, Plan(("cpu",))), registry)
+    before = found.answers.get(OF_SUITES)
+    if status := measure(db, asked, until_s, changed=before is not None and before.digest != present):
         return status
     with closing(Store(db, create=False)) as store:
-        folder = publish(store, asked, machine, asked.out / name)
+        run = suites_run(store, asked.noisy_anyway)
+        found.answers[OF_SUITES] = agenda.Answer(digest=present, run=run)
+        agenda.save(folder, found)
+        experiments = Experiments(store, found, folder, registry, run, asked.noisy_anyway)
+        experiments.measure(until_s)
+        publish(store, asked, machine, folder, run, experiments)
+        agenda.save(folder, found)
         against = sum(store.statuses(run)[status] for run in store.run_ids() for status in AGAINST)
     print(f"{folder / 'README.md'}\n{write_index(asked.out)}")
     return 1 if against else 0
@@ -68,16 +82,22 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=PROCESSES, help="fresh processes a case")
     parser.add_argument("--spread", type=float, default=SPREAD_S, help="seconds at least between their beginnings")
     parser.add_argument("--max-time", type=float, default=MAX_TIME_S, help="seconds a case in each process")
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help="for all; experiments of claims have what is left"
+    )
     parser.add_argument("--noisy-anyway", action="store_true", help="publish a noisy run, with that on top")
     parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
     parser.add_argument("--prices", type=Path, help="what an hour of this machine costs (bench/claims/prices.toml)")
     return parser.parse_args(words)
 
 
-def measure(db: Path, asked: argparse.Namespace) -> int:
-    """Run what the store lacks with the console script's own command; return its status where it has to end here."""
+def measure(db: Path, asked: argparse.Namespace, until_s: float, changed: bool) -> int:
+    """Run what the store lacks of the suites with the console script's own command; return its status if it ends here.
+
+    changed: kernels are no more what they were when the suites were measured.
+    """
     command = [sys.executable, "-m", "kernelmark", "run", "--db", str(db)]
-    if (unfinished := _unfinished(db, asked.noisy_anyway)) is None:
+    if (unfinished := _unfinished(db, asked.noisy_anyway)) is None and not changed:
         return 0
     if unfinished:
         command += ["--resume", unfinished, *(() if asked.noisy_anyway else ("--noisy-again",))]
@@ -87,11 +107,12 @@ def measure(db: Path, asked: argparse.Namespace) -> int:
     db.parent.mkdir(parents=True, exist_ok=True)
     with subprocess.Popen(command) as process:
         try:
-            status = process.wait(LIMIT_S)
+            status = process.wait(until_s - now())
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # the case in hand is finished and kept
-            minutes = f"{LIMIT_S / 60:.0f} minutes"
-            print(f"publish: not done after {minutes}; `make publish` goes on from here", file=sys.stderr)
+            print(
+                f"publish: not done after {asked.minutes:g} minutes; `make publish` goes on from here", file=sys.stderr
+            )
             status = process.wait()
         except KeyboardInterrupt:  # the process got it too
             status = process.wait()
@@ -99,43 +120,50 @@ def measure(db: Path, asked: argparse.Namespace) -> int:
 
 
 def _unfinished(db: Path, noisy_anyway: bool = False) -> str | None:
-    """Return the run that goes on, nothing where there is none yet, and None where all has been measured.
+    """Return the run of the suites that goes on, nothing where there is none yet, and None where all is measured.
 
     A run with disturbed cases goes on, too, unless they are to be published.
     """
     if not db.is_file():
         return ""
     with closing(Store(db, create=False)) as store:
-        runs = store.run_ids()
-        if not runs:
-            return ""
-        latest = store.run(runs[-1])
-        counted = sum(store.statuses(latest.run_id).values())
-        noisy = noise(store, {"": latest.run_id}).noisy and not noisy_anyway
-    return latest.run_id if noisy or (latest.planned is not None and counted < latest.planned) else None
+        run = _latest(store)
+        return run if not run or goes_on(store, run, noisy_anyway) else None
 
 
-def publish(store: Store, asked: argparse.Namespace, machine: str, folder: Path) -> Path:
-    """Write the report and return its folder. Raises UsageError for noise that was not asked for."""
-    runs = {", ".join(store.run(run).suites): run for run in store.run_ids()[-1:]}
-    found, registry = noise(store, runs), discover()
-    refuse_noise(found, asked.noisy_anyway)
-    prices = load_prices(asked.prices)
+def _latest(store: Store) -> str:
+    """Return the latest run of suites, or nothing; those of claims have none."""
+    return next((run for run in reversed(store.run_ids()) if store.run(run).suites), "")
+
+
+def suites_run(store: Store, noisy_anyway: bool) -> str:
+    """Return the run of the suites. Raises UsageError for noise that was not asked for."""
+    run = _latest(store)
+    refuse_noise(noise(store, {"": run}), noisy_anyway)
+    return run
+
+
+def publish(
+    store: Store, asked: argparse.Namespace, machine: str, folder: Path, run: str, experiments: Experiments
+) -> None:
+    """Write the report of the suites' run and of the experiments."""
+    runs = {", ".join(store.run(run).suites): run, **experiments.runs}
+    prices, left = load_prices(asked.prices), experiments.left()
     about = Publication(
         title=machine,
-        date=store.run(next(iter(runs.values()))).started_at[: len("2026-01-01")],
+        date=store.run(run).started_at[: len("2026-01-01")],
         runs=runs,
+        main=run,
         command="make publish",
+        sections=[("Experiments of claims that are left", left)] if left else [],
         price=_price(prices) if asked.prices else None,  # the example is of another machine
         identify=asked.identify,
-        anyway=bool(found.noisy),
+        anyway=bool(noise(store, {"": run}).noisy),
     )
     folder.mkdir(parents=True, exist_ok=True)
     report = Report(store, about, folder)
-    answers = claims_rows(store, list(runs.values()), registry, prices)
-    write_text(folder / CLAIMS, lambda out: write_csv(answers, out))
-    write(folder, report, registry)
-    return folder
+    write_files(folder, experiments.judged(prices), machine)
+    write(folder, report, discover())
 
 
 def _price(prices: Any) -> Price | None:
@@ -153,3 +181,5 @@ if __name__ == "__main__":
     except UsageError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -37,13 +37,15 @@ from kernelmark.bench.report.tables import ceiling_table, run_table, status_line
 README, RESULTS, ENVIRONMENT, TABLES, CLAIMS, FIGURES = (
     "README.md", "results.csv", "environment.json", "tables.md", "claims.csv", "figures",
 )  # fmt: skip
-#: What every published report holds; `claims.csv` is written by who judges the claims.
+#: What every published report holds; claims and agenda are written by who judges and measures.
 FILES = {
     README: "the question, the answer, figures, claims, how it was measured and what was noisy",
     RESULTS: "every row of every run; docs/columns.md explains the columns",
     ENVIRONMENT: "the machine, its libraries, the runs, and the numbers that the index of reports shows",
     TABLES: "problems x kernels, then a table for each problem",
     CLAIMS: "each number of each founding claim, with its verdict",
+    "claims.md": "the founding claims as a page",
+    "agenda.json": "what is answered, by which run, at which digest",
     FIGURES: "the figures as SVG",
 }
 #: Figures of a report that shows several runs.
@@ -74,10 +76,11 @@ class Report:
         timed = [run for run in about.runs.values() if any(r.run_id == run and r.time_s_median for r in rows)]
         counts = {run: sum(r.run_id == run and r.time_s_median is not None for r in rows) for run in timed}
         self._shown = answering = [run for run in shown if run in counts]
-        #: What the first lines and figures speak of: the runs that are shown, or else the one with the most times.
-        self.main: RunData | None = SeveralRuns(store, answering) if answering else None
-        if counts and not answering:
-            self.main = RunData(store, max(counts, key=lambda run: counts[run]))
+        main = about.main if about.main in counts else max(counts, key=lambda run: counts[run], default="")
+        #: What the first lines and figures speak of: the runs that are shown, or else one of them.
+        self.main: RunData | None = RunData(store, main) if main else None
+        if answering:
+            self.main = SeveralRuns(store, answering)
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
         """Return what makes each file but the README, which is made last, of what lies in the folder then."""

@@ -35,14 +35,15 @@ class Price(msgspec.Struct, frozen=True):
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """What is published: the machine, the runs (what each was for, and its id), and whether names stay as they are.
 
-    command: what made it. sections: headings and text that a README has besides. anyway: it is noisy, and is published
-    all the same.
+    main: the run that the first lines speak of; if empty, the one with the most times. command: what made it.
+    sections: headings and text that a README has besides. anyway: it is noisy, and is published all the same.
     """
 
     title: str
     date: str
     runs: Mapping[str, str]
     command: str
+    main: str = ""
     sections: Sequence[tuple[str, str]] = ()
     price: Price | None = None
     identify: bool = False

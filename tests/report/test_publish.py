@@ -69,7 +69,7 @@ def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, publish
     folder = published(drawn=True)
     assert not old.exists()
     assert folder.name == "some-cpu-2-cpus"
-    assert {path.name for path in folder.iterdir()} == set(FILES)
+    assert {path.name for path in folder.iterdir()} == set(FILES) - {"claims.md", "agenda.json"}
     assert {path.suffix for path in (folder / FIGURES).iterdir()} == {".svg"}
     text = (folder / README).read_text()
     order = ("# Some CPU, 2 CPUs, 2026-01-31", "**Who is fastest?** Fastest: ", "## Figures", '<img src="figures/')
@@ -95,6 +95,15 @@ def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_wit
     assert lines[2].startswith(
         "> **NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs).** It is published anyway."
     )
+
+
+@pytest.mark.parametrize(("asked", "main"), [("", "r2"), ("r1", "r1")])
+def test_the_first_lines_speak_of_the_run_with_most_times_unless_another_is_named(begun, tmp_path, asked, main):
+    begin(begun, "r2")
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+    for kernel in ("gemm/a.b", "gemm/a.c"):
+        put(begun, "gemm/m8n8k8/f32/NT", kernel, run_id="r2")
+    assert Report(begun, about(runs={"mine": "r1", "claim": "r2"}, main=asked), tmp_path).main.run_id == main
 
 
 def test_a_quiet_run_is_not_refused(begun):

@@ -1,10 +1,13 @@
 """`make publish`: what is measured again, what is refused, and what stands in the end; the files that docs promise."""
 
+import json
 import re
+from unittest.mock import MagicMock
 
 import pytest
 
 import kernelmark
+import small_claims
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.report.figures import kinds
 from kernelmark.bench.report.publish import FILES, Report
@@ -13,7 +16,7 @@ from kernelmark.bench.tune.select.figure import CHOSEN_TITLE
 from kernelmark.bench.tune.select.figure import TITLE as REGRET
 from pages import DOCS, ROOT
 from report_rows import begin, put
-from scripts import TOOLS, script
+from scripts import script
 
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
@@ -44,30 +47,72 @@ def test_without_a_run_all_is_measured(tool, store, tmp_path):
     assert tool._unfinished(tmp_path / "none.db") == ""
 
 
-def test_a_noisy_run_is_refused_before_anything_is_written(tool, store, asked, tmp_path):
-    begin(store)
-    put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
-    with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 case"):
-        tool.publish(store, asked(), "Some CPU", tmp_path / "report")
-    assert not (tmp_path / "report").exists()
-
-
-def test_a_noisy_run_is_published_if_asked_for_with_that_on_top(tool, store, asked, tmp_path, monkeypatch):
+@pytest.fixture
+def called(tool, tmp_path, monkeypatch):
+    """A call of `make publish` for a store that is named `results.db`, without figures."""
     monkeypatch.setattr(Report, "draw", lambda *_: [])
+    place = ("--out", str(tmp_path / "reports"), "--db", str(tmp_path / "results.db"), "--minutes", "1")
+    return lambda *words: tool.main([*place, *TINY, *words])
+
+
+def noisy(store):
     begin(store)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
-    folder = tool.publish(store, asked("--noisy-anyway"), "Some CPU", tmp_path / "report")
-    assert (folder / "README.md").read_text().splitlines()[2].startswith("> **NOISY: 1 of 1 case")
+
+
+def test_a_noisy_run_is_refused_before_anything_is_written(tool, store, called, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "measure", lambda *_, **__: 0)
+    noisy(store)
+    with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 case"):
+        called()
+    assert not (tmp_path / "reports").exists()
+
+
+def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left_below(
+    store, called, tmp_path, monkeypatch
+):
+    small_claims.use(monkeypatch)
+    noisy(store)
+    called("--noisy-anyway")
+    (page,) = (tmp_path / "reports").glob("*/README.md")
+    lines = page.read_text().splitlines()
+    assert lines[2].startswith("> **NOISY: 1 of 1 case")
+    assert "## Experiments of claims that are left" in lines
+    assert sum(line.endswith("; `make publish` goes on with it") for line in lines) == 3
+
+
+def test_suites_are_measured_again_when_their_kernels_have_changed(tool, store, asked, monkeypatch):
+    begin(store, planned=1)
+    put(store, "copy/m8n8/f32", "copy/a.b")
+    begun = MagicMock()
+    begun.return_value.__enter__.return_value.wait.return_value = 0
+    monkeypatch.setattr(tool.subprocess, "Popen", begun)
+    for changed in (False, True):
+        tool.measure(store.path, asked(*TINY), 0.0, changed)
+    ((command,), _) = begun.call_args
+    assert begun.call_count == 1
+    assert "copy/m31n33/f32" in command
+    assert "--resume" not in command
 
 
 @pytest.mark.long
-def test_a_tiny_report_is_measured_published_and_indexed(tmp_path, python_in):
-    words = (str(TOOLS / "publish.py"), "--out", str(tmp_path / "reports"), "--db", str(tmp_path / "x.db"), *TINY)
-    done = python_in(ROOT, *words, "--noisy-anyway", PYTHONPATH=f"{ROOT}:{TOOLS}")
-    assert done.returncode == 0, done.stderr
+def test_a_tiny_report_is_measured_published_and_indexed_and_what_it_has_is_not_measured_again(
+    called, tmp_path, monkeypatch
+):
+    small_claims.use(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert called("--noisy-anyway", "--minutes", "3") == 0
     (folder,) = (path for path in (tmp_path / "reports").iterdir() if path.is_dir())
-    assert {path.name for path in folder.iterdir()} == set(FILES)
+    assert {path.name for path in folder.iterdir()} == set(FILES) - {"figures"}
     assert f"]({folder.name}/README.md)" in (tmp_path / "reports" / "README.md").read_text()
+    before = (folder / "agenda.json").read_text(), (folder / "results.csv").read_text()
+    answers = json.loads(before[0])["answers"]
+    assert list(answers) == ["suites", "claim twice", "claim single", "claim dull"]
+    page = (folder / "README.md").read_text()
+    assert "Experiments of claims that are left" not in page
+    assert answers["suites"]["run"] in page
+    assert called("--noisy-anyway", "--minutes", "3") == 0
+    assert ((folder / "agenda.json").read_text(), (folder / "results.csv").read_text()) == before
 
 
 def test_docs_promise_the_files_that_a_report_has():
