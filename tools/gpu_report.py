@@ -40,8 +40,6 @@ from kernelmark.bench.report.publish_readme import Publication, figures
 #: Files of a GPU's report beside those that every report has.
 OWN = {
     STORE: "every sample; `kernelmark show --db results.db` reads it",
-    agenda.FILE: "which tasks are answered, by which run, at which digest",
-    "claims.md": "the founding claims as a page",
     "clocks.md": "work of known length, timed through each way of launching",
     "emulator.md": "the emulator's verdict beside the device's",
     "counters.md": "instructions, sectors and conflicts by Nsight Compute beside those that `profile` counts",
