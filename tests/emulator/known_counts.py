@@ -115,6 +115,9 @@ KNOWN = (
     Known("copies_to_a_row", "COPY(16, 4 * lane, 4 * lane)", "copy shared", 4, 4, WIDE),
     Known("copies_to_a_column", "COPY(4, 32 * lane, lane)", "copy shared", 32, 1, COLUMN),
     Known("copies_to_a_padded_column", "COPY(4, 33 * lane, lane)", "copy shared", 1, 1, COLUMN),
+    Known("copies_that_read_nothing", "for (unsigned i = 0; i < blockDim.x / 16; ++i)"
+          " { ptx::cp_async_ca<4>(ptx::smem_address(&s[lane]), &a[lane % 16], lane / 16 == i ? 4 : 0);"
+          " ptx::cp_async_wait_all(); }", "copy global", 4, 4, LANES),
     Known("a_quarter_diverges", "if (lane < 8) out[lane] = 1.0f;", "store", 1, 8, LANES),
     Known("two_paths", "if (lane % 2) out[lane] = a[0]; else out[lane] = a[1] + a[2];", "load", 3, 48, LANES),
     Known("trips_differ", "for (unsigned i = 0; i < lane; ++i) out[lane + 32 * i] = 1.0f;", "store", 31, 496, LANES),

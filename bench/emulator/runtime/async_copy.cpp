@@ -42,8 +42,7 @@ void copy_async(void *destination, const void *source, unsigned bytes, unsigned 
   }
   if (source_bytes) machine.checker.access(from, source_bytes, Access::read, pc);
   machine.checker.access(to, bytes, Access::copy_issued, pc);  // the bytes may land at any time from here on
-  EMU_COUNTING(if (source_bytes) machine.counter.access(from, source_bytes, Does::copy, pc);
-               machine.counter.access(to, bytes, Does::copy, pc);)
+  EMU_COUNTING(machine.counter.copy(to, source_bytes ? from : 0, bytes, pc);)
   machine.thread().copies.open.push_back(
       {static_cast<char *>(destination), static_cast<const char *>(source), bytes, source_bytes, pc, site});
 }

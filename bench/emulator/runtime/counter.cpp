@@ -65,6 +65,12 @@ void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc) {
   machine.wait();
 }
 
+void Counter::copy(uintptr_t to, uintptr_t from, unsigned bytes, uintptr_t pc) {
+  if (from) access(from, bytes, Does::copy, pc);
+  else remember(number({.pc = pc, .does = Does::copy, .space = Space::global, .bytes = bytes}), 0);
+  access(to, bytes, Does::copy, pc);
+}
+
 void Counter::reach(Does does, const char *file, unsigned line) {
   remember(number({.file = file, .line = line, .does = does}), 0);
 }

@@ -47,7 +47,7 @@ struct Count {
 // The addresses of the lanes that have reached an instruction for the same time.
 struct Instance {
   uint32_t present = 0;
-  std::array<uintptr_t, 32> address{};
+  std::array<uintptr_t, 32> address{};  // 0 for none
 };
 
 struct Reached {
@@ -84,6 +84,8 @@ class Counter {
  public:
   // An access of the running thread to memory that is not its own.
   void access(uintptr_t address, size_t bytes, Does does, uintptr_t pc);
+  // A cp.async of the running thread. from: 0 where it reads nothing, so that lanes stay in step all the same.
+  void copy(uintptr_t to, uintptr_t from, unsigned bytes, uintptr_t pc);
   // The running thread reaches an instruction without an address.
   void reach(Does does, const char *file, unsigned line);
   // A copy of a box by the TMA: the bytes of each of its rows in global memory.

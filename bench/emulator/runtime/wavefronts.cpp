@@ -28,7 +28,7 @@ class Distinct {
 
 template <class F> void each_lane(const Instance &instance, unsigned begin, unsigned end, F f) {
   for (unsigned lane = begin; lane < end; ++lane)
-    if (instance.present >> lane & 1) f(instance.address[lane]);
+    if (instance.present >> lane & 1 && instance.address[lane]) f(instance.address[lane]);
 }
 
 unsigned distinct_bytes(const Instance &instance, unsigned bytes) {
@@ -67,7 +67,7 @@ Count global_request(const Instance &instance, unsigned bytes) {
   each_lane(instance, 0, 32, [&](uintptr_t at) {
     for (uintptr_t s = at / sector; s <= (at + bytes - 1) / sector; ++s) sectors.add(s);
   });
-  return {.requests = 1, .cost = sectors.size(), .least = quotient(distinct_bytes(instance, bytes), sector)};
+  return {.requests = sectors.size() > 0, .cost = sectors.size(), .least = quotient(distinct_bytes(instance, bytes), sector)};
 }
 
 // 8 bytes a lane take the warp by halves and 16 bytes by quarters; a load whose lanes share addresses in pairs takes
