@@ -8,8 +8,12 @@ import re
 from pathlib import Path
 
 #: g++ fuses what nvcc does, products that are added or subtracted, into the scalar instructions of FMA3; the code that
-#: counts takes a part of the stack, of which nothing may then lie below the pointer.
-FLAGS = ("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations", "-mno-red-zone")
+#: counts takes a part of the stack, of which nothing may then lie below the pointer. From version 13 on, g++ by itself
+#: leaves sums over a loop unfused, which processors add faster.
+FLAGS = (
+    *("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations", "-mno-red-zone"),
+    "--param=avoid-fma-max-bits=0",
+)
 _MULTIPLY_ADD = re.compile(r"^\tvfn?m(?:add|sub)\d{3}s[sd]\t", re.MULTILINE)
 #: No instruction here changes the flags, which the code around it may be about to test.
 _COUNTED = """.Lemu_multiply_add_{number}:

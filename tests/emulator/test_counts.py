@@ -1,5 +1,6 @@
 """What is counted follows NVIDIA's rules, to the last sector and wavefront."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,9 @@ from emulator import published_counts
 from emulator.fixtures import read, written
 from emulator.known_counts import KNOWN, Known, source
 from emulator.published_counts import PUBLISHED, Published
-from kernelmark.bench.emulator.build import CUDA, program, source_folder
+from kernelmark.bench.emulator.build import CUDA, compiler, program, source_folder
 from kernelmark.bench.emulator.counts import Tallies, sample, tallies_of
-from kernelmark.bench.emulator.multiply_adds import cannot_count
+from kernelmark.bench.emulator.multiply_adds import FLAGS, cannot_count, counted
 from kernelmark.bench.emulator.worker import Launch, TensorMap
 
 BYTES = 64 * 1024
@@ -73,6 +74,18 @@ def test_kernel_counts_what_nsight_compute_has_counted_of_it_on_a_gpu(profiled: 
         percent = 100 * moved / (128 * sum(tally.cost for _, tally in shared))
         counted[published_counts.BYTES_A_WAVEFRONT] = round(percent, 2)
     assert {name: counted[name] for name in each.counters} == each.counters, each.source
+
+
+@pytest.mark.parametrize("tuning", ["generic", "znver3"])
+def test_sums_over_a_loop_are_fused_whatever_the_compiler_takes_to_be_fast(tuning: str) -> None:
+    if reason := cannot_count():
+        pytest.skip(reason)
+    sum_over = (
+        "float f(const float *a, int n) { float s = 0; for (int i = 0; i < n; ++i) s += a[i] * a[n - i]; return s; }"
+    )
+    command = [compiler(), "-O1", f"-mtune={tuning}", *FLAGS, "-x", "c++", "-S", "-", "-o", "-"]
+    assembly = subprocess.run(command, input=sum_over, capture_output=True, text=True, check=True).stdout
+    assert ".Lemu_multiply_add_0:" in counted(assembly)
 
 
 def test_warps_are_counted_one_by_one(worker: Path) -> None:
