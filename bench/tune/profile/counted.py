@@ -23,10 +23,12 @@ class LineCounts(msgspec.Struct, frozen=True):
     """What the instructions of one source line do: accesses to memory, multiply-adds, collectives and barriers.
 
     active_lanes: summed over the warp instructions. sectors: of 32 bytes, in global memory. wavefronts: of shared
-    memory. least: what the same lanes and bytes take at least. bytes_read, bytes_written: in whole sectors, from and to
-    the L2 cache if nothing is found in the L1 cache. fma: warp instructions; None where they cannot be counted.
-    loads, stores, copies: warp instructions by space and bytes of a lane (`shared 16`); a copy is a cp.async or a box
-    of the TMA, an atomic is a store. others: warp instructions that are collectives, barriers and products of wgmma.
+    memory. least: what the same lanes and bytes take at least. wavefronts_by, conflicts_by: wavefronts, and those above
+    the least, by what takes them: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read, bytes_written:
+    in whole sectors, from and to the L2 cache if nothing is found in the L1 cache. fma: warp instructions; None where
+    they cannot be counted. loads, stores, copies: warp instructions by space and bytes of a lane (`shared 16`); a copy
+    is a cp.async or a box of the TMA, an atomic is a store. others: warp instructions that are collectives, barriers
+    and products of wgmma.
     """
 
     file: str
@@ -39,6 +41,8 @@ class LineCounts(msgspec.Struct, frozen=True):
     shared_requests: int = 0
     wavefronts: int = 0
     least_wavefronts: int = 0
+    wavefronts_by: Mapping[str, int] = {}
+    conflicts_by: Mapping[str, int] = {}
     bytes_read: int = 0
     bytes_written: int = 0
     fma: int | None = 0
@@ -160,7 +164,7 @@ def _short(file: str) -> str:
 
 def _line(file: str, line: int, those: list[tuple[Site, Tally]]) -> LineCounts:
     in_global = [(site, tally) for site, tally in those if site.space == "global"]
-    in_shared = [tally for site, tally in those if site.space == "shared"]
+    in_shared = [(site, tally) for site, tally in those if site.space == "shared"]
     multiply_adds = sum(tally.instructions for site, tally in those if site.does == "multiply-add")
     return LineCounts(
         file=file,
@@ -170,9 +174,11 @@ def _line(file: str, line: int, those: list[tuple[Site, Tally]]) -> LineCounts:
         global_requests=sum(tally.requests for _, tally in in_global),
         sectors=sum(tally.cost for _, tally in in_global),
         least_sectors=sum(tally.least for _, tally in in_global),
-        shared_requests=sum(tally.requests for tally in in_shared),
-        wavefronts=sum(tally.cost for tally in in_shared),
-        least_wavefronts=sum(tally.least for tally in in_shared),
+        shared_requests=sum(tally.requests for _, tally in in_shared),
+        wavefronts=sum(tally.cost for _, tally in in_shared),
+        least_wavefronts=sum(tally.least for _, tally in in_shared),
+        wavefronts_by=_sums((site.does, tally.cost) for site, tally in in_shared),
+        conflicts_by=_sums((site.does, tally.cost - tally.least) for site, tally in in_shared),
         bytes_read=SECTOR * sum(tally.cost for site, tally in in_global if not _writes(site)),
         bytes_written=SECTOR * sum(tally.cost for site, tally in in_global if _writes(site)),
         fma=None if cannot_count() else multiply_adds,
@@ -189,7 +195,10 @@ def _writes(site: Site) -> bool:
 
 def _by_width(those: Iterable[tuple[Site, Tally]], kinds: tuple[str, ...]) -> dict[str, int]:
     """Return warp instructions by what they do: `shared 16`, `matrix 16`, `box load`, `barrier`."""
-    found: dict[str, int] = {}
+    return _sums(_widths(those, kinds))
+
+
+def _widths(those: Iterable[tuple[Site, Tally]], kinds: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     for site, tally in those:
         if site.does not in kinds:
             continue
@@ -198,9 +207,14 @@ def _by_width(those: Iterable[tuple[Site, Tally]], kinds: tuple[str, ...]) -> di
         if site.does == "box":
             words[1] = "store" if site.bytes else "load"
         # ldmatrix is among the collectives as an instruction, and here by its requests
-        number = tally.requests if site.does == "matrix" else tally.instructions
+        yield " ".join(filter(None, words)), tally.requests if site.does == "matrix" else tally.instructions
+
+
+def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the sums of numbers with one key, except those of 0."""
+    found: dict[str, int] = {}
+    for key, number in numbers:
         if number:
-            key = " ".join(filter(None, words))
             found[key] = found.get(key, 0) + number
     return found
 
