@@ -76,7 +76,7 @@ def test_numbers_lose_their_separators_and_an_absent_metric_is_none(tool):
     (launch,) = tool.parsed(text("ncu_tiled"))
     assert launch.function.startswith("void sgemm_tiled<(int)32, (Op)0, (Op)0>(")
     assert (launch.values[FFMA], launch.values[TMA]) == (134_217_728, None)
-    assert set(launch.values) == set(tool.METRICS)
+    assert set(launch.values) == {*tool.METRICS, "device__attribute_warp_size"}
 
 
 def test_a_unit_with_a_prefix_is_scaled(tool):
@@ -110,6 +110,7 @@ def test_launches_of_one_call_are_summed(tool, stand_in, tmp_path):
     assert (row.reason, len(row.functions)) == ("", 2)
     assert row.values["smsp__inst_executed.sum"] == 201_824 + 2_604_800
     assert (row.device.name, row.device.limits) == ("NVIDIA H200", H100)
+    assert set(row.values) == set(tool.METRICS), "attributes of the device are not kept"
     assert msgspec.json.decode((tmp_path / "counters.json").read_bytes(), type=list[tool.Row]) == [row]
 
 
@@ -149,9 +150,9 @@ def test_a_profiler_that_hangs_is_ended_at_the_deadline(tool, stand_in, tmp_path
 
 
 def test_a_figure_adds_metrics_and_takes_the_first_of_several_names_that_is_not_0(tool):
-    gmma, hmma, any_ = tool.FIGURES["tensor instructions"].metrics[0]
-    read, copied, bypassed, _ = (names[0] for names in tool.FIGURES["sectors read"].metrics)
-    row = tool.Row(*TILED, "", values={gmma: 0, hmma: 5, any_: 6, read: 1, copied: 0, bypassed: 3, FFMA: None})
+    gmma, hmma = tool.FIGURES["tensor instructions"].metrics[0]
+    (loaded,), (boxes,) = tool.FIGURES["sectors read"].metrics
+    row = tool.Row(*TILED, "", values={gmma: 0, hmma: 5, loaded: 1, boxes: 3, FFMA: None})
     figures = ("tensor instructions", "sectors read", "FFMA, lanes")
     assert [row.measured(tool.FIGURES[name]) for name in figures] == [5, 4, None]
 
@@ -170,7 +171,31 @@ def test_the_table_holds_the_counters_against_the_profile(tool, stand_in, tmp_pa
     assert "tensor instructions" not in found
     assert "Run run 7; " in page
     assert ", NVIDIA H200, CUDA driver 13.0" in page
-    assert f"ncu has no number of `{TMA}`, `sm__inst_executed_pipe_tensor.sum`." in page
+    assert f"ncu gave no number of `{TMA}`." in page
+
+
+def test_instructions_on_the_tensor_pipe_of_a_kernel_that_has_none_are_left_out(tool):
+    (gmma, hmma), figures = tool.FIGURES["tensor instructions"].metrics[0], []
+    for counted in (0, 65_536):
+        row = tool.Row(*TILED, "", values={gmma: 0, hmma: 4096})
+        figures.append([figure for _, _, figure, *_ in tool._cells(row, {"tensor instructions": counted})])
+    assert figures == [[], ["tensor instructions"]]
+
+
+#: What Nsight Compute has counted on an H200 (reports/nvidia-h200/counters.json).
+ON_AN_H200 = (
+    ("gemm/cuda.async", {"sectors read": 196_608, "shared wavefronts": 393_984}),
+    ("gemm/cuda.mma", {"sectors read": 262_144, "shared wavefronts": 159_744, "bank conflicts": 8192}),
+    ("conv/cuda.implicit", {"sectors read": 794_112, "sectors written": 150_528, "shared wavefronts": 911_008}),
+)
+
+
+@pytest.mark.parametrize(("kernel", "figures"), ON_AN_H200)
+def test_the_profile_counts_what_was_counted_on_a_gpu(tool, kernel, figures):
+    host_compiler()
+    (pair,) = (pair for pair in tool.CHOSEN if pair[0] == kernel)
+    counted = tool.profiled(tool.Row(*pair, ""))
+    assert {name: counted[name] for name in figures} == figures
 
 
 @pytest.mark.parametrize(("kernel", "instructions"), [("gemm/cuda.mma", 65_536), ("gemm/cuda.wgmma", 4096)])
