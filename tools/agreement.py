@@ -21,6 +21,7 @@ from kernelmark.bench.run.watched import Lost, answers
 #: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others. The first also
 #: waits for the processors to compile.
 SILENCE_S, SHARE = 60.0, 0.5
+NOT_FINISHED = "not finished"
 
 
 def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
@@ -30,7 +31,7 @@ def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
         if isinstance(found, Lost) and now() >= until_s:
             break
         if isinstance(found, Lost):  # silence is no answer, while a process that died is one
-            found = f"{'not finished' if found.reason.startswith('ended after') else 'differ'}: {found.reason}"
+            found = f"{NOT_FINISHED if found.reason.startswith('ended after') else 'differ'}: {found.reason}"
         yield f"{kernel}: {found}"
 
 

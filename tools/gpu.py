@@ -200,7 +200,7 @@ class Measuring:
 
     def _take(self, question: Question, reply: Reply, seconds: float, found: Agenda) -> None:
         if reply.passed or reply.cut:
-            self.left += [task.name for task in question.tasks if task.name not in reply.done]
+            self.left += [task.name for task in question.tasks if task.name not in reply.done | reply.failed]
         agenda.leave_out(found, question.tasks, reply.left_out)
         if question.tasks[0].kind == "clocks" and reply.done:
             found.disagreeing = reply.disagreeing  # ways that agree by now are there again

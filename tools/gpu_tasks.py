@@ -33,6 +33,8 @@ from kernelmark.bench.report.vendors import VENDORS
 
 #: Seconds beside sampling: a case (set-up, two verifications), a fresh worker, a verified case, an emulated one.
 CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.45, 2.5, 0.1, 0.6
+#: Seconds before the first task of a kind has an answer, beside its own: the emulator's programs are compiled.
+FIRST_S = {"emulator": 15.0}
 #: Seconds after which a call is taken for hung.
 TIMEOUT_S = 10.0
 NETWORKS = ("alexnet", "vgg16", "googlenet", "resnet50")
