@@ -6,6 +6,7 @@ from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, Tunable, cuda_kernel, tile_on
 from kernelmark.kernels._cuda import beyond_block, multiprocessors
+from kernelmark.kernels._waves import Choice, by_waves
 from kernelmark.kernels.conv.implicit._product import (
     blocks,
     call,
@@ -28,6 +29,12 @@ NARROW: dict[str, Tunable] = {**MIDDLE, "BN": 64, "SMS": multiprocessors, "BLOCK
 LOW: dict[str, Tunable] = {**NARROW, "BM": 64, "BN": 128}
 SQUARE: dict[str, Tunable] = {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256}
 BROAD: dict[str, Tunable] = {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256}
+#: SQUARE and BROAD, cut into slices for several waves too, and how they compare (kernels/_waves.py).
+FILLING = tuple(
+    Choice({**tile, "BLOCKS_PER_SM": waves * resident}, rate, resident)
+    for tile, rate, resident in ((SQUARE, 0.93, 2), (BROAD, 1.0, 1))
+    for waves in (1, 2, 3, 4)
+)
 #: Tiles of the tensor cores' kernels for 16-bit elements. Those of FP32 elements are half as deep.
 SMALL_16: dict[str, Tunable] = {**tensorcore.SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 64}
 SQUARE_16: dict[str, Tunable] = {
@@ -45,6 +52,7 @@ SPACE: dict[str, tuple[Tunable, ...]] = {**PIPELINE, "BN": (32, 64, 128, 256), "
 SPACE_16: dict[str, tuple[Tunable, ...]] = {**tensorcore.SPACE, "BK": (32,), "SMS": (multiprocessors,), **SLICES}
 SPACE_32: dict[str, tuple[Tunable, ...]] = SPACE_16 | {"BK": (16, 32)}
 WAVES = 4  # of blocks on all multiprocessors, after which it matters little that the last one is not full
+BALANCE = 16  # FP32 operations that a GPU with fast memory does in the time of a byte
 
 FFMA = (
     "conv_implicit<Direction::{direction}, Layout::{layout}, {BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, "
@@ -74,6 +82,20 @@ def waves(p: ConvProblem, t: Tile) -> bool:
     return math.prod(blocks(p, t)) >= WAVES * int(t.SMS)
 
 
+def launched(p: ConvProblem, t: Tile) -> int:
+    """Blocks of the product's launch, slices included."""
+    return math.prod(blocks(p, t)) * slices(p, t)[1]
+
+
+def useful(p: ConvProblem, t: Tile) -> float:
+    """The share of the time that goes into elements that exist, and not into partial sums, which are moved twice."""
+    gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
+    m, (_, count) = product(p), slices(p, t)
+    across, down, _ = blocks(p, t)
+    inside = m.gathered_size * m.plain_size / float(across * gathered * down * plain)
+    return inside / (1 + (8 * count * BALANCE / (2 * m.depth) if count > 1 else 0))
+
+
 def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
     """Why a smaller tile than this is not wanted: such tiles make blocks for half of the device. Else None."""
     half = device.multiprocessors // 2
@@ -90,19 +112,24 @@ def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile of the FP32 kernel is left to the next, or None. BROAD is for all."""
-    least, low, narrow, square, broad = (tile_on(device, tile) for tile in (LEAST, LOW, NARROW, SQUARE, BROAD))
+    """Why a tile of the FP32 kernel is left to the next, or None: SQUARE and BROAD by how they fill the device."""
+    least, low, narrow, square = (tile_on(device, tile) for tile in (LEAST, LOW, NARROW, SQUARE))
     if t == least:
         return fill_half(p, square, device)
     if t in (low, narrow) and (t == narrow) != gathered_rows(p):
         return f"{p.layout} {p.direction} has its channels along the other side of the tile"
     if t in (low, narrow) and not half_empty(p, 128):
         return "tiles of 128 channels have little to spare"
-    if t == square and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p)):
-        return f"{p.layout} {p.direction} of {p.r} x {p.s} takes more registers than each of two blocks has"
-    if t == square and waves(p, broad):
-        return f"larger tiles make {WAVES} waves and more"
-    return None
+    return _FULLEST.unless(p, t, device) if _FULLEST.unless else None
+
+
+def fit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
+    """Why SQUARE or BROAD cannot be, or None; two blocks of SQUARE have few registers."""
+    crowded = SQUARE["BN"] == t.BN and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p))
+    return f"{p.direction} of {p.r} x {p.s} takes more registers than each of two blocks has" if crowded else None
+
+
+_FULLEST = by_waves(FILLING, launched, useful, warps, fit)
 
 
 def line(p: ConvProblem) -> int:
@@ -139,7 +166,7 @@ def stages_bytes(t: Tile, w: int) -> int:
     supports=supports,
     tunables=SPACE,
     valid=valid,
-    prefer=Prefer((LEAST, LOW, NARROW, SQUARE, BROAD), unless),
+    prefer=Prefer((LEAST, LOW, NARROW, *(choice.values for choice in FILLING)), unless),
 )
 def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM in FP32, panels gathered several steps ahead."""
