@@ -194,7 +194,7 @@ class Tasks:
             own, rivals = zip(*(gpu_bars.contenders(bar, self._registry) for bar in bars), strict=True)
             first = dict.fromkeys(name for names in (*rivals, *own) for name in names)
             kernels = list(gpu_bars.variants(first, problem, self._registry, self._limits))
-            worth = VALUE["bar"] * max(1, sum(bar.is_fair for bar in bars))
+            worth = VALUE["bar"] * max(1, sum(bar.is_fair for bar in bars)) * (1 + (gpu_bars.FOUNDING in problem))
             more: dict[str, Any] = {"baseline": next((name for names in rivals for name in names), ""), "group": "Bars"}
             more |= {"processes": gpu_bars.PROCESSES, "max_time_s": 0.25, "worth": worth}
             yield from self._task(f"bar {problem}", "time", "bar", (problem, on) if on else (problem,), kernels, **more)
