@@ -15,8 +15,8 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import Tile, tile_text
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, by_columns
-from kernelmark.bench.report.vendors import VENDORS
 from kernelmark.bench.report.format import operation
+from kernelmark.bench.report.vendors import VENDORS
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 FOUNDING = "m1024n2048k26752"
