@@ -187,6 +187,9 @@ class Page:
         if first := rows.get((turned, nt)):
             ratio = contest.faster(self._store, first, base[0])
             yield f"Transposing B first ({short(turned)}) is {ratio.words} times as fast as NT alone."
+        if all(r.launched for r in base if r):
+            yield "cuBLAS launches other kernels for the two (name, then grid x block):"
+            yield "\n".join(f"- {name}: `{r.launched}`" for name, r in zip(("NT", "NN"), base, strict=True) if r)
         kernels = {kernel: r.numerics for (kernel, problem), r in rows.items() if problem in (nt, nn)}
         found = ((rows.get((k, nt)), rows.get((k, nn))) for k in kernels)
         lines = [(short(k), kernels[k], *self._nt_nn(*pair)) for k, pair in zip(kernels, found, strict=True)]

@@ -97,3 +97,16 @@ def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(
     assert [[cell.strip() for cell in line[3:5]] for line in lines] == [["fp32", "1x"], ["tf32", "0.95x"]]
     assert "have changed" not in page((name, problem, "r1", ""))
     assert "its kernels have changed since" in page((name, problem, "r1", ""), digest="other")
+
+
+def test_the_answer_to_the_founding_question_names_the_kernels_that_were_launched(store: Store) -> None:
+    agenda, report = script("agenda"), script("gpu_report")
+    begin(store, "r1")
+    for layout, name in (("NT", "sgemm_tn<<<8,16,2 x 128,1,1>>>"), ("NN", "sgemm_nn<<<4,16,6 x 256,1,1>>>")):
+        how = {**GPU, "layout": "", "run_id": "r1", "provider": "cublas", "launched": name}
+        put(store, f"gemm/m1024n2048k26752/f32/{layout}", "gemm/cublas.sgemm", taken=[2e-3] * 20, **how)
+    one = agenda.Task(name="founding", kind="time", value=1.0, digest="d", seconds=30.0)
+    found = agenda.Agenda(device="NVIDIA H200")
+    agenda.answer(found, one, agenda.Answer(digest="d", run="r1"))
+    page = report._page(found, [one], None, store, Path("nowhere"))
+    assert "- NT: `sgemm_tn<<<8,16,2 x 128,1,1>>>`\n- NN: `sgemm_nn<<<4,16,6 x 256,1,1>>>`" in page
