@@ -5,15 +5,17 @@
 // wgmma reads both operands from shared memory and ignores the last 13 bits of each element: the big parts are the
 // slots of the ring, as they have arrived. They are cut off, not rounded, which saves writing them back; the term small
 // small that is dropped can then be 2^-20 of a product, four times as much as there. While a step's products run, the
-// multiplying warpgroups write what the next slot's big parts leave out into one of two further slots, each for its own
-// rows of A and for half of B.
-// Sums: each step's products start from zero, with the small terms first, and are added to the sums in FP32, for the
-// reason that gemm/mma_3xtf32.cu has.
+// multiplying warpgroups write what the next slot's big parts leave out into one of three further slots, each for its
+// own rows of A and for half of B.
+// Sums: each step's products start from zero, with the small terms first, and are added to the sums in FP32
+// (gemm/wgmma_promoted.cuh), for the reason that gemm/mma_3xtf32.cu has.
 // Preconditions: sm_90a; A and B are stored along k, and stored rows of A, B and C begin at multiples of 16 bytes.
 // Limit: shared memory, from which three products and the split read; then the tensor cores, at a third of their rate.
 // Infinities become NaN as they are split.
-#include "gemm/wgmma_specialised.cuh"
+#include "gemm/wgmma_promoted.cuh"
 #include "ptx.cuh"
+
+constexpr unsigned SMALL_SLOTS = 3;  // for what the big parts leave out
 
 // What TF32 leaves out of x where it cuts off 13 bits, itself in TF32.
 __device__ __forceinline__ float cut_off(float x) {
@@ -32,31 +34,27 @@ __device__ __forceinline__ void write_cut_off(unsigned char *to, const unsigned 
 }
 
 // A slice in three products, into whose parts both multiplying warpgroups split each slot. tiles: where the ring is.
+// Small parts have three slots: while this warpgroup splits a step, those of the one before are multiplied, and the
+// other warpgroup may still multiply those of the one before that.
 template <unsigned STAGES>
 struct InThreeProducts {
   unsigned char *tiles;
-  unsigned half = 0;  // the slot for small parts that comes next
+  unsigned next = 0;  // slot for small parts
 
   template <class Work, int SUMS>
   __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
                                              unsigned warpgroup) {
-    float product[SUMS];
-#pragma unroll
-    for (float &sum : sums) sum = 0.0f;
-    unsigned last = 0;
-    for (unsigned step = 0; step < steps; ++step, turn.next(), half ^= 1) {
-      const unsigned big = turn.slot * Work::SLOT_BYTES, small = (STAGES + half) * Work::SLOT_BYTES;
-      work.wait(turn);
+    InTurn<3>::multiply(work, sums, steps, turn, [&](float(&product)[SUMS], const Turn<STAGES> &now) {
+      const unsigned big = now.slot * Work::SLOT_BYTES, small = (STAGES + next) * Work::SLOT_BYTES;
+      work.wait(now);
       split<Work>(small, big, warpgroup);
-      if (step > 0) finish(work, sums, product, last);
       ptx::fence_proxy_async();
-      ptx::named_barrier_sync(1, CONSUMERS * WARPGROUP);  // both have split the slot, and multiplied the one before
+      ptx::named_barrier_sync(1, CONSUMERS * WARPGROUP);  // both have split the slot, and multiplied that of two before
       multiply<Work>(product, work.tiles + small, work.tiles + big, true, warpgroup);
       multiply<Work>(product, work.tiles + big, work.tiles + small, false, warpgroup);
       multiply<Work>(product, work.tiles + big, work.tiles + big, false, warpgroup);
-      last = turn.slot;
-    }
-    finish(work, sums, product, last);
+      next = next == SMALL_SLOTS - 1 ? 0 : next + 1;
+    });
   }
 
  private:
@@ -75,16 +73,6 @@ struct InThreeProducts {
                                                   unsigned warpgroup) {
     start_product<float, typename Work::A, typename Work::B>(
         product, slot_a + warpgroup * WARPGROUP_ROWS * ROW_BYTES, slot_b + Work::A::BYTES, first);
-  }
-
-  // Adds the products of a step to the sums, and gives back its slot.
-  template <class Work, int SUMS>
-  static __device__ __forceinline__ void finish(const Work &work, float (&sums)[SUMS], const float (&product)[SUMS],
-                                                unsigned slot) {
-    ptx::wgmma_wait<0>();
-    work.release(slot);
-#pragma unroll
-    for (int i = 0; i < SUMS; ++i) sums[i] += product[i];
   }
 };
 

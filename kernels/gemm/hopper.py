@@ -242,5 +242,5 @@ def wgmma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
     c = p.operands()[2]
     arguments = (*maps(p, t.BN // t.CLUSTER), "c", p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p))
     grid = min(t.SMS // t.CLUSTER, cluster_tiles(p, t)) * t.CLUSTER
-    split_bytes = 2 * ROW_BYTES * (BM + t.BN)
+    split_bytes = 3 * ROW_BYTES * (BM + t.BN)
     return [KernelCall(grid, 3 * WARPGROUP, arguments, stages_bytes(t) + split_bytes + ATOM_BYTES, cluster=t.CLUSTER)]

@@ -223,14 +223,18 @@ def test_the_last_of_several_bands_of_tiles_is_right() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", IN_F32)
-def test_tf32_is_right_over_the_edges_of_tiles(name: str) -> None:
-    check(name, "m264n132k100/f32/NT/alpha2/beta0.5/batch2/lda+4/ldc+4", PAIRS, ALONE)
+@pytest.mark.parametrize("depth", ["k132/f32/NT/alpha2/beta0.5/batch2/lda+4", "k100/f32/NT/beta0.5"])
+def test_tf32_is_right_over_the_edges_of_tiles(name: str, depth: str) -> None:
+    """An odd and an even number of steps, of which products are promoted in turn."""
+    check(name, f"m264n132{depth}/ldc+4", PAIRS, ALONE)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("dtype", "tile"), [("e4m3.bf16", PAIRS), ("e5m2.f32", ALONE)])
-def test_fp8_is_right_over_the_edges_of_tiles(dtype: str, tile: Tile) -> None:
-    check("wgmma_fp8", f"m264n136k272/{dtype}/NT/alpha2/beta0.5/batch2/lda+16/ldc+8", tile)
+@pytest.mark.parametrize("k", [272, 400])
+def test_fp8_is_right_over_the_edges_of_tiles(dtype: str, tile: Tile, k: int) -> None:
+    """An odd and an even number of steps, as for TF32."""
+    check("wgmma_fp8", f"m264n136k{k}/{dtype}/NT/alpha2/beta0.5/batch2/lda+16/ldc+8", tile)
 
 
 @pytest.mark.long
