@@ -190,6 +190,20 @@ WGMMA(e4m3, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
 WGMMA(e5m2, 64, 32, 32, 32, 33, 34, "", "r"(accumulate))
 WGMMA(e5m2, 128, 32, 64, 64, 65, 66, "", "r"(accumulate))
 WGMMA(e5m2, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
+// The same with A in registers, four to a thread, which must not change until the product has been waited for: a[i] lies
+// in row 16 warp + lane / 4 + 8 (i % 2), column lane % 4 + 4 (i / 2).
+#define WGMMA_TF32_FROM(N, SUMS, A0, A1, A2, A3, B, P)                                                                 \
+  __device__ __forceinline__ void wgmma_tf32(float (&d)[SUMS], const unsigned (&a)[4], unsigned long long b,           \
+                                             int accumulate) {                                                         \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" WGMMA_NAMES_##SUMS "}, "                  \
+                 "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1;\n}"                                      \
+                 : WGMMA_SUMS_##SUMS(0)                                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                               \
+  }
+WGMMA_TF32_FROM(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_TF32_FROM(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_TF32_FROM(256, 128, 128, 129, 130, 131, 132, 133)
 #undef WGMMA_8
 #undef WGMMA_SUMS_32
 #undef WGMMA_SUMS_64
@@ -199,6 +213,7 @@ WGMMA(e5m2, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
 #undef WGMMA_NAMES_128
 #undef WGMMA
 #undef WGMMA_16_BIT
+#undef WGMMA_TF32_FROM
 
 }  // namespace ptx
 

@@ -67,6 +67,7 @@ TUNED = (
     (("gemm/cuda.wgmma_persistent",), [f"{_4096}/bf16/NT", "gemm/m8192n8192k8192/bf16/NT"]),
     (("gemm/cuda.wgmma_fp8",), [f"{_4096}/e4m3.bf16/NT"]),
     (("gemm/cuda.wgmma_3xtf32", "gemm/cuda.wgmma_tf32"), [LARGE, FOUNDING[0]]),
+    (("gemm/cuda.wgmma_tf32_registers",), [f"{_4096}/f32/NN", f"{_4096}/f32/TT", FOUNDING[1]]),
     (("transpose/cuda.tma",), ["transpose/m2048n26752/f32/out"]),
     (("transpose/cuda.c2r", "transpose/cuda.c2r_fused"), ["transpose/m2048n26752/f32/in"]),
     (("conv/cuda.implicit", "conv/cuda.winograd4", "conv/cuda.winograd"), gpu_bars.vgg()[1:5:2]),

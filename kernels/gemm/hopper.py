@@ -184,6 +184,42 @@ for _name, _domain, _wanted, _label in (
     )(persistent)
 
 
+def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
+    """The extent of the operand in registers, which is not stored along k, and that of the other."""
+    return (p.m, p.n) if p.op_a == "T" else (p.n, p.m)
+
+
+def turned_tiles(p: GemmProblem, t: Tile) -> int:
+    """Tiles of all products, each as large as a cluster of blocks computes from registers."""
+    rows, columns = rows_and_columns(p)
+    return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * p.batch
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma_registers.cu",
+    entry="gemm_wgmma_registers",
+    supports=lambda p: supports_persistent(p) or whole_16_bytes(p.operands()[2]),
+    tunables=PERSISTENT | {"BN": tuple(tile["BN"] for tile in reversed(ALL))},
+    valid=whole_boxes,
+    prefer=in_order(lambda p, t: turned_tiles(p, t) * int(t.CLUSTER), *ALL),
+    **TF32 | {"layouts": ("NN", "TT")},
+)
+def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """TF32 wgmma in a persistent grid of clusters, the operand that is not stored along k in registers."""
+    c, depth = p.operands()[2], ROW_BYTES // DTYPES["f32"].itemsize
+    rows, columns = ("a", "b") if p.op_a == "T" else ("b", "a")
+    arguments = (
+        *(TensorMap(rows, (depth, depth), "128B", True), TensorMap(columns, (t.BN // t.CLUSTER, depth), "128B", True)),
+        *(TensorMap("c", (BOX, depth), "128B"), "c"),
+        *(p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p)),
+    )
+    entry = f"gemm_wgmma_registers<{t.BN}, {t.STAGES}, {t.CLUSTER}, {str(rows == 'b').lower()}>"
+    grid = min(t.SMS // t.CLUSTER, turned_tiles(p, t)) * t.CLUSTER
+    shared_bytes = stages_bytes(t) + store_bytes(p, t) + ATOM_BYTES
+    return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
+
+
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     """Return the steps of a slice of k and how many slices there are, so that their blocks fill the device once.
 

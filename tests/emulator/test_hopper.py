@@ -162,6 +162,17 @@ def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str
     assert np.array_equal(out, want)
 
 
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_wgmma_takes_a_from_registers(n: int) -> None:
+    a, b = ((RNG.integers(-8, 9, (rows, 32)) / 4).astype(np.float32) for rows in (64, n))
+    laid = _laid_out(b, 128).view(np.uint32)
+    words = np.array([_k_major(n, 128, step) for step in range(4)], np.uint64)
+    args = ("a", "b", "c", "d", laid.size, 4)
+    launch = Launch(f"product_of_registers<{n // 2}>", 1, 128, args, shared_bytes=laid.nbytes)
+    buffers = {"a": read(a.view(np.uint32)), "b": read(laid), "c": written(64 * n), "d": read(words)}
+    assert np.array_equal(intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, n), a @ b.T)
+
+
 def _one_sum(kind: str, a: dict[int, float], b: dict[int, float], c: float) -> float:
     """The first sum of one FP8 wgmma, of rows whose other elements are 0."""
     laid = []

@@ -87,6 +87,34 @@ def test_misuse_is_named_with_its_line(body: str, kind: str, said: str) -> None:
     assert said in report.message
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ("", "", []),
+        ("words[3] = 1;", "", [("wgmma", "no wgmma.fence stands between")]),
+        ("", "words[3] = 1;", [("wgmma-in-flight", "from which a wgmma still reads A")]),
+    ],
+)
+def test_registers_of_a_change_neither_after_the_fence_nor_before_the_wait(
+    before: str, after: str, found: list[tuple[str, str]]
+) -> None:
+    body = f"""  for (unsigned i = threadIdx.x; i < 512; i += 128) smem[i] = 0.0f;
+  ptx::fence_proxy_async();
+  __syncthreads();
+  float d[32];
+  unsigned words[4] = {{}};
+  ptx::wgmma_fence();
+  {before}
+  ptx::wgmma_tf32(d, words, (to & 0x3FFFF) >> 4 | 8ull << 16 | 16ull << 32, 0);
+  ptx::wgmma_commit();
+  {after}
+  ptx::wgmma_wait<0>();
+"""
+    reports = _reports(body, threads=128)
+    assert [r.kind for r in reports] == [kind for kind, _ in found]
+    assert all(said in report.message for report, (_, said) in zip(reports, found, strict=True))
+
+
 def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: Path) -> None:
     body = f"  if (threadIdx.x == 0) {{ {LOAD} }}"
     kinds = [(r.kind, r.line) for r in _reports(body)]

@@ -14,6 +14,7 @@ from kernelmark.bench.plan.limits import H100
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 ALONG_K = (*IN_F32, "wgmma_fp8")
+REGISTERS = "wgmma_tf32_registers"
 KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K)
 PERSISTENT = ("wgmma_persistent", "wgmma_tf32")
 BAND = 8  # as in tileorder.cuh
@@ -38,7 +39,11 @@ def refusal(name: str, problem: str) -> str:
 def dtype_of(name: str) -> str:
     if name == "wgmma_fp8":
         return "e4m3.bf16"
-    return "f32" if name in IN_F32 else "bf16"
+    return "f32" if name in (*IN_F32, REGISTERS) else "bf16"
+
+
+def layout_of(name: str) -> str:
+    return "NN" if name == REGISTERS else "NT"
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -68,7 +73,14 @@ def test_tf32_and_fp8_are_multiplied_along_k_only(name: str) -> None:
     assert "has no TT path" in refusal(name, f"m8n8k16/{dtype_of(name)}/TT")
 
 
-@pytest.mark.parametrize("name", KERNELS)
+def test_one_operand_is_along_k_and_the_other_is_not_where_one_is_in_registers() -> None:
+    assert [bool(refusal(REGISTERS, f"m8n8k8/f32/{layout}")) for layout in LAYOUTS] == [False, True, True, False]
+    assert "rows of a begin every " in refusal(REGISTERS, "m8n8k7/f32/NN")
+    assert "rows of a begin every " in refusal(REGISTERS, "m9n8k8/f32/TT")
+    assert "a row of c has " in refusal(REGISTERS, "m8n7k8/f32/NN/ldb+1/ldc+1")
+
+
+@pytest.mark.parametrize("name", [*KERNELS, REGISTERS])
 def test_only_hopper_has_wgmma(name: str) -> None:
     runs = [arch for arch in ("sm_80", "sm_89", "sm_90a", "sm_100", "sm_120") if kernel(name).runs_on(arch)]
     assert runs == ["sm_90a"]
@@ -80,16 +92,16 @@ def test_what_no_grid_can_cover_is_refused() -> None:
     assert "tiles, expected at most" in refusal("wgmma_persistent", "m8388608n8388608k8/bf16/NT")
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [*KERNELS, REGISTERS])
 def test_a_block_fits_into_shared_memory(name: str) -> None:
-    problem = f"m1024n1024k1024/{dtype_of(name)}/NT"
+    problem = f"m1024n1024k1024/{dtype_of(name)}/{layout_of(name)}"
     limit = H100.block_shared_bytes - 256  # mbarriers stand beside the dynamic part
     assert all(plan(name, problem, tile).shared_bytes <= limit for tile in known_tiles(name))
 
 
 def known_tiles(name: str) -> list[Tile]:
     """The tiles that the declaration names: the smallest problem may take each."""
-    return [case.tile for case in cases(f"gemm/cuda.{name}", f"gemm/m8n8k16/{dtype_of(name)}/NT")]
+    return [case.tile for case in cases(f"gemm/cuda.{name}", f"gemm/m8n8k16/{dtype_of(name)}/{layout_of(name)}")]
 
 
 @pytest.mark.parametrize("name", PERSISTENT)
@@ -108,13 +120,21 @@ def test_a_tile_is_taken_unless_smaller_ones_occupy_more_of_the_device(name: str
     assert columns == tile.BN
 
 
-@pytest.mark.parametrize("name", KERNELS[1:])
+@pytest.mark.parametrize("name", [*KERNELS[1:], REGISTERS])
 def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
     for sizes, tile in product(("m1n8k16", "m300n520k16", "m4096n4096k64", "m40000n8k16"), known_tiles(name)):
-        call = plan(name, f"{sizes}/{dtype_of(name)}/NT", tile)
+        call = plan(name, f"{sizes}/{dtype_of(name)}/{layout_of(name)}", tile)
         assert call.cluster == tile.CLUSTER
         assert call.grid % tile.CLUSTER == 0
         assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
+
+
+@pytest.mark.parametrize(("layout", "clusters"), [("NN", 2 * 8), ("TT", 4 * 4)])
+def test_the_rows_of_a_cluster_are_those_in_registers(layout: str, clusters: int) -> None:
+    """A cluster has 256 of m and 128 of n in TT, and of n and m in NN, which computes the transpose of C."""
+    tile = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)
+    assert plan(REGISTERS, f"m1024n512k8/f32/{layout}", tile).grid == 2 * clusters
+    assert plan(REGISTERS, f"m1024n128k8/f32/{layout}", tile).grid == 2 * {"NN": 8, "TT": 4}[layout]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +181,8 @@ def test_boxes_are_128_bytes_wide_and_follow_the_layout() -> None:
     assert boxes("wgmma_persistent", f"{wide}/bf16/NN") == {"a": (128, 64), "b": (64, 64), "c": (64, 64)}
     assert boxes("wgmma_fp8", f"{wide}/e4m3.f32/NT") == {"a": (128, 128), "b": (64, 128), "c": (64, 32)}
     assert boxes("wgmma_fp8", f"{wide}/e4m3.bf16/NT") == {"a": (128, 128), "b": (64, 128), "c": (64, 64)}
+    assert boxes(REGISTERS, f"{wide}/f32/NN") == {"b": (32, 32), "a": (128, 32), "c": (64, 32)}
+    assert boxes(REGISTERS, f"{wide}/f32/TT") == {"a": (32, 32), "b": (128, 32), "c": (64, 32)}
     assert boxes("wgmma_tf32", f"{wide}/f32/NT") == {"a": (128, 32), "b": (128, 32), "c": (64, 32)}
 
 
@@ -173,10 +195,11 @@ def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else() -> None:
     assert three == [("a", False), ("b", False)]  # whose last bits are the small parts
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [*KERNELS, REGISTERS])
 def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
     halves = zip(("f16", "bf16.f32", "f16.f32", "bf16"), LAYOUTS, strict=True)
-    variants = [(dtype, "NT") for dtype in kernel(name).domain["dtype"]] if name in ALONG_K else list(halves)
+    domain = kernel(name).domain
+    variants = list(product(domain["dtype"], domain["layout"])) if "layout" in domain else list(halves)
     problems = [REGISTRY.problem(f"gemm/m8n8k16/{dtype}/{layout}") for dtype, layout in variants]
     plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, known_tiles(name))]
     lean(f"gemm/cuda.{name}", (entry for calls in plans for entry, _ in calls), "sm_90a")
@@ -227,6 +250,20 @@ def test_the_last_of_several_bands_of_tiles_is_right() -> None:
 def test_tf32_is_right_over_the_edges_of_tiles(name: str, depth: str) -> None:
     """An odd and an even number of steps, of which products are promoted in turn."""
     check(name, f"m264n132{depth}/ldc+4", PAIRS, ALONE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+@pytest.mark.parametrize("depth", ["k132{}/alpha2/beta0.5/batch2/lda+4/ldb+4", "k100{}"])
+def test_rows_from_registers_are_right_over_the_edges_of_tiles(layout: str, depth: str) -> None:
+    """An odd and an even number of steps, of which rows lie in other registers each time."""
+    check(REGISTERS, f"m264n132{depth.format(f'/f32/{layout}')}/ldc+4", PAIRS, ALONE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_the_widest_tile_with_rows_from_registers_is_right(layout: str) -> None:
+    check(REGISTERS, f"m264n264k72/f32/{layout}", known_tiles(REGISTERS)[0])
 
 
 @pytest.mark.long

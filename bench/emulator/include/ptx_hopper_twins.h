@@ -87,5 +87,10 @@ EMU_WGMMA_ALONG_K(tf32)
 EMU_WGMMA_ALONG_K(e4m3)
 EMU_WGMMA_ALONG_K(e5m2)
 #undef EMU_WGMMA_ALONG_K
+template <int count>
+EMU_INLINE void wgmma_tf32(float (&d)[count], const unsigned (&a)[4], unsigned long long b, int accumulate, EMU_SITE) {
+  static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");
+  emu::wgmma(d, {emu::OperandType::tf32, count * 2, 0, b, false, false, accumulate != 0, true}, site, a);
+}
 
 }  // namespace ptx

@@ -38,6 +38,10 @@ void AsyncProxy::hand_back(uintptr_t begin) {
     if (range.begin == begin) range.in_flight = false;
 }
 
+void AsyncProxy::give_back(size_t products) {
+  std::erase_if(lent, [&](const LentRange &r) { return r.product <= products; });
+}
+
 void AsyncProxy::check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc) {
   if (has_fenced_sums) touch(address, address + bytes);  // before the first fence there is nothing to compare with
   for (const SumRange &range : sums) {
@@ -46,6 +50,12 @@ void AsyncProxy::check_sums(uintptr_t address, size_t bytes, bool is_read, uintp
     machine.reports.add("wgmma-in-flight", what + std::to_string((address - range.begin) / 4) +
                         " of sums that a wgmma is still adding to", pc);
   }
+  if (is_read) return;
+  for (const LentRange &r : lent)
+    if (address < r.begin + r.bytes && r.begin < address + bytes) {
+      machine.reports.add("wgmma-in-flight", "write of registers from which a wgmma still reads A", pc);
+      return;
+    }
 }
 
 bool AsyncProxy::shows(const Event &write) const {

@@ -20,6 +20,13 @@ struct SumRange {
   bool overlaps(uintptr_t address, size_t count) const { return address < begin + bytes && begin < address + count; }
 };
 
+// Registers that hold A for a product that has been issued and not waited for.
+struct LentRange {
+  uintptr_t begin;
+  size_t bytes;
+  size_t product;  // its number in the warpgroup
+};
+
 // A box that has been issued and not yet read from shared memory.
 struct BulkStore {
   TensorMap map;
@@ -45,6 +52,7 @@ struct AsyncProxy {
     uint32_t time;
   };
   std::vector<SumRange> sums;
+  std::vector<LentRange> lent;
   std::vector<std::pair<uintptr_t, uintptr_t>> touched;  // of the stack since the last wgmma.fence: begins and ends
   std::vector<ProductGroup> groups;
   bool has_fenced_sums = false;
@@ -53,6 +61,8 @@ struct AsyncProxy {
   void fence_sums();
   void hand_over(uintptr_t begin, size_t bytes);
   void hand_back(uintptr_t begin);
+  void lend(uintptr_t begin, size_t bytes, size_t product) { lent.push_back({begin, bytes, product}); }
+  void give_back(size_t products);  // of all products up to this number
   void touch(uintptr_t begin, uintptr_t end);
   // Checks an access of the thread to its stack.
   void check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc);

@@ -40,6 +40,14 @@ template <class Put> void read_operand(OperandType type, uint64_t descriptor, bo
   });
 }
 
+// PTX ISA, "wgmma A fragment" of TF32.
+void read_registers(const Registers &words, double (&a)[64][most_k]) {
+  for (unsigned t = 0; t < warpgroup_size; ++t)
+    for (unsigned i = 0; i < 4; ++i)
+      a[t / 32 * 16 + t % 32 / 4 + 8 * (i % 2)][t % 4 + 4 * (i / 2)] =
+          decode(OperandType::tf32, reinterpret_cast<const char *>(&words[4 * t + i]));
+}
+
 // Adds row i of A times B to a row of sums as Hopper adds products of FP8 (DeepSeek-V3 Technical Report,
 // arXiv:2412.19437, 3.5.2): products and sum are shifted right to the largest exponent among them, the highest 14 bits
 // of each are added, and 14 bits of the result are kept. The shift fills with the sign, hence floor (an author of that
@@ -73,11 +81,14 @@ struct Limited {
 
 }  // namespace
 
-void multiply(const WarpgroupProduct &product, Sums &sums) {
+void multiply(const WarpgroupProduct &product, const Registers &registers, Sums &sums) {
   static double a[64][most_k], b[most_k][most_n], row[most_n];
   const unsigned n = product.n, depth = 2 * per_piece(product.type);
-  read_operand(product.type, product.a, product.mn_major_a, 64,
-               [&](unsigned r, unsigned k, float value) { a[r][k] = value; });
+  if (product.a_in_registers)
+    read_registers(registers, a);
+  else
+    read_operand(product.type, product.a, product.mn_major_a, 64,
+                 [&](unsigned r, unsigned k, float value) { a[r][k] = value; });
   read_operand(product.type, product.b, product.mn_major_b, n,
                [&](unsigned c, unsigned k, float value) { b[k][c] = value; });
   static Limited limited;

@@ -15,7 +15,7 @@ constexpr uint32_t poison = 0x7fedbad1;  // a NaN, which threads read from sums 
 
 bool same(const WarpgroupProduct &x, const WarpgroupProduct &y) {
   return x.type == y.type && x.n == y.n && x.a == y.a && x.b == y.b && x.mn_major_a == y.mn_major_a &&
-         x.mn_major_b == y.mn_major_b && x.accumulate == y.accumulate;
+         x.mn_major_b == y.mn_major_b && x.accumulate == y.accumulate && x.a_in_registers == y.a_in_registers;
 }
 
 Sums &find_sums(Warpgroup &group) {
@@ -50,7 +50,7 @@ void check_operands(const Warpgroup &group, uint32_t first, uintptr_t pc) {
   const uint32_t current = machine.current;
   for (unsigned warp = 0; warp < 4; ++warp) {
     machine.make_current(first + warp * 32);
-    Descriptor(what.a).each_piece(what.mn_major_a, warp * 16, warp * 16 + 16, elements, read);
+    if (!what.a_in_registers) Descriptor(what.a).each_piece(what.mn_major_a, warp * 16, warp * 16 + 16, elements, read);
     Descriptor(what.b).each_piece(what.mn_major_b, 0, what.n, elements, read);
   }
   machine.make_current(current);
@@ -58,14 +58,15 @@ void check_operands(const Warpgroup &group, uint32_t first, uintptr_t pc) {
 
 void issue(Warpgroup &group, uint32_t first, uintptr_t pc, Site site) {
   const WarpgroupProduct &what = group.wanted;
-  for (const auto &[bits, mn_major] : {std::pair{what.a, what.mn_major_a}, std::pair{what.b, what.mn_major_b}})
+  const std::pair a{what.a, what.mn_major_a}, b{what.b, what.mn_major_b};
+  for (const auto &[bits, mn_major] : {what.a_in_registers ? b : a, b})
     if (const std::string fault = Descriptor(bits).fault(mn_major); !fault.empty())
       machine.reports.add("wgmma", fault, pc, &site);
   machine.agents[group.agent & ~Agent::flag].issuer = machine.me;
   check_operands(group, first, pc);
   Sums &sums = find_sums(group);
   take(sums, first);
-  group.queue.push_back({group.wanted, &sums});
+  group.queue.push_back({group.wanted, &sums, group.a});
   sums.last_product = group.issued();
   group.arrived = 0;
   ++machine.time;
@@ -99,12 +100,12 @@ float &Sums::at(unsigned thread, unsigned i) {
 
 void Warpgroup::run_until(size_t product) {
   const size_t count = product > finished ? product - finished : 0;
-  for (size_t i = 0; i < count; ++i) multiply(queue[i].what, *queue[i].sums);
+  for (size_t i = 0; i < count; ++i) multiply(queue[i].what, queue[i].a, *queue[i].sums);
   queue.erase(queue.begin(), queue.begin() + ptrdiff_t(count));
   finished += count;
 }
 
-void wgmma(float *d, const WarpgroupProduct &product, Site site) {
+void wgmma(float *d, const WarpgroupProduct &product, Site site, const uint32_t *a) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   EMU_COUNTING(machine.counter.reach(Does::product, site.file_name(), site.line());)
   Warpgroup &group = own_warpgroup(site);
@@ -114,6 +115,12 @@ void wgmma(float *d, const WarpgroupProduct &product, Site site) {
   if (!me.async_proxy().is_fenced(uintptr_t(d), product.n * 2))
     misuse("wgmma", "the sums were touched, and no wgmma.fence stands between that and the product", site);
   const uint32_t first = machine.current / warpgroup_size * warpgroup_size;
+  if (a) {
+    if (!me.async_proxy().is_fenced(uintptr_t(a), 4 * sizeof *a))
+      misuse("wgmma", "A's registers were touched, and no wgmma.fence stands between that and the product", site);
+    std::copy_n(a, 4, &group.a[4 * (machine.current - first)]);
+    me.async_proxy().lend(uintptr_t(a), 4 * sizeof *a, group.issued() + 1);
+  }
   me.async_proxy().last_product = pc;
   group.d[machine.current - first] = d;
   me.state = State::in_warpgroup;
@@ -148,6 +155,7 @@ void wgmma_wait(unsigned pending) {
       sums->in_flight[t] = false;
       async.hand_back(uintptr_t(sums->of_thread[t]));
     }
+    async.give_back(last->products);
     learn(machine.thread(), group.agent, last->time);
   }
   async.groups.erase(async.groups.begin(), last + 1);

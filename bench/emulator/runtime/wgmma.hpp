@@ -23,15 +23,20 @@ struct Sums {
   float &at(unsigned thread, unsigned i);  // the value of element i of a thread's array
 };
 
+// A fragment of A in the threads' registers: four words each.
+using Registers = std::array<uint32_t, 4 * warpgroup_size>;
+
 struct Warpgroup {
   // The threads that have arrived at the next product, and what the first of them requested.
   unsigned arrived = 0;
   std::array<float *, warpgroup_size> d{};
+  Registers a{};
   WarpgroupProduct wanted{};
 
   struct Issued {
     WarpgroupProduct what;
     Sums *sums;
+    Registers a;
   };
   std::vector<std::unique_ptr<Sums>> sums;
   std::vector<Issued> queue;  // issued and not yet run
@@ -53,7 +58,7 @@ Warpgroup &own_warpgroup(Site site);
 inline unsigned per_piece(OperandType type) {
   return type == OperandType::tf32 ? 4 : type == OperandType::e4m3 || type == OperandType::e5m2 ? 16 : 8;
 }
-// product.cpp: reads the operands as they are in shared memory now, and adds their product.
-void multiply(const WarpgroupProduct &product, Sums &sums);
+// product.cpp: reads the operands as they are in shared memory now, or A in registers, and adds their product.
+void multiply(const WarpgroupProduct &product, const Registers &a, Sums &sums);
 
 }  // namespace emu

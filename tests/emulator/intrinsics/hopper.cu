@@ -128,6 +128,27 @@ struct E5m2 {
   }
 };
 
+// C = A B in TF32 by one warpgroup, a wgmma for each eight of k: A, 64 x 8 steps, from registers, B as in `product`.
+template <int COUNT>
+__global__ void product_of_registers(const unsigned *a, const unsigned *b, float *c,
+                                     const unsigned long long *descriptors, int words_b, int steps) {
+  DYN_SHARED(unsigned, smem);
+  for (unsigned i = threadIdx.x; i < unsigned(words_b); i += blockDim.x) smem[i] = b[i];
+  ptx::fence_proxy_async();
+  __syncthreads();
+  const unsigned row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4;
+  float d[COUNT];
+  for (int step = 0; step < steps; ++step) {
+    unsigned words[4];
+    for (unsigned i = 0; i < 4; ++i) words[i] = a[(row + i % 2 * 8) * 8 * steps + 8 * step + col + i / 2 * 4];
+    ptx::wgmma_fence();
+    ptx::wgmma_tf32(d, words, descriptors[step] + (ptx::smem_address(smem) >> 4), step > 0);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+  }
+  for (int i = 0; i < COUNT; ++i) c[(row + i % 4 / 2 * 8) * COUNT * 2 + 2 * col + i / 4 * 8 + i % 2] = d[i];
+}
+
 // C = A B + C by one warpgroup from operands that lie in shared memory as `a` and `b` say byte by byte, one wgmma for
 // each pair of descriptors. `zero` leaves C out of the first.
 template <class T, int MN_A, int MN_B, int COUNT>

@@ -82,8 +82,10 @@ struct WarpgroupProduct {
   unsigned n;
   uint64_t a, b;
   bool mn_major_a, mn_major_b, accumulate;
+  bool a_in_registers = false;
 };
-void wgmma(float *d, const WarpgroupProduct &product, Site site);
+// a: the thread's registers of A, where they hold it.
+void wgmma(float *d, const WarpgroupProduct &product, Site site, const uint32_t *a = nullptr);
 void wgmma_fence();
 void wgmma_commit();
 void wgmma_wait(unsigned pending);

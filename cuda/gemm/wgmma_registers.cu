@@ -1,0 +1,205 @@
+// C = alpha op(A) op(B) + beta C for FP32 A and B as TF32, of which one is not stored along k, on the tensor cores of
+// Hopper, warp-specialised (gemm/wgmma_specialised.cuh).
+//
+// wgmma takes TF32 out of shared memory only as it is stored along k, but its rows from registers too. So the operand
+// that is not along k is the side of the rows: op(A) of TT, as always, and op(B) of NN, which computes the transpose of
+// C. A step's rows are loaded into registers while the products of the step before run, whose rows lie in others.
+// Tile: as there, with rows of that side and columns of the other; results are stored by TMA (gemm/store.cuh), those of
+// NN transposed on their way.
+// Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
+// Limit: the tensor cores and shared memory, of which both are busy nearly all the time.
+#include "gemm/store.cuh"
+#include "gemm/wgmma_specialised.cuh"
+
+constexpr unsigned SQUARE = ROW_BYTES / sizeof(float);  // elements on each side of a box
+
+// The tile of the rows' side: boxes of SQUARE k x SQUARE rows, each k 128 bytes of rows, in the 128-byte swizzle.
+template <unsigned EXTENT>
+struct TurnedTile {
+  static constexpr unsigned DEPTH = SQUARE, BYTES = EXTENT * ROW_BYTES, BOX_BYTES = SQUARE * ROW_BYTES;
+
+  static __device__ __forceinline__ void load(unsigned to, const TensorMap &map, unsigned extent, unsigned k0,
+                                              unsigned product, unsigned barrier) {
+#pragma unroll
+    for (unsigned i = 0; i < EXTENT / SQUARE; ++i) {
+      ptx::tma_load(to + i * BOX_BYTES, &map, extent + i * SQUARE, k0, product, barrier);
+    }
+  }
+};
+
+// What the tiles are loaded from: matrices of which A is stored along its rows, and B along k.
+template <unsigned BN>
+struct TurnedMatrices : Matrices<float, BN, Op::N, Op::T> {
+  using Base = Matrices<float, BN, Op::N, Op::T>;
+  using A = TurnedTile<BM>;
+
+  template <unsigned SHARE, unsigned CLUSTER>
+  __device__ __forceinline__ void load(typename Base::Place &place, unsigned a, unsigned b, unsigned barrier) const {
+    A::load(a, this->map_a, place.row0, place.k0, place.product, barrier);
+    Base::B::template load<SHARE, CLUSTER>(b, this->map_b, place.col0, place.k0, place.product, barrier);
+    place.k0 += A::DEPTH;
+  }
+};
+
+// A slice whose rows go through registers. tiles: where the ring is.
+struct FromRegisters {
+  static constexpr unsigned PRODUCTS = ROW_BYTES / WGMMA_BYTES;  // of a step
+  using Fragments = unsigned[PRODUCTS][4];
+  const unsigned char *tiles;
+
+  template <class Work, int SUMS, unsigned STAGES>
+  __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
+                                             unsigned warpgroup) const {
+    Fragments even, odd;
+    unsigned last = 0;
+    const auto next = [&](Fragments &rows, bool first) {
+      const unsigned slot = turn.slot * Work::SLOT_BYTES;
+      work.wait(turn);
+      load<typename Work::A>(rows, tiles + slot, warpgroup);
+      ptx::named_barrier_sync(warpgroup + 1, WARPGROUP);  // one thread gives the slot back for all
+      start<typename Work::B>(sums, rows, work.tiles + slot + Work::A::BYTES, first);
+      ptx::wgmma_wait<1>();  // the previous step has read its slot and its registers
+      if (!first) work.release(last);
+      last = turn.slot;
+      turn.next();
+    };
+    next(even, true);
+    unsigned step = 1;
+    for (; step + 1 < steps; step += 2) {
+      next(odd, false);
+      next(even, false);
+    }
+    if (step < steps) next(odd, false);
+    ptx::wgmma_wait<0>();
+    work.release(last);
+  }
+
+ private:
+  // A step's rows of this warpgroup. Of the quads of lanes, which have neighbouring k, every other lane loads its two k
+  // in the other order, so that the lanes of a warp meet different banks.
+  template <class A>
+  static __device__ __forceinline__ void load(Fragments &rows, const unsigned char *tile, unsigned warpgroup) {
+    const unsigned row = warpgroup * WARPGROUP_ROWS + SumPlace::row(0), k = threadIdx.x % 4;
+    const bool swaps = k % 2 == 1;
+    const unsigned first = swaps ? k + 4 : k;
+    const unsigned char *box = tile + row / SQUARE * A::BOX_BYTES;
+    const unsigned at = first * ROW_BYTES + (row % SQUARE * unsigned(sizeof(float)) ^ first * 16);
+    constexpr unsigned DOWN = 8 * sizeof(float), ON = 4 * ROW_BYTES ^ 4 * 16;  // eight rows, and four k, further
+#pragma unroll
+    for (unsigned i = 0; i < PRODUCTS; ++i) {
+      const unsigned char *from = box + i * 8 * ROW_BYTES;
+#pragma unroll
+      for (unsigned half = 0; half < 2; ++half) {
+        const unsigned x = *reinterpret_cast<const unsigned *>(from + (at ^ half * DOWN));
+        const unsigned y = *reinterpret_cast<const unsigned *>(from + (at ^ half * DOWN ^ ON));
+        rows[i][half] = swaps ? y : x;
+        rows[i][2 + half] = swaps ? x : y;
+      }
+    }
+  }
+
+  // Starts the product of a step as one group.
+  template <class B, int SUMS>
+  static __device__ __forceinline__ void start(float (&sums)[SUMS], const Fragments &rows, unsigned b, bool first) {
+    const unsigned long long from_b = B::descriptor(b);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (unsigned i = 0; i < PRODUCTS; ++i) ptx::wgmma_tf32(sums, rows[i], from_b + i * B::ADVANCE, !first || i > 0);
+    ptx::wgmma_commit();
+  }
+};
+
+// Stores sums whose rows are columns of C, as TileStore does: a pair of buffers has 64 rows of C, and each has half of
+// the columns, from two of the warps.
+template <unsigned BN>
+struct TurnedStore {
+  static constexpr unsigned PAIRS = BN / BOX, AT_ONCE = PAIRS < 2 ? PAIRS : 2, BUFFERS = 2 * AT_ONCE;
+  static constexpr unsigned BUFFER_BYTES = BOX * ROW_BYTES, MINE = BOX / 2;  // sums of a pair, per thread
+  const TensorMap &map;
+  const float *c;  // read where beta is not 0
+  unsigned m, n, ldc;
+  long long stride;  // of a batch
+  float alpha, beta;
+  unsigned char *buffers;
+  unsigned barrier;  // a named one, of this warpgroup alone
+
+  __device__ __forceinline__ void put(const float (&sums)[BN / 2], unsigned col0, unsigned row0,
+                                      unsigned product) const {
+#pragma unroll
+    for (unsigned first = 0; first < PAIRS; first += AT_ONCE) {
+      if (leads()) ptx::tma_store_wait_read<0>();
+      ptx::named_barrier_sync(barrier, WARPGROUP);  // the buffers are free
+#pragma unroll
+      for (unsigned i = 0; i < AT_ONCE; ++i) {
+        fill(i, &sums[(first + i) * MINE], row0 + (first + i) * BOX, col0, product);
+        ptx::fence_proxy_async();
+      }
+      ptx::named_barrier_sync(barrier, WARPGROUP);  // and now they are full
+      if (!leads()) continue;
+#pragma unroll
+      for (unsigned i = 0; i < BUFFERS; ++i) {
+        ptx::tma_store(&map, ptx::smem_address(buffers + i * BUFFER_BYTES), col0 + i % 2 * SQUARE,
+                       row0 + (first + i / 2) * BOX, product);
+      }
+      ptx::tma_store_commit();
+    }
+  }
+  __device__ __forceinline__ void finish() const {
+    if (leads()) ptx::tma_store_wait_read<0>();
+  }
+
+ private:
+  static __device__ __forceinline__ bool leads() { return threadIdx.x % WARPGROUP == 0; }
+
+  // Writes 64 rows of C. The lanes of a warp have eight neighbours of each of four rows, in different banks.
+  __device__ __forceinline__ void fill(unsigned pair, const float *sums, unsigned row0, unsigned col0,
+                                       unsigned product) const {
+#pragma unroll
+    for (unsigned i = 0; i < MINE; ++i) {
+      const unsigned row = i / 4 * 8 + SumPlace::column() + i % 2, col = SumPlace::row(i % 4 / 2);
+      unsigned char *to = buffers + (2 * pair + col / SQUARE) * BUFFER_BYTES + row * ROW_BYTES;
+      *reinterpret_cast<float *>(to + (col % SQUARE * unsigned(sizeof(float)) ^ row % 8 * 16)) =
+          scaled(sums[i], row0 + row, col0 + col, product);
+    }
+  }
+
+  __device__ __forceinline__ float scaled(float x, unsigned row, unsigned col, unsigned product) const {
+    if (beta == 0.0f || row >= m || col >= n) return alpha * x;
+    return alpha * x + beta * c[product * stride + offset<Op::N>(row, col, ldc)];
+  }
+};
+
+template <unsigned BN, bool TURNED>
+struct Results {
+  using Store = TileStore<float, BN>;
+};
+template <unsigned BN>
+struct Results<BN, true> {
+  using Store = TurnedStore<BN>;
+};
+
+// rows, columns: of the product that is computed, those of C or, TURNED, of its transpose.
+template <unsigned BN, unsigned STAGES, unsigned CLUSTER, bool TURNED>
+__global__ void __launch_bounds__(3 * WARPGROUP, 1)
+    gemm_wgmma_registers(const __grid_constant__ TensorMap map_rows, const __grid_constant__ TensorMap map_columns,
+                         const __grid_constant__ TensorMap map_c, const float *c, unsigned m, unsigned n, unsigned k,
+                         unsigned products, float alpha, float beta, unsigned ldc, long long stride_c) {
+  using Work = SpecialisedOn<TurnedMatrices<BN>, BN, STAGES, CLUSTER>;
+  using Store = typename Results<BN, TURNED>::Store;
+  __shared__ unsigned long long arrived[STAGES], free[STAGES];
+  DYN_SHARED(unsigned char, smem);
+  const unsigned tiles = aligned_to_atom(smem), steps = (k + SQUARE - 1) / SQUARE;
+  unsigned char *ring = smem + (tiles - ptx::smem_address(smem)), *buffers = ring + STAGES * Work::SLOT_BYTES;
+  const unsigned rows = TURNED ? n : m, columns = TURNED ? m : n;
+  const Work work{{map_rows, map_columns},
+                  {(rows + CLUSTER * BM - 1) / (CLUSTER * BM), (columns + BN - 1) / BN},
+                  {steps, steps, 1},
+                  products,
+                  tiles,
+                  ptx::smem_address(arrived),
+                  ptx::smem_address(free)};
+  work.run(FromRegisters{ring}, [&](unsigned warpgroup) {
+    unsigned char *own = buffers + warpgroup * Store::BUFFERS * Store::BUFFER_BYTES;
+    return Store{map_c, c, m, n, ldc, stride_c, alpha, beta, own, warpgroup + 1};
+  });
+}
