@@ -190,8 +190,8 @@ WGMMA(e4m3, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
 WGMMA(e5m2, 64, 32, 32, 32, 33, 34, "", "r"(accumulate))
 WGMMA(e5m2, 128, 32, 64, 64, 65, 66, "", "r"(accumulate))
 WGMMA(e5m2, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
-// The same with A in registers, four to a thread, which must not change until the product has been waited for: a[i] lies
-// in row 16 warp + lane / 4 + 8 (i % 2), column lane % 4 + 4 (i / 2).
+// The same with A in registers, four to a thread, which must not change before the wait: a[i] lies in row 16 warp +
+// lane / 4 + 8 (i % 2), column lane % 4 + 4 (i / 2).
 #define WGMMA_TF32_FROM(N, SUMS, A0, A1, A2, A3, B, P)                                                                 \
   __device__ __forceinline__ void wgmma_tf32(float (&d)[SUMS], const unsigned (&a)[4], unsigned long long b,           \
                                              int accumulate) {                                                         \

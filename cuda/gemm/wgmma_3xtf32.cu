@@ -6,7 +6,7 @@
 // slots of the ring, as they have arrived. They are cut off, not rounded, which saves writing them back; the term small
 // small that is dropped can then be 2^-20 of a product, four times as much as there. While a step's products run, the
 // multiplying warpgroups write what the next slot's big parts leave out into one of three further slots, each for its
-// own rows of A and for half of B.
+// own rows of A and for half of B. REGISTERS: rows of A are split in registers, from which wgmma takes them too.
 // Sums: each step's products start from zero, with the small terms first, and are added to the sums in FP32
 // (gemm/wgmma_promoted.cuh), for the reason that gemm/mma_3xtf32.cu has.
 // Preconditions: sm_90a; A and B are stored along k, and stored rows of A, B and C begin at multiples of 16 bytes.
@@ -76,7 +76,101 @@ struct InThreeProducts {
   }
 };
 
-template <unsigned BN, unsigned STAGES, unsigned CLUSTER>
+// The same with A split in registers: shared memory is read less, and has the small parts of B alone, in a slot for
+// each of the ring. A thread has two steps of A at once, and the products of half of the columns in each of two
+// buffers, of which one is added to the sums while the other is multiplied.
+template <unsigned STAGES>
+struct FromRegisters {
+  static constexpr unsigned PRODUCTS = ROW_BYTES / WGMMA_BYTES;  // of a step
+  struct Rows {
+    unsigned big[PRODUCTS][4], small[PRODUCTS][4];
+  };
+  unsigned char *tiles;
+
+  template <class Work, int SUMS>
+  __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
+                                             unsigned warpgroup) const {
+    Rows even, odd;
+    float left[SUMS / 2], right[SUMS / 2];
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) sums[i] = right[i / 2] = 0.0f;
+    const auto add = [&](const float(&products)[SUMS / 2], int first) {
+#pragma unroll
+      for (int i = 0; i < SUMS / 2; ++i) sums[first + i] += products[i];
+    };
+    unsigned last = STAGES;  // none
+    const auto next = [&](Rows &rows) {
+      const unsigned small = work.tiles + prepare(work, rows, turn, warpgroup);
+      const unsigned big = work.tiles + turn.slot * Work::SLOT_BYTES + Work::A::BYTES;
+      start<Work>(left, rows, big, small);
+      ptx::wgmma_wait<1>();
+      if (last < STAGES) work.release(last);
+      add(right, SUMS / 2);
+      start<Work>(right, rows, big + Work::B::BYTES / 2, small + Work::B::BYTES / 2);
+      ptx::wgmma_wait<1>();
+      add(left, 0);
+      last = turn.slot;
+      turn.next();
+    };
+    const auto finish = [&] {
+      ptx::wgmma_wait<0>();
+      work.release(last);
+      add(right, SUMS / 2);
+    };
+    // Whole pairs, and an end for each of both: elsewhere ptxas lets all products be waited for (C7514).
+    for (; steps > 1; steps -= 2) {
+      next(even);
+      next(odd);
+    }
+    if (steps == 1) {
+      next(even);
+      finish();
+    } else {
+      finish();
+    }
+  }
+
+ private:
+  // Splits a step, once it has arrived. Returns where the small parts of B begin.
+  template <class Work>
+  __device__ __forceinline__ unsigned prepare(const Work &work, Rows &rows, const Turn<STAGES> &turn,
+                                              unsigned warpgroup) const {
+    constexpr unsigned SHARE = Work::B::BYTES / CONSUMERS;
+    const unsigned from = turn.slot * Work::SLOT_BYTES, small = STAGES * Work::SLOT_BYTES + turn.slot * Work::B::BYTES;
+    work.wait(turn);
+    write_cut_off<SHARE>(tiles + small + warpgroup * SHARE, tiles + from + Work::A::BYTES + warpgroup * SHARE);
+    const unsigned row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;  // of the block
+    const unsigned own = from + row * ROW_BYTES + row % 8 * 16 + threadIdx.x % 4 * unsigned(sizeof(float));
+#pragma unroll
+    for (unsigned i = 0; i < 4 * PRODUCTS; ++i) {  // four k to each 16 bytes, which are swizzled
+      const float x = *reinterpret_cast<const float *>(tiles + (own ^ i / 2 * 16) + i % 2 * 8 * ROW_BYTES);
+      rows.big[i / 4][i % 4] = __float_as_uint(x);
+      rows.small[i / 4][i % 4] = __float_as_uint(cut_off(x));
+    }
+    ptx::fence_proxy_async();
+    ptx::named_barrier_sync(1, CONSUMERS * WARPGROUP);  // both have split the slot
+    return small;
+  }
+
+  // Starts the three products of rows and half of the columns as one group. big, small: of B.
+  template <class Work, int SUMS>
+  static __device__ __forceinline__ void start(float (&products)[SUMS], const Rows &rows, unsigned big,
+                                               unsigned small) {
+    const auto multiply = [&](const unsigned(&a)[PRODUCTS][4], unsigned long long b, bool first) {
+#pragma unroll
+      for (unsigned i = 0; i < PRODUCTS; ++i) {
+        ptx::wgmma_tf32(products, a[i], b + i * Work::B::ADVANCE, !first || i > 0);
+      }
+    };
+    ptx::wgmma_fence();
+    multiply(rows.small, Work::B::descriptor(big), true);
+    multiply(rows.big, Work::B::descriptor(small), false);
+    multiply(rows.big, Work::B::descriptor(big), false);
+    ptx::wgmma_commit();
+  }
+};
+
+template <unsigned BN, unsigned STAGES, unsigned CLUSTER, bool REGISTERS>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     gemm_wgmma_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, float *c,
                       unsigned m, unsigned n, unsigned k, unsigned products, float alpha, float beta, unsigned ldc,
@@ -93,6 +187,11 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                   tiles,
                   ptx::smem_address(arrived),
                   ptx::smem_address(free)};
-  work.run(InThreeProducts<STAGES>{smem + (tiles - ptx::smem_address(smem))},
-           [&](unsigned) { return PairStore<float>{c, m, n, ldc, stride_c, alpha, beta}; });
+  unsigned char *ring = smem + (tiles - ptx::smem_address(smem));
+  const auto store_of = [&](unsigned) { return PairStore<float>{c, m, n, ldc, stride_c, alpha, beta}; };
+  if constexpr (REGISTERS) {
+    work.run(FromRegisters<STAGES>{ring}, store_of);
+  } else {
+    work.run(InThreeProducts<STAGES>{ring}, store_of);
+  }
 }

@@ -263,14 +263,26 @@ def wgmma_splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
     ]
 
 
+def fits_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+    """Why a tile cannot be where three products are one, or None. REGISTERS: A is split there."""
+    if t.REGISTERS and t.BN < 2 * BOX:
+        return f"half of BN = {t.BN} is multiplied at a time, expected at least {BOX} columns"
+    return whole_boxes(p, t, device)
+
+
 @cuda_kernel(
     "gemm",
     source="gemm/wgmma_3xtf32.cu",
-    entry="gemm_wgmma_3xtf32<{BN}, {STAGES}, {CLUSTER}>",
+    entry="gemm_wgmma_3xtf32<{BN}, {STAGES}, {CLUSTER}, {REGISTERS}>",
     supports=supports_persistent,
-    tunables=PERSISTENT | {"BN": (64, 128)},
-    valid=whole_boxes,
-    prefer=in_order(block_tiles, NARROW | {"STAGES": 4}, SMALL | {"STAGES": 5}),
+    tunables=PERSISTENT | {"BN": (64, 128), "REGISTERS": (0, 1)},
+    valid=fits_3xtf32,
+    prefer=in_order(
+        block_tiles,
+        NARROW | {"STAGES": 4, "REGISTERS": 0},
+        SMALL | {"STAGES": 5, "REGISTERS": 0},
+        NARROW | {"STAGES": 4, "REGISTERS": 1},
+    ),
     **TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
 )
 def wgmma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -278,5 +290,5 @@ def wgmma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
     c = p.operands()[2]
     arguments = (*maps(p, t.BN // t.CLUSTER), "c", p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p))
     grid = min(t.SMS // t.CLUSTER, cluster_tiles(p, t)) * t.CLUSTER
-    split_bytes = 3 * ROW_BYTES * (BM + t.BN)
+    split_bytes = ROW_BYTES * (t.STAGES * t.BN if t.REGISTERS else 3 * (BM + t.BN))
     return [KernelCall(grid, 3 * WARPGROUP, arguments, stages_bytes(t) + split_bytes + ATOM_BYTES, cluster=t.CLUSTER)]

@@ -245,11 +245,25 @@ def test_the_last_of_several_bands_of_tiles_is_right() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", IN_F32)
+@pytest.mark.parametrize(
+    ("name", "tiles"),
+    [
+        ("wgmma_tf32", (PAIRS, ALONE)),
+        ("wgmma_3xtf32", [Tile(**vars(tile), REGISTERS=0) for tile in (PAIRS, ALONE)]),
+        ("wgmma_3xtf32", [Tile(**vars(PAIRS) | {"STAGES": stages}, REGISTERS=1) for stages in (2, 3)]),
+    ],
+    ids=["tf32", "3xtf32", "3xtf32 from registers"],
+)
 @pytest.mark.parametrize("depth", ["k132/f32/NT/alpha2/beta0.5/batch2/lda+4", "k100/f32/NT/beta0.5"])
-def test_tf32_is_right_over_the_edges_of_tiles(name: str, depth: str) -> None:
+def test_tf32_is_right_over_the_edges_of_tiles(name: str, tiles: list[Tile], depth: str) -> None:
     """An odd and an even number of steps, of which products are promoted in turn."""
-    check(name, f"m264n132{depth}/ldc+4", PAIRS, ALONE)
+    check(name, f"m264n132{depth}/ldc+4", *tiles)
+
+
+def test_half_of_a_tile_is_at_least_64_columns_where_a_is_split_in_registers() -> None:
+    problem, three = REGISTRY.problem("gemm/m256n256k256/f32/NT"), kernel("wgmma_3xtf32")
+    found = [three.unfit(problem, Tile(**vars(ALONE) | {"BN": width}, REGISTERS=1), H100) for width in (64, 128)]
+    assert found == ["half of BN = 64 is multiplied at a time, expected at least 64 columns", None]
 
 
 @pytest.mark.long
