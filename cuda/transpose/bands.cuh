@@ -4,13 +4,12 @@
 
 namespace {
 
-constexpr unsigned GROUP = 4;  // columns of tiles in a band
-
 struct Origin {
   unsigned row, col;
 };
 
 // The place of tile number `tile` among rows x cols tiles.
+template <unsigned GROUP>
 __device__ __forceinline__ Origin origin(unsigned tile, unsigned rows, unsigned cols) {
   const unsigned first = tile / (GROUP * rows) * GROUP, width = min(GROUP, cols - first), nth = tile - first * rows;
   return {nth / width, first + nth % width};

@@ -1,24 +1,28 @@
 // Which two tiles across the diagonal of a square matrix a block swaps. No other block touches them, so both can be
 // read completely before either is written.
 //
-// Grid: tiles = ceil(n / TILE). (tiles | 1) x ceil(tiles / 2) blocks are exactly the tiles on and below the diagonal:
-// the lower part of the triangle as it is, and its tip folded into the corner that this leaves free.
+// Grid: groups = ceil(n / (GROUP TILE)), each of GROUP x GROUP tiles. (groups | 1) x ceil(groups / 2) are exactly the
+// groups on and below the diagonal: the lower part of the triangle as it is, and its tip folded into the corner that
+// this leaves free. Each has GROUP^2 neighbouring blocks along x, so that tiles that are close in time are close in
+// memory on both sides of the diagonal; with GROUP = 1 they step down the rows on one side.
 #pragma once
 
 namespace {
 
-// Where the lower tile begins, row >= col; the upper one begins at (col, row), and on the diagonal both are the same.
-// Off the diagonal, a whole tile begins at col: the edge can only cut the tile at `row`.
+// Where the lower tile begins; the upper one begins at (col, row), and on the diagonal both are the same. Off the
+// diagonal, a whole tile begins at col, if row is not past the edge: that can only cut the tile at `row`. Where
+// row < col, the pair is another block's of a group on the diagonal.
 struct Pair {
   unsigned row, col;
 };
 
-template <unsigned TILE>
+template <unsigned TILE, unsigned GROUP>
 __device__ __forceinline__ Pair pair_of_tiles(unsigned n) {
-  const unsigned tiles = (n - 1) / TILE + 1, even = 1 - tiles % 2;
-  const bool standing = blockIdx.x >= blockIdx.y + even;
-  return {TILE * (standing ? blockIdx.x - even : tiles - 1 - blockIdx.x),
-          TILE * (standing ? blockIdx.y : tiles - even - blockIdx.y)};
+  const unsigned groups = (n - 1) / (GROUP * TILE) + 1, even = 1 - groups % 2;
+  const unsigned x = blockIdx.x / (GROUP * GROUP), nth = blockIdx.x % (GROUP * GROUP);
+  const bool standing = x >= blockIdx.y + even;
+  const unsigned row = standing ? x - even : groups - 1 - x, col = standing ? blockIdx.y : groups - even - blockIdx.y;
+  return {TILE * (row * GROUP + nth / GROUP), TILE * (col * GROUP + nth % GROUP)};
 }
 
 }  // namespace

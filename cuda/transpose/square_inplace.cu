@@ -7,13 +7,14 @@
 #include "common.cuh"
 #include "transpose/pairs.cuh"
 
-template <class T, int TILE, int ROWS>
+template <class T, int TILE, int ROWS, unsigned GROUP>
 __global__ void __launch_bounds__(TILE *ROWS) transpose_square_inplace(T *a, unsigned n) {
   static_assert(TILE % ROWS == 0, "ROWS divides TILE");
   constexpr int PAD = (4 + sizeof(T) - 1) / sizeof(T);  // a word: half of one would leave two rows in one bank
   __shared__ T lower[TILE][TILE + PAD];
   __shared__ T upper[TILE][TILE + PAD];
-  const auto [row0, col0] = pair_of_tiles<TILE>(n);
+  const auto [row0, col0] = pair_of_tiles<TILE, GROUP>(n);
+  if (row0 < col0) return;  // another block has the pair
   const unsigned x = threadIdx.x;
 #pragma unroll
   for (unsigned y = threadIdx.y; y < TILE; y += ROWS) {

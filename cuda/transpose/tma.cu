@@ -44,8 +44,8 @@ __device__ __forceinline__ void turn_tile(uint4 *tile) {
 
 }  // namespace
 
-template <class T, unsigned SQUARES, unsigned STAGES>
-__global__ void __launch_bounds__(SQUARES *SQUARES, 2)
+template <class T, unsigned SQUARES, unsigned STAGES, unsigned GROUP>
+__global__ void __launch_bounds__(SQUARES *SQUARES, SQUARES < 32 ? 2 : 1)
     transpose_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, unsigned m,
                   unsigned n) {
   constexpr unsigned WIDTH = SQUARES * V<T>, BOXES = SQUARES / BOX, VECTORS = WIDTH * SQUARES;
@@ -56,14 +56,14 @@ __global__ void __launch_bounds__(SQUARES *SQUARES, 2)
   const unsigned rows = (m - 1) / WIDTH + 1, cols = (n - 1) / WIDTH + 1, tiles = rows * cols;
 
   const auto start_load = [&](unsigned tile, unsigned slot) {
-    const Origin at = origin(tile, rows, cols);
+    const Origin at = origin<GROUP>(tile, rows, cols);
     const unsigned barrier = ptx::smem_address(&arrived[slot]), to = ptx::smem_address(ring + slot * VECTORS);
     ptx::mbarrier_arrive_expect_tx(barrier, BOXES * BOX_BYTES);
     for (unsigned box = 0; box < BOXES; ++box)
       ptx::tma_load(to + box * BOX_BYTES, &map_a, (at.col * BOXES + box) * BOX_COLS, at.row * WIDTH, 0, barrier);
   };
   const auto start_store = [&](unsigned tile, unsigned slot) {
-    const Origin at = origin(tile, rows, cols);
+    const Origin at = origin<GROUP>(tile, rows, cols);
     const unsigned from = ptx::smem_address(ring + slot * VECTORS);
     for (unsigned box = 0; box < BOXES; ++box)
       ptx::tma_store(&map_b, from + box * BOX_BYTES, (at.row * BOXES + box) * BOX_COLS, at.col * WIDTH, 0);

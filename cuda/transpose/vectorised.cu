@@ -14,12 +14,12 @@
 #include "transpose/bands.cuh"
 #include "transpose/vectors.cuh"
 
-template <class T>
+template <class T, unsigned GROUP>
 __global__ void __launch_bounds__(SIDE *SIDE)
     transpose_vectorised(const T *__restrict__ a, T *__restrict__ b, unsigned m, unsigned n) {
   __shared__ uint4 tile[SIDE * V<T> * SIDE];
   constexpr unsigned WIDTH = SIDE * V<T>;
-  const Origin at = origin(blockIdx.x, (m - 1) / WIDTH + 1, (n - 1) / WIDTH + 1);
+  const Origin at = origin<GROUP>(blockIdx.x, (m - 1) / WIDTH + 1, (n - 1) / WIDTH + 1);
   const unsigned row0 = at.row * WIDTH, col0 = at.col * WIDTH;
   Vector<T> square[V<T>] = {};
   load_square(square, a, row0 + threadIdx.y * V<T>, col0 + threadIdx.x * V<T>, m, n);

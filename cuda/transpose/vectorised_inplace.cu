@@ -11,10 +11,11 @@
 #include "transpose/pairs.cuh"
 #include "transpose/vectors.cuh"
 
-template <class T>
+template <class T, unsigned GROUP>
 __global__ void __launch_bounds__(SIDE *SIDE) transpose_vectorised_inplace(T *a, unsigned n) {
   __shared__ uint4 tile[SIDE * V<T> * SIDE];
-  const auto [row0, col0] = pair_of_tiles<SIDE * V<T>>(n);
+  const auto [row0, col0] = pair_of_tiles<SIDE * V<T>, GROUP>(n);
+  if (row0 < col0) return;  // another block has the pair
   const unsigned x = threadIdx.x * V<T>, y = threadIdx.y * V<T>;
   const bool pair = row0 != col0;
   Vector<T> lower[V<T>] = {}, upper[V<T>] = {};

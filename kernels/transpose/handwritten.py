@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
 from kernelmark.kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
 BITS: dict[str, Any] = {"dtypes": ("f64", "f32", "f16", "bf16"), "numerics": "exact", "batchs": (1,)}
 _TILE = {"TILE": (32,), "ROWS": (8, 4, 16)}
+BANDS = (4, 1, 2, 8, 16)  # columns of tiles in a band of bands.cuh
+_GROUPS = (1, 4, 2, 8)  # tiles along the side of a group of pairs.cuh
 
 
 def _rows_within_grid(width: int) -> Callable[[TransposeProblem], str | None]:
@@ -92,8 +94,10 @@ def tiled(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
 @cuda_kernel(
     "transpose",
     source="transpose/vectorised.cu",
-    entry="transpose_vectorised<bits::{dtype}>",
+    entry="transpose_vectorised<bits::{dtype}, {GROUP}>",
     places=("out",),
+    tunables={"GROUP": BANDS},
+    prefer=Prefer(({"GROUP": BANDS[0]},)),
     supports=_vectors_within_grid,
     **BITS,
 )
@@ -105,31 +109,36 @@ def vectorised(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[Kerne
 @cuda_kernel(
     "transpose",
     source="transpose/square_inplace.cu",
-    entry="transpose_square_inplace<bits::{dtype}, {TILE}, {ROWS}>",
+    entry="transpose_square_inplace<bits::{dtype}, {TILE}, {ROWS}, {GROUP}>",
     places=("in",),
-    tunables=_TILE,
+    tunables=_TILE | {"GROUP": _GROUPS},
+    prefer=Prefer(
+        tuple({"TILE": 32, "ROWS": rows, "GROUP": group} for rows, group in ((8, 1), (4, 1), (16, 1), (8, 4)))
+    ),
     supports=_square,
     **BITS,
 )
 def tiled_inplace(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Square matrices in place: a block swaps two tiles across the diagonal."""
-    return [KernelCall(_pairs(p, t.TILE), (t.TILE, t.ROWS), ("a", p.n))]
+    return [KernelCall(_pairs(p, t.TILE, t.GROUP), (t.TILE, t.ROWS), ("a", p.n))]
 
 
 @cuda_kernel(
     "transpose",
     source="transpose/vectorised_inplace.cu",
-    entry="transpose_vectorised_inplace<bits::{dtype}>",
+    entry="transpose_vectorised_inplace<bits::{dtype}, {GROUP}>",
     places=("in",),
+    tunables={"GROUP": _GROUPS},
+    prefer=Prefer(({"GROUP": 1}, {"GROUP": 4})),
     supports=_vectors_square,
     **BITS,
 )
 def vectorised_inplace(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Square matrices in place: tiles swapped across the diagonal, 128-bit accesses."""
-    return [KernelCall(_pairs(p, _vector_tile(p)), (16, 16), ("a", p.n))]
+    return [KernelCall(_pairs(p, _vector_tile(p), t.GROUP), (16, 16), ("a", p.n))]
 
 
-def _pairs(p: TransposeProblem, width: int) -> tuple[int, int]:
+def _pairs(p: TransposeProblem, width: int, group: int) -> tuple[int, int]:
     """The folded grid of pairs.cuh."""
-    tiles = ceil_div(p.n, width)
-    return tiles | 1, ceil_div(tiles, 2)
+    groups = ceil_div(p.n, width * group)
+    return group**2 * (groups | 1), ceil_div(groups, 2)

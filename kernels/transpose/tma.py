@@ -2,7 +2,7 @@
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, TensorMap, Tile, cuda_kernel
 from kernelmark.kernels._cuda import blocks_on_each, ceil_div, rows_of_16_bytes
-from kernelmark.kernels.transpose.handwritten import BITS
+from kernelmark.kernels.transpose.handwritten import BANDS, BITS
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SPAN = 1024  # bytes to which tiles are aligned, and what that may cost
@@ -36,15 +36,16 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     places=("out",),
     min_arch=90,
     tunables={
-        "SQUARES": (8, 16, 24, 32),
-        "RING": (16, 32, 48, 64, 96, 128, 160, 192),
-        "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 3, 4)), 1),
+        "SQUARES": (32, 8, 16, 24),  # the widest are tried first with other rings: the default one has no room for two
+        "RING": (16, 48, 64, 96, 128, 192),
+        "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 4)), 1),
+        "GROUP": BANDS,
     },
     supports=rows_of_16_bytes,
     valid=_valid,
     prefer=Prefer(
         tuple(
-            {"SQUARES": squares, "RING": ring, "BLOCKS": blocks}
+            {"SQUARES": squares, "RING": ring, "BLOCKS": blocks, "GROUP": BANDS[0]}
             for squares in (16, 8)
             for ring in (96, 16)
             for blocks in (blocks_on_each(BLOCKS_PER_SM), 1)
@@ -58,5 +59,5 @@ def tma(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     grid = min(ceil_div(p.m, width) * ceil_div(p.n, width), t.BLOCKS)
     box = (width, BOX_BYTES // DTYPES[p.dtype].itemsize)
     args = (TensorMap("a", box, "128B"), TensorMap("b", box, "128B"), p.m, p.n)
-    entry = f"transpose_tma<bits::{p.dtype}, {t.SQUARES}, {stages(p, t)}>"
+    entry = f"transpose_tma<bits::{p.dtype}, {t.SQUARES}, {stages(p, t)}, {t.GROUP}>"
     return [KernelCall(grid, t.SQUARES**2, args, t.RING * 1024 + SPAN, entry)]

@@ -53,6 +53,10 @@ CORNERS = (
         for name, tile in (("c2r", {"SCRATCH": 0}), ("c2r", {"SCRATCH": 1}), ("c2r_fused", {}))
         for problem in ("m20n516/f32", "m14n510/f16", "m510n14/f32", "m516n20/f64")
     ),
+    # Groups of pairs of tiles, an odd and an even number of them, the last ones partly past the edge.
+    Corner("transpose/cuda.tiled_inplace", "transpose/m270n270/f32/in", {"GROUP": 4}),
+    Corner("transpose/cuda.tiled_inplace", "transpose/m240n240/f16/in", {"GROUP": 4}),
+    Corner("transpose/cuda.vectorised_inplace", "transpose/m333n333/f32/in", {"GROUP": 4}),
     # Columns enough for the widest tile, and a k that is divided between two blocks.
     Corner("gemm/cuda.splitk", "gemm/m33n200k523/f32/NT", {"BN": 256}),
     Corner("gemm/cuda.streamk", "gemm/m33n200k523/f32/NT", {"BN": 256}),

@@ -33,7 +33,7 @@ def _channels_spectra(planned: list[Launch]) -> list[Launch]:
 
 
 #: 64 x 64 in f32.
-_SQUARES = {"SQUARES": 16, "RING": 96, "BLOCKS": 2**21}
+_SQUARES = {"SQUARES": 16, "RING": 96, "BLOCKS": 2**21, "GROUP": 4}
 _PACKS = {"V": 4, "THREADS": 256, "BLOCKS": 2**23}
 _CODES = {"V": 4, "THREADS": 128, "BLOCKS": 2**23}
 _LARGE = 3 * 2**29  # elements of a gradient, of four or five

@@ -14,7 +14,7 @@ from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
 from kernelmark.bench.measure.compilers import cuda_sources
 from kernelmark.bench.measure.tensormap import extents
-from kernelmark.bench.plan.kernel import KernelCall
+from kernelmark.bench.plan.kernel import KernelCall, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune import inspect
 from kernelmark.bench.tune.inspect import sample_problem
@@ -78,16 +78,25 @@ def test_transposition_plans_cover_the_matrix_and_no_block_is_idle(m: int, n: in
             assert (spans(32, x, n), spans(height, y, m)) == (True, True)
 
 
+def pair_of_tiles(x: int, y: int, tiles: int, group: int) -> tuple[int, int]:
+    """Row and column of the lower tile of a block, as in pairs.cuh."""
+    groups, (x, nth) = -(-tiles // group), divmod(x, group**2)
+    even = 1 - groups % 2
+    row, col = (x - even, y) if x >= y + even else (groups - 1 - x, groups - even - y)
+    return row * group + nth // group, col * group + nth % group
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
 @pytest.mark.parametrize("tiles", range(1, 12))
-def test_the_folded_grid_owns_each_pair_of_tiles_once(tiles: int) -> None:
-    for call in plans("transpose", "tiled_inplace", f"m{32 * tiles}n{32 * tiles}/f32/in"):
-        width, height, _ = extents(call.grid)
-        even = 1 - tiles % 2  # as in square_inplace.cu
-        owned = Counter(
-            (x - even, y) if x >= y + even else (tiles - 1 - x, tiles - even - y)
-            for x, y in itertools.product(range(width), range(height))
-        )
-        assert owned == Counter((row, col) for row in range(tiles) for col in range(row + 1))
+def test_the_folded_grid_owns_each_pair_of_tiles_once(tiles: int, group: int) -> None:
+    kernel, problem = KERNELS["transpose/cuda.tiled_inplace"], f"transpose/m{32 * tiles}n{32 * tiles}/f32/in"
+    (call,) = kernel.plan(REGISTRY.problem(problem), Tile(TILE=32, ROWS=8, GROUP=group), H100)
+    width, height, _ = extents(call.grid)
+    blocks = itertools.product(range(width), range(height))
+    owned = Counter(pair_of_tiles(x, y, tiles, group) for x, y in blocks)
+    within = {(row, col): times for (row, col), times in owned.items() if col <= row < tiles}
+    assert within == {(row, col): 1 for row in range(tiles) for col in range(row + 1)}
+    assert group > 1 or within == owned
 
 
 def test_in_place_on_a_rectangle_says_why_not() -> None:

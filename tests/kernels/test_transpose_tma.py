@@ -12,23 +12,23 @@ from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import TensorMap, Tile
 
 TMA = CUDA["transpose/cuda.tma"]
-GROUP = 4  # columns of tiles in a band, as in tma.cu
 BOX = 8  # vectors in a row of a box
 KIB = 1024
 SHARED_LIMIT = 99 * KIB  # a block, on the smallest device with a TMA
 
 
-def origin(tile: int, rows: int, cols: int) -> tuple[int, int]:
-    """Row and column of a tile's number, as in tma.cu."""
-    first = tile // (GROUP * rows) * GROUP
-    width, nth = min(GROUP, cols - first), tile - first * rows
+def origin(tile: int, rows: int, cols: int, group: int) -> tuple[int, int]:
+    """Row and column of a tile's number, as in bands.cuh."""
+    first = tile // (group * rows) * group
+    width, nth = min(group, cols - first), tile - first * rows
     return nth // width, first + nth % width
 
 
+@pytest.mark.parametrize("group", [1, 2, 4, 16])
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])
 @pytest.mark.parametrize("cols", [1, 3, 4, 5, 8, 11])
-def test_every_tile_has_one_number(rows: int, cols: int) -> None:
-    found = Counter(origin(tile, rows, cols) for tile in range(rows * cols))
+def test_every_tile_has_one_number(rows: int, cols: int, group: int) -> None:
+    found = Counter(origin(tile, rows, cols, group) for tile in range(rows * cols))
     assert found == Counter(itertools.product(range(rows), range(cols)))
 
 
@@ -55,7 +55,7 @@ def test_a_box_is_128_bytes_of_each_row_of_a_tile(dtype: str, height: int, colum
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_the_ring_has_at_least_three_tiles_and_fits_wherever_there_is_a_tma(dtype: str) -> None:
     ((entry, call),) = chosen(TMA.id, f"transpose/m4096n4096/{dtype}/out").calls
-    stages = int(entry.rstrip(">").rpartition(", ")[2])
+    stages = int(entry.split(", ")[2])
     height, columns = call.args[0].box
     ring = stages * height * height * 128 // columns
     assert stages >= 3
@@ -75,8 +75,9 @@ def test_rows_that_no_tensor_map_describes_are_refused(sizes: str, expected: str
     assert refusal(TMA.id, f"transpose/{sizes}/out") == expected
 
 
-_SMALL = {"SQUARES": 8, "RING": 16, "BLOCKS": 1}
-_LARGE = {"SQUARES": 16, "RING": 96, "BLOCKS": 1}
+_SMALL = {"SQUARES": 8, "RING": 16, "BLOCKS": 1, "GROUP": 4}
+_LARGE = {"SQUARES": 16, "RING": 96, "BLOCKS": 1, "GROUP": 2}
+_LARGEST = {"SQUARES": 32, "RING": 128, "BLOCKS": 1, "GROUP": 1}
 
 
 def long_cases() -> Iterator[Case]:
@@ -85,6 +86,7 @@ def long_cases() -> Iterator[Case]:
         ("f64", "f32", "f16"), (("m72n336", _SMALL), ("m200n72", _SMALL), ("m152n616", _LARGE))
     ):
         yield Case(TMA, REGISTRY.problem(f"transpose/{sizes}/{dtype}/out"), Tile(**tile))
+    yield Case(TMA, REGISTRY.problem("transpose/m264n392/f32/out"), Tile(**_LARGEST))
 
 
 @pytest.mark.parametrize("case", list(long_cases()), ids=lambda case: case.id)
