@@ -16,6 +16,7 @@
 // Limit: each element is read and written three times (twice where c = 1), so at best a third of a copy's rate (a
 // half). Stripes narrower than a line of 128 bytes waste part of it; a stage of over half the multiprocessor's shared
 // memory leaves one block on it, which then reads and writes alternately.
+#include "transpose/c2r_ring.cuh"
 #include "transpose/c2r_runs.cuh"
 
 namespace {
@@ -62,4 +63,11 @@ template <class T, unsigned W, Step STEP, bool BACK>
 __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_columns_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   permute_columns<W, STEP, BACK>(x, scratch + size_t(blockIdx.x) * rows * W, rows, cols, a, b);
+}
+
+template <class T, unsigned W, Step STEP, bool BACK, unsigned STAGES>
+__global__ void __launch_bounds__(1024)
+    c2r_columns_by_ring(T *x, unsigned rows, unsigned cols, unsigned a, unsigned b) {
+  DYN_SHARED(T, ring);
+  permute_columns_by_ring<W, STEP, BACK, STAGES>(x, ring, rows, cols, a, b);
 }

@@ -15,6 +15,7 @@
 // Limit: each element is read and written twice, so at best half a copy's rate. In a wave all blocks read, then all
 // write, and each waits for the slowest.
 #include "grid.cuh"
+#include "transpose/c2r_ring.cuh"
 #include "transpose/c2r_runs.cuh"
 
 namespace {
@@ -101,4 +102,12 @@ __global__ void __launch_bounds__(512, C2R_COLUMN_BLOCKS_PER_SM<T, BACK>)
   DYN_SHARED(T, stage);
   if (BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
   permute_columns<W, Step::PERMUTE, BACK>(x, stage, rows, cols, a, b);
+}
+
+template <class T, unsigned W, unsigned STAGES, bool BACK>
+__global__ void __launch_bounds__(1024)
+    c2r_fused_columns_by_ring(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
+  DYN_SHARED(T, ring);
+  if (BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
+  permute_columns_by_ring<W, Step::PERMUTE, BACK, STAGES>(x, ring, rows, cols, a, b);
 }

@@ -9,6 +9,8 @@ from kernelmark.kernels.transpose.inplace import (
     SHARED_EVERYWHERE,
     View,
     flag,
+    resident,
+    ring_fits,
     threads_for,
     view,
 )
@@ -37,7 +39,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     for what, nbytes in ((f"a row of {v.cols} elements", v.row_bytes), *stripes):
         if nbytes > limit:
             return f"{what} takes {nbytes} bytes, expected at most {limit}, of shared memory"
-    return None
+    return ring_fits(v, t, device)
 
 
 def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
@@ -53,10 +55,12 @@ def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     source="transpose/c2r_fused.cu",
     entry="c2r_fused_rows<bits::{dtype}, false, false>",
     places=("in",),
-    tunables={"W": (32, 16, 8), "SMS": (multiprocessors, 1)},
+    tunables={"W": (32, 16, 8), "SMS": (multiprocessors, 1), "STAGES": (1, 2, 3)},
     supports=_supports,
     valid=_fits,
-    prefer=Prefer(tuple({"W": width, "SMS": sms} for width in (32, 16, 8) for sms in (multiprocessors, 1)), _wide),
+    prefer=Prefer(
+        tuple({"W": width, "SMS": sms, "STAGES": 1} for width in (32, 16, 8) for sms in (multiprocessors, 1)), _wide
+    ),
     cooperative=True,
     **BITS,
 )
@@ -68,37 +72,45 @@ def c2r_fused(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[Kernel
 
 
 def _call(
-    p: TransposeProblem, name: str, parts: int, each: int, sizes: tuple[int, ...], most: int, shared: int
+    p: TransposeProblem, name: str, parts: int, threads: int, sizes: tuple[int, ...], most: int, shared: int
 ) -> KernelCall:
-    """A launch of at most `most` blocks for `parts` parts of `each` elements; name: the entry without its last type."""
+    """A launch of at most `most` blocks for `parts` parts; name: the entry without its last type."""
     v = view(p)
     args = ("a", Scratch("stash", COUNTER_BYTES + stash_bytes(v)), v.rows, v.cols, *sizes)
-    return KernelCall(min(parts, most), threads_for(each), args, shared, f"{name}, {flag(v.back)}>")
+    return KernelCall(min(parts, most), threads, args, shared, f"{name}, {flag(v.back)}>")
 
 
-def _resident(t: Tile, device: DeviceLimits, each: int, shared: int, registers: int = 2) -> int:
-    """Blocks of `each` elements that are resident at once, as all have to be; registers: how many those allow."""
-    on_each = min(registers, device.sm_threads // threads_for(each), device.blocks_by_shared(shared))
+def _resident(t: Tile, device: DeviceLimits, threads: int, shared: int, registers: int = 2) -> int:
+    """Blocks that are resident at once, as all have to be; registers: how many those allow."""
+    on_each = min(registers, device.sm_threads // threads, device.blocks_by_shared(shared))
     return int(t.SMS * max(1, on_each))
 
 
 def _stash(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:
     v = view(p)
-    parts = max(1, v.common - 1) * ceil_div(v.cols, threads_for(v.cols))
-    most = _resident(t, device, v.cols, 0)
-    return _call(p, f"c2r_stash<bits::{p.dtype}", parts, v.cols, (v.cols // v.common,), most, 0)
+    threads = threads_for(v.cols)
+    parts = max(1, v.common - 1) * ceil_div(v.cols, threads)
+    most = _resident(t, device, threads, 0)
+    return _call(p, f"c2r_stash<bits::{p.dtype}", parts, threads, (v.cols // v.common,), most, 0)
 
 
 def _rows(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:
-    v = view(p)
-    most = _resident(t, device, v.cols, v.row_bytes)
+    v, threads = view(p), threads_for(view(p).cols)
+    most = _resident(t, device, threads, v.row_bytes)
     name = f"c2r_fused_rows<bits::{p.dtype}, {flag(v.has_long_runs)}"
-    return _call(p, name, v.rows, v.cols, (v.cols // v.common,), most, v.row_bytes)
+    return _call(p, name, v.rows, threads, (v.cols // v.common,), most, v.row_bytes)
 
 
 def _columns(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:
-    v, name = view(p), f"c2r_fused_columns<bits::{p.dtype}, {t.W}"
-    shared, registers = v.stripe_bytes(t.W), 2 if v.back or v.itemsize > 4 else 3  # as in c2r.cuh
-    most = _resident(t, device, v.rows * t.W, shared, registers)
+    v = view(p)
+    shared, threads = v.stripe_bytes(t.W, t.STAGES), v.stripe_threads(t.W, t.STAGES)
     sizes = (v.rows // v.common, v.cols // v.common)
-    return _call(p, name, ceil_div(v.cols, t.W), v.rows * t.W, sizes, most, shared)
+    if t.STAGES == 1:
+        name, registers = (
+            f"c2r_fused_columns<bits::{p.dtype}, {t.W}",
+            2 if v.back or v.itemsize > 4 else 3,
+        )  # as in c2r.cuh
+        most = _resident(t, device, threads, shared, registers)
+    else:
+        name, most = f"c2r_fused_columns_by_ring<bits::{p.dtype}, {t.W}, {t.STAGES}", t.SMS * resident(v, t, device)
+    return _call(p, name, ceil_div(v.cols, t.W), threads, sizes, most, shared)

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernelmark.kernels._cuda import ceil_div
+from kernelmark.kernels._cuda import BLOCK_THREADS, ceil_div
 from kernelmark.kernels.transpose.handwritten import BITS
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
@@ -13,6 +13,7 @@ SCRATCH_SHARE = 10  # scratch is at most this part of the matrix
 BLOCKS_PER_SM = 2  # that have a part of the scratch each, at most
 NARROWEST = 8  # columns of a stripe: a sector of 32 bytes, in f32
 LONG_RUN = 128  # columns, half of what a warp moves of a run at once
+CP_ASYNC_BYTES, CP_ASYNC_CAPABILITY = 4, 80  # what it moves at least, and where
 _THREADS, _WARP = 512, 32
 _EACH = 16  # elements a thread moves before a block gets more threads
 
@@ -40,9 +41,13 @@ class View(NamedTuple):
         """Whether a warp moves parts of the runs of step 2, and not elements along the row."""
         return self.cols // self.common >= LONG_RUN
 
-    def stripe_bytes(self, width: int) -> int:
-        """A stripe of columns."""
-        return self.rows * width * self.itemsize
+    def stripe_bytes(self, width: int, stages: int = 1) -> int:
+        """As many stripes of columns."""
+        return self.rows * width * self.itemsize * stages
+
+    def stripe_threads(self, width: int, stages: int) -> int:
+        """Threads of a block that moves stripes; one with a ring often has a multiprocessor to itself."""
+        return threads_for(self.rows * width, _THREADS if stages == 1 else BLOCK_THREADS)
 
 
 def view(p: TransposeProblem) -> View:
@@ -80,7 +85,8 @@ class Stages(NamedTuple):
     @property
     def stripe_is_shared(self) -> bool:
         """Whether stripes are staged in shared memory."""
-        return not self.tile.SCRATCH and self.view.stripe_bytes(self.tile.W) <= self.device.block_shared_bytes
+        nbytes = self.view.stripe_bytes(self.tile.W, self.tile.STAGES)
+        return not self.tile.SCRATCH and nbytes <= self.device.block_shared_bytes
 
     @property
     def scratch(self) -> Scratch:
@@ -93,7 +99,26 @@ class Stages(NamedTuple):
 
 def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     stages = Stages(view(p), t, device)
-    return _row_fits(stages) or _stripe_fits(stages)
+    if t.STAGES > 1 and t.SCRATCH:
+        return f"a ring of {t.STAGES} stripes lies in shared memory, not in scratch"
+    return ring_fits(stages.view, t, device) or _row_fits(stages) or _stripe_fits(stages)
+
+
+def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
+    """Why a block cannot have several stripes at once, or None."""
+    if t.STAGES == 1:
+        return None
+    if v.itemsize < CP_ASYNC_BYTES or device.capability < CP_ASYNC_CAPABILITY:
+        return f"cp.async takes compute capability 8.0 and elements of {CP_ASYNC_BYTES} bytes or more"
+    if (nbytes := v.stripe_bytes(t.W, t.STAGES)) <= device.block_shared_bytes:
+        return None
+    return f"{t.STAGES} stripes of {t.W} columns take {nbytes} bytes, expected at most {device.block_shared_bytes}"
+
+
+def resident(v: View, t: Tile, device: DeviceLimits) -> int:
+    """Blocks with a ring that a multiprocessor has room for; the compiler leaves them registers for BLOCK_THREADS."""
+    threads = v.stripe_threads(t.W, t.STAGES)
+    return max(1, min(BLOCK_THREADS // threads, device.blocks_by_shared(v.stripe_bytes(t.W, t.STAGES))))
 
 
 def _row_fits(stages: Stages) -> str | None:
@@ -128,9 +153,11 @@ def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     source="transpose/c2r.cu",
     entry="c2r_rows<bits::{dtype}, false, false>",
     places=("in",),
-    tunables={"SCRATCH": (0, 1), "W": (32, 16, 8)},
+    tunables={"SCRATCH": (0, 1), "W": (32, 16, 8), "STAGES": (1, 2, 3)},
     valid=_fits,
-    prefer=Prefer(tuple({"SCRATCH": scratch, "W": width} for scratch in (0, 1) for width in (32, 16, 8)), _wide),
+    prefer=Prefer(
+        tuple({"SCRATCH": scratch, "W": width, "STAGES": 1} for scratch in (0, 1) for width in (32, 16, 8)), _wide
+    ),
     **BITS,
 )
 def c2r(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -156,14 +183,16 @@ def _rows(p: TransposeProblem, stages: Stages) -> KernelCall:
 
 
 def _columns(p: TransposeProblem, stages: Stages, step: str) -> KernelCall:
-    v, width = stages.view, stages.tile.W
-    block = threads_for(v.rows * width)
-    types = f"<bits::{p.dtype}, {width}, Step::{step}, {flag(v.back)}>"
+    v, t = stages.view, stages.tile
+    block, shared, stripes = v.stripe_threads(t.W, t.STAGES), v.stripe_bytes(t.W, t.STAGES), ceil_div(v.cols, t.W)
+    types = f"bits::{p.dtype}, {t.W}, Step::{step}, {flag(v.back)}"
     sizes = (v.rows, v.cols, v.rows // v.common, v.cols // v.common)
+    if t.STAGES > 1:
+        grid = min(stripes, resident(v, t, stages.device) * stages.device.multiprocessors)
+        return KernelCall(grid, block, ("a", *sizes), shared, f"c2r_columns_by_ring<{types}, {t.STAGES}>")
     if stages.stripe_is_shared:
-        shared = v.stripe_bytes(width)
-        return KernelCall(ceil_div(v.cols, width), block, ("a", *sizes), shared, f"c2r_columns{types}")
-    return KernelCall(stages.stripe_blocks, block, ("a", stages.scratch, *sizes), 0, f"c2r_columns_by_scratch{types}")
+        return KernelCall(stripes, block, ("a", *sizes), shared, f"c2r_columns<{types}>")
+    return KernelCall(stages.stripe_blocks, block, ("a", stages.scratch, *sizes), 0, f"c2r_columns_by_scratch<{types}>")
 
 
 def flag(value: bool) -> str:
@@ -171,6 +200,6 @@ def flag(value: bool) -> str:
     return str(value).lower()
 
 
-def threads_for(elements: int) -> int:
-    """Threads of a block that moves that many: whole warps, up to what a block may have."""
-    return min(_THREADS, ceil_div(elements, _WARP * _EACH) * _WARP)
+def threads_for(elements: int, most: int = _THREADS) -> int:
+    """Threads of a block that moves that many elements: whole warps."""
+    return min(most, ceil_div(elements, _WARP * _EACH) * _WARP)

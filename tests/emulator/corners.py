@@ -12,16 +12,21 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.tiles import Tile
 
 
 @dataclass(frozen=True)
 class Corner:
-    """A kernel, a problem, and values of the tunables of its tile; multiprocessors of the device it is planned for."""
+    """A kernel, a problem, and values of the tunables of its tile; multiprocessors of the device it is planned for.
+
+    more: values that no tile has which the kernel prefers.
+    """
 
     kernel: str
     problem: str
     tile: dict[str, int] = field(default_factory=dict)
     multiprocessors: int = H100.multiprocessors
+    more: dict[str, int] = field(default_factory=dict)
 
     def case(self, registry: Registry) -> Case:
         """Return the case, with the first tile of the kernel that has these values."""
@@ -29,7 +34,8 @@ class Corner:
         assert isinstance(kernel, CudaKernel)
         device = replace(H100, multiprocessors=self.multiprocessors)
         tiles = (tile for tile in kernel.tiles(device) if self.tile.items() <= vars(tile).items())
-        return Case(kernel, registry.problem(self.problem), next(tiles), device)
+        tile = Tile(**{**vars(next(tiles)), **self.more})
+        return Case(kernel, registry.problem(self.problem), tile, device)
 
 
 WGMMA = "conv/cuda.implicit_wgmma"
@@ -52,6 +58,20 @@ CORNERS = (
         Corner(f"transpose/cuda.{name}", f"transpose/{problem}/in", tile, multiprocessors=2)
         for name, tile in (("c2r", {"SCRATCH": 0}), ("c2r", {"SCRATCH": 1}), ("c2r_fused", {}))
         for problem in ("m20n516/f32", "m14n510/f16", "m510n14/f32", "m516n20/f64")
+    ),
+    # Rings of stripes, of which each block has several; rows of whole vectors and others, in both directions.
+    *(
+        Corner(
+            f"transpose/cuda.{name}", f"transpose/{problem}/in", {"W": 8}, multiprocessors=1, more={"STAGES": stages}
+        )
+        for name, problem, stages in (
+            ("c2r", "m20n516/f32", 2),
+            ("c2r", "m517n22/f32", 2),
+            ("c2r", "m22n517/f64", 3),
+            ("c2r", "m516n20/f64", 3),
+            ("c2r_fused", "m20n516/f32", 3),
+            ("c2r_fused", "m519n21/f32", 2),
+        )
     ),
     # Groups of pairs of tiles, an odd and an even number of them, the last ones partly past the edge.
     Corner("transpose/cuda.tiled_inplace", "transpose/m270n270/f32/in", {"GROUP": 4}),
