@@ -1,9 +1,10 @@
-// A barrier for all blocks of a cooperative launch (`cooperative=True`), counted in global memory. It does what
-// this_grid().sync() of cooperative groups does, but compiling a cubin needs none of their headers.
+// Barriers for the blocks of a cooperative launch (`cooperative=True`), counted in global memory: GridBarrier for all of
+// them, GridOrder for those that take the steps before one's own. The launch must be cooperative: a block that is not
+// resident never arrives.
 //
-// Each block adds one to the counter at each barrier, and the counter is never reset: a block that reads it late finds
-// the value that it waits for, or a larger one. The launch must be cooperative: a block that is not resident never
-// arrives.
+// GridBarrier does what this_grid().sync() of cooperative groups does, but compiling a cubin needs none of their
+// headers. Each block adds one to the counter at each barrier, and the counter is never reset: a block that reads it
+// late finds the value that it waits for, or a larger one.
 #pragma once
 
 #ifdef CUDA_EMU
@@ -41,4 +42,40 @@ class GridBarrier {
  private:
   unsigned *arrived_;
   unsigned expected_;
+};
+
+// Numbered steps of two parts, of which the second waits for the first parts of some steps before it. A block takes its
+// steps by rising numbers, and a first part waits for nothing, so that the lowest step that is open can always go on.
+class GridOrder {
+ public:
+  // finished: a word for each step, 0 when the launch begins, that nothing else uses. Blocks are one-dimensional.
+  __device__ explicit GridOrder(unsigned *finished) : finished_(finished) {}
+
+  // Ends the first part of a step, and waits until those of the `before` steps before it have ended. Every block calls
+  // this equally often, at last with taken = false where no step is left for it.
+  __device__ __forceinline__ void sync(unsigned step, unsigned before, bool taken) {
+#ifdef CUDA_EMU
+    // The emulator's checker understands its own barrier alone, which waits for more.
+    if (taken && threadIdx.x == 0) finished_[step] = 1;
+    cooperative_groups::this_grid().sync();
+    for (unsigned i = threadIdx.x; taken && i < min(before, step); i += blockDim.x)
+      if (finished_[step - 1 - i] == 0) __trap();
+#else
+    if (!taken) return;
+    __syncthreads();  // all threads of the block have ended the part
+    volatile unsigned *finished = finished_;
+    if (threadIdx.x == 0) {
+      __threadfence();  // makes what the block did visible before its mark
+      finished[step] = 1;
+    }
+    for (unsigned i = threadIdx.x; i < min(before, step); i += blockDim.x)
+      while (finished[step - 1 - i] == 0) {
+      }
+    __threadfence();  // orders the other blocks' parts before what this block does next
+    __syncthreads();
+#endif
+  }
+
+ private:
+  unsigned *finished_;
 };

@@ -12,6 +12,7 @@
 // incrementally.
 // Stage: shared memory or, where that is too small, a block's part of a scratch buffer of at most a tenth of A, which
 // then bounds the number of blocks, so that each takes many rows or stripes in turn.
+// Ring: columns may also be staged in several stripes of shared memory, which transpose/c2r_ring.cuh fills in turn.
 // Preconditions: rows <= cols. T is any type of the element's width.
 // Limit: each element is read and written three times (twice where c = 1), so at best a third of a copy's rate (a
 // half). Stripes narrower than a line of 128 bytes waste part of it; a stage of over half the multiprocessor's shared

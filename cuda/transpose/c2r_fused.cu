@@ -5,15 +5,18 @@
 // thus made of the rows i to i + c - 1. Rows are made from the first one up, so that what a row needs is still there,
 // except for the last rows, which need the first ones again: what they will need is stashed beforehand.
 // Tile: a wave is one row per block of the grid. All blocks gather their rows into shared memory, in their final order.
-// After a barrier of the grid, which is needed since one block overwrites what another gathers, all of them store.
+// After a barrier of the grid, which is needed since one block overwrites what another gathers, all of them store. With
+// ORDERED, a row is stored as soon as the c - 1 rows before it, of which alone it is a part, have been gathered: some
+// blocks then gather while others store.
 // BACK: the reverse. Columns come first, then waves from the last row down: each row is loaded as it lies and, after
 // the barrier, scattered to the rows i to i + c - 1. What belongs to the first rows, which are not loaded yet, waits in
 // the stash.
-// Scratch: the barrier's counter, in 16 bytes, then the stash, c / 2 rows. Row s of the first c - 1 is needed again
+// Scratch: a word for each row, of which the barrier takes the first, then from a multiple of 16 bytes on the stash,
+// c / 2 rows. Row s of the first c - 1 is needed again
 // from column (s + 1) b on, and row c - 2 - s needs exactly what that leaves free of a row: the two share one.
 // Preconditions: rows <= cols; a row fits in shared memory; a cooperative launch, all of whose blocks are resident.
-// Limit: each element is read and written twice, so at best half a copy's rate. In a wave all blocks read, then all
-// write, and each waits for the slowest.
+// Limit: each element is read and written twice, so at best half a copy's rate. In a wave that is not ORDERED all blocks
+// read, then all write, and each waits for the slowest.
 #include "grid.cuh"
 #include "transpose/c2r_ring.cuh"
 #include "transpose/c2r_runs.cuh"
@@ -38,10 +41,15 @@ struct Matrix {
   }
 };
 
-// The rest of `scratch`, after the barrier's counter.
+// The rest of `scratch`, after the words of the rows.
 template <class T>
 __device__ __forceinline__ Matrix<T> matrix(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
-  return {x, reinterpret_cast<T *>(scratch + 4), rows, cols, b, cols / b};
+  return {x, reinterpret_cast<T *>(scratch + (rows + 3) / 4 * 4), rows, cols, b, cols / b};
+}
+
+// Before the launch of the rows, by the whole grid.
+__device__ __forceinline__ void clear_words(unsigned *scratch, unsigned rows) {
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < rows; i += gridDim.x * blockDim.x) scratch[i] = 0;
 }
 
 }  // namespace
@@ -52,7 +60,7 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_stash(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   const Matrix<T> whole = matrix(x, scratch, rows, cols, b);
   const unsigned parts = (cols - 1) / blockDim.x + 1;  // of a row, with an element per thread
-  if (!BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
+  if (!BACK) clear_words(scratch, rows);
   const auto column = [&](unsigned part) { return part % parts * blockDim.x + threadIdx.x; };
   const auto load = [&](unsigned part) {
     const unsigned s = part / parts, j = min(max(column(part), (s + 1) * b), cols - 1);  // what is not kept is not used
@@ -64,7 +72,7 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
   });
 }
 
-template <class T, bool LONG, bool BACK>
+template <class T, bool LONG, bool ORDERED, bool BACK>
 __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_fused_rows(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   DYN_SHARED(T, stage);
@@ -72,6 +80,7 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
   const Rows of{rows, cols, b, whole.c};
   const typename RowWalk<T, LONG>::Type start(threadIdx.x, blockDim.x, b, rows, cols);
   GridBarrier grid(scratch);
+  GridOrder order(scratch);
   for (unsigned done = 0; done < rows; done += gridDim.x) {
     const unsigned nth = done + blockIdx.x, i = BACK ? rows - 1 - nth : nth;
     const bool mine = nth < rows;
@@ -86,7 +95,8 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
       else if (plain) gather_row(stage, start, i, of, below, spread);
       else gather_row(stage, start, i, of, around, spread);
     }
-    grid.sync();  // every row of the wave is complete in the stage
+    if (ORDERED) order.sync(nth, whole.c - 1, mine);  // no block gathers any more from what is stored over
+    else grid.sync();                                 // every row of the wave is complete in the stage
     if (mine) {
       if (!BACK) store_row(row, stage, cols, spread);
       else if (plain) scatter_row(stage, start, i, of, below, spread);
@@ -100,7 +110,7 @@ template <class T, unsigned W, bool BACK>
 __global__ void __launch_bounds__(512, C2R_COLUMN_BLOCKS_PER_SM<T, BACK>)
     c2r_fused_columns(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   DYN_SHARED(T, stage);
-  if (BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
+  if (BACK) clear_words(scratch, rows);
   permute_columns<W, Step::PERMUTE, BACK>(x, stage, rows, cols, a, b);
 }
 
@@ -108,6 +118,6 @@ template <class T, unsigned W, unsigned STAGES, bool BACK>
 __global__ void __launch_bounds__(1024)
     c2r_fused_columns_by_ring(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   DYN_SHARED(T, ring);
-  if (BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
+  if (BACK) clear_words(scratch, rows);
   permute_columns_by_ring<W, Step::PERMUTE, BACK, STAGES>(x, ring, rows, cols, a, b);
 }

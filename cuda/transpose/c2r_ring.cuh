@@ -104,11 +104,9 @@ __device__ __forceinline__ void permute_columns_by_ring(T *x, T *ring, unsigned 
     return Stripe<W, T>{x, ring + slot * rows * W, nth * W, rows, cols};
   };
   const auto start_load = [&](unsigned nth, unsigned slot) {
-    if (nth < stripes) {
-      if (BACK) numbered(nth, slot).template permute<STEP, false>(start, b);
-      else numbered(nth, slot).template copy<false>();
-    }
-    ptx::cp_async_commit();  // of nothing, too, so that the groups count the stripes
+    if (BACK) numbered(nth, slot).template permute<STEP, false>(start, b);
+    else numbered(nth, slot).template copy<false>();
+    ptx::cp_async_commit();  // of nothing past the last stripe, so that the groups count the stripes
   };
 
   for (unsigned slot = 0; slot < STAGES - 1; ++slot) start_load(blockIdx.x + slot * gridDim.x, slot);

@@ -16,8 +16,6 @@ from kernelmark.kernels.transpose.inplace import (
 )
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
-COUNTER_BYTES = 16  # of scratch, for the barrier of the grid
-
 
 def stash_bytes(v: View) -> int:
     """Bytes that the first rows need of scratch: half of the c - 1 that the last rows are made of, too."""
@@ -53,13 +51,16 @@ def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 @cuda_kernel(
     "transpose",
     source="transpose/c2r_fused.cu",
-    entry="c2r_fused_rows<bits::{dtype}, false, false>",
+    entry="c2r_fused_rows<bits::{dtype}, false, 0, false>",
     places=("in",),
-    tunables={"W": (32, 16, 8), "SMS": (multiprocessors, 1), "STAGES": (1, 2, 3)},
+    tunables={"W": (32, 16, 8), "SMS": (multiprocessors, 1), "STAGES": (1, 2, 3), "ORDERED": (0, 1)},
     supports=_supports,
     valid=_fits,
     prefer=Prefer(
-        tuple({"W": width, "SMS": sms, "STAGES": 1} for width in (32, 16, 8) for sms in (multiprocessors, 1)), _wide
+        tuple(
+            {"W": width, "SMS": sms, "STAGES": 1, "ORDERED": 0} for width in (32, 16, 8) for sms in (multiprocessors, 1)
+        ),
+        _wide,
     ),
     cooperative=True,
     **BITS,
@@ -76,7 +77,7 @@ def _call(
 ) -> KernelCall:
     """A launch of at most `most` blocks for `parts` parts; name: the entry without its last type."""
     v = view(p)
-    args = ("a", Scratch("stash", COUNTER_BYTES + stash_bytes(v)), v.rows, v.cols, *sizes)
+    args = ("a", Scratch("stash", ceil_div(v.rows, 4) * 16 + stash_bytes(v)), v.rows, v.cols, *sizes)
     return KernelCall(min(parts, most), threads, args, shared, f"{name}, {flag(v.back)}>")
 
 
@@ -97,7 +98,7 @@ def _stash(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:
 def _rows(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:
     v, threads = view(p), threads_for(view(p).cols)
     most = _resident(t, device, threads, v.row_bytes)
-    name = f"c2r_fused_rows<bits::{p.dtype}, {flag(v.has_long_runs)}"
+    name = f"c2r_fused_rows<bits::{p.dtype}, {flag(v.has_long_runs)}, {t.ORDERED}"
     return _call(p, name, v.rows, threads, (v.cols // v.common,), most, v.row_bytes)
 
 

@@ -42,7 +42,7 @@ class View(NamedTuple):
         return self.cols // self.common >= LONG_RUN
 
     def stripe_bytes(self, width: int, stages: int = 1) -> int:
-        """As many stripes of columns."""
+        """Stripes of columns, one for each stage."""
         return self.rows * width * self.itemsize * stages
 
     def stripe_threads(self, width: int, stages: int) -> int:

@@ -3,7 +3,9 @@
 What each pass moves is computed from the formulas at the top of cuda/transpose/c2r.cu.
 """
 
+from dataclasses import replace
 from math import gcd
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,16 +22,19 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.tiles import tile_on
 
 W = 8  # columns of a stripe
+DTYPES = {2: "f16", 4: "f32"}  # by bytes
 
 
-def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places: Array) -> Array:
+def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places: Array, stages: int = 1) -> Array:
     """Return what the last block of one pass makes of the elements at these places, in elements, which alone exist."""
     rows, cols = sides
     assert rows * cols > 2**32
     m, n = (cols, rows) if back else (rows, cols)
-    kernel, problem = discover().kernels["transpose/cuda.c2r"], discover().problem(f"transpose/m{m}n{n}/f16/in")
+    problem = discover().problem(f"transpose/m{m}n{n}/{DTYPES[values.itemsize]}/in")
+    kernel = discover().kernels["transpose/cuda.c2r"]
     assert isinstance(kernel, CudaKernel)
-    case = Case(kernel, problem, tile_on(H100, {"SCRATCH": 0, "W": W}))
+    device = replace(H100, multiprocessors=2**20)  # a stripe for each block of a ring
+    case = Case(kernel, problem, tile_on(device, {"SCRATCH": 0, "W": W, "STAGES": stages}), device)
     planned = launches(case, {}, lambda wanted: Buffer("scratch", np.empty(0)))
     (launch,) = (last(launch) for launch in planned if launch.entry.startswith(entry))
     at = tuple((places.astype(np.int64) * values.itemsize).tolist())
@@ -40,8 +45,8 @@ def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places
     return outcome.outputs["a"].reshape(values.shape)
 
 
-def _drawn(*shape: int) -> Array:
-    return np.random.default_rng(1).integers(0, 2**16, shape, np.uint16)
+def _drawn(*shape: int, bits: type[np.unsignedinteger[Any]] = np.uint16) -> Array:
+    return np.random.default_rng(1).integers(0, 2**16, shape, bits)
 
 
 @pytest.mark.long
@@ -62,15 +67,20 @@ def test_the_last_row_is_permuted(sides: tuple[int, int], back: bool) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("step", ["ROTATE", "PERMUTE"])
-def test_the_last_stripe_is_permuted(step: str, back: bool) -> None:
-    rows, cols = sides = (14400, 300000)
+@pytest.mark.parametrize(("sides", "stages"), [((14400, 300000), 1), ((3600, 1200400), 2)])
+def test_the_last_stripe_is_permuted(sides: tuple[int, int], stages: int, step: str, back: bool) -> None:
+    rows, cols = sides
     a, b = (side // gcd(*sides) for side in sides)
-    i, j, stripe = np.arange(rows)[:, None], np.arange(cols - W, cols), _drawn(rows, W)
+    i, j, stripe = (
+        np.arange(rows)[:, None],
+        np.arange(cols - W, cols),
+        _drawn(rows, W, bits=np.uint16 if stages == 1 else np.uint32),
+    )
     comes_from = (i + j // b if step == "ROTATE" else i * cols + j - i // a) % rows
     wanted = np.empty_like(stripe)
     if back:
         np.put_along_axis(wanted, comes_from, stripe, 0)
     else:
         wanted = np.take_along_axis(stripe, comes_from, 0)
-    entry = f"c2r_columns<bits::f16, {W}, Step::{step}"
-    assert np.array_equal(_moved(sides, back, entry, stripe, i.ravel() * cols + cols - W), wanted)
+    entry = f"c2r_columns{'' if stages == 1 else '_by_ring'}<bits::{DTYPES[stripe.itemsize]}, {W}, Step::{step}"
+    assert np.array_equal(_moved(sides, back, entry, stripe, i.ravel() * cols + cols - W, stages), wanted)

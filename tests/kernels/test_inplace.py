@@ -1,5 +1,6 @@
 """In-place transposition of rectangles: the steps' index maps, what a plan stages through, and what it refuses."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
-from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 
 C2R, FUSED = CUDA["transpose/cuda.c2r"], CUDA["transpose/cuda.c2r_fused"]
 SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))
@@ -190,6 +191,33 @@ def test_c2r_fused_says_what_of_a_problem_is_too_large(sizes: str, expected: str
     assert refusal(FUSED.id, f"transpose/{sizes}/f32/in") == expected
 
 
+@pytest.mark.parametrize(
+    ("kernel", "problem", "tile", "device", "expected"),
+    [
+        (C2R, "m2048n26752/f32", {"W": 8}, H100, None),
+        (FUSED, "m2048n26752/f32", {"W": 8}, H100, None),
+        (C2R, "m2048n26752/f32", {"W": 16}, H100, "2 stripes of 16 columns take 262144 bytes, expected at most 232448"),
+        (FUSED, "m2048n26752/f64", {"W": 8}, H100, "2 stripes of 8 columns take 262144 bytes, expected at most 232448"),
+        (C2R, "m2048n26752/f16", {}, H100, "cp.async takes compute capability 8.0 and elements of 4 bytes or more"),
+        (C2R, "m64n96/f32", {}, TYPICAL[75], "cp.async takes compute capability 8.0 and elements of 4 bytes or more"),
+        (C2R, "m64n96/f32", {"SCRATCH": 1}, H100, "a ring of 2 stripes lies in shared memory, not in scratch"),
+    ],
+)
+def test_a_ring_of_stripes_is_refused_where_it_cannot_be(
+    kernel: CudaKernel, problem: str, tile: dict[str, int], device: DeviceLimits, expected: str | None
+) -> None:
+    wanted = REGISTRY.problem(f"transpose/{problem}/in")
+    default = vars(kernel.tile_for(wanted, device) or Tile())
+    assert kernel.unfit(wanted, Tile(**{**default, **tile, "STAGES": 2}), device) == expected
+
+
+def test_a_ring_has_a_block_on_each_multiprocessor_for_every_stripe_that_fits() -> None:
+    problem = REGISTRY.problem("transpose/m1024n26752/f32/in")
+    for stages, grid in ((2, 2 * 132), (3, 2 * 132)):
+        *_, columns = C2R.plan(problem, Tile(SCRATCH=0, W=8, STAGES=stages), H100)
+        assert (columns.grid, columns.block, columns.shared_bytes) == (grid, 512, stages * 1024 * 8 * 4)
+
+
 @pytest.mark.parametrize("tiles", range(1, 6))
 @pytest.mark.parametrize(("dtype", "width"), [("f64", 32), ("f32", 64), ("f16", 128)])
 def test_square_matrices_by_vectors_are_folded_as_those_by_elements(dtype: str, width: int, tiles: int) -> None:
@@ -209,13 +237,14 @@ def further_cases() -> Iterator[Case]:
     """Beyond the sweep's shapes: both directions through scratch, and rows longer than a block reads at a time."""
     for sizes, by_scratch, width in _FURTHER:
         problem = REGISTRY.problem(f"transpose/{sizes}/f32/in")
-        yield Case(C2R, problem, Tile(SCRATCH=by_scratch, W=width))
+        yield Case(C2R, problem, Tile(SCRATCH=by_scratch, W=width, STAGES=1))
 
 
 def waves() -> Iterator[Case]:
-    """Grids of three blocks, so that each block takes part in many waves."""
-    for sizes, width in _WAVES:
-        yield Case(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), Tile(W=width, SMS=1))
+    """Grids of a few blocks, so that each block takes part in many waves, and has several stripes."""
+    for (sizes, width), ordered in itertools.product(_WAVES, (0, 1)):
+        tile = Tile(W=width, SMS=1, STAGES=1 + ordered, ORDERED=ordered)
+        yield Case(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), tile)
 
 
 @pytest.mark.parametrize("case", [*further_cases(), *waves()], ids=lambda case: case.id)
