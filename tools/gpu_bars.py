@@ -129,6 +129,7 @@ _SQUARE = {"BN": 128, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4, "BLOCK
 VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
     "gemm/cuda.splitk": (_SQUARE,),
     "gemm/cuda.streamk": (_SQUARE, {**_SQUARE, "STAGES": 3, "BK": 16}),
+    "gemm/cuda.wgmma_3xtf32": ({"REGISTERS": 1},),
 }
 
 

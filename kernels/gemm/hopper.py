@@ -151,6 +151,26 @@ def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable])
     return Prefer(wanted, unless)
 
 
+#: How fast a block multiplies with tiles of so many columns, relative to the widest: A is read once for all of them.
+RATES = {256: 1.0, 128: 0.95, 64: 0.75}
+
+
+def least_time(clusters: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
+    """Prefer the tile whose waves of clusters take the least time in a persistent grid; the first of equal ones."""
+
+    def seconds(p: Any, t: Tile) -> float:
+        return float(ceil_div(clusters(p, t), max(1, t.SMS // t.CLUSTER)) * t.BN / RATES[t.BN])
+
+    def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
+        tiles = [tile_on(device, values) for values in wanted]
+        best = min(tiles, key=lambda tile: seconds(p, tile))
+        if t not in tiles or (seconds(p, t) <= seconds(p, best) and tiles.index(t) <= tiles.index(best)):
+            return None
+        return f"its waves take {seconds(p, t) / seconds(p, best):.2f} times as long as those of {best.BN} columns"
+
+    return Prefer(wanted, unless)
+
+
 def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """The launch of gemm/wgmma_persistent.cu for a problem of any type."""
     c = p.operands()[2]
@@ -179,7 +199,7 @@ for _name, _domain, _wanted, _label in (
         supports=lambda p: supports_persistent(p) or whole_16_bytes(p.operands()[2]),
         tunables=PERSISTENT | {"BN": tuple(tile["BN"] for tile in reversed(_wanted))},
         valid=whole_boxes,
-        prefer=in_order(block_tiles, *_wanted),
+        prefer=least_time(cluster_tiles, *_wanted),
         **_domain,
     )(persistent)
 
@@ -202,7 +222,7 @@ def turned_tiles(p: GemmProblem, t: Tile) -> int:
     supports=lambda p: supports_persistent(p) or whole_16_bytes(p.operands()[2]),
     tunables=PERSISTENT | {"BN": tuple(tile["BN"] for tile in reversed(ALL))},
     valid=whole_boxes,
-    prefer=in_order(lambda p, t: turned_tiles(p, t) * int(t.CLUSTER), *ALL),
+    prefer=least_time(turned_tiles, *ALL),
     **TF32 | {"layouts": ("NN", "TT")},
 )
 def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:

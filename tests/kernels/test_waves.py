@@ -75,3 +75,21 @@ def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(nam
         line = f"{problem.id} on {count} multiprocessors: {found[tile_text(vars(default))]:.2f} of {found}"
         print(line)
         assert found[tile_text(vars(default))] >= 0.9 * max(found.values()), line
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "columns"),
+    [
+        ("wgmma_tf32", "gemm/m1024n26752k2048/f32/NT", 128),  # 13 waves of 836 clusters on 66, where 256 makes 7 of 420
+        ("wgmma_tf32", "gemm/m4096n4096k4096/f32/NT", 256),
+        ("wgmma_persistent", "gemm/m8192n8192k8192/bf16/NT", 256),
+        ("wgmma_persistent", "gemm/m1024n2048k26752/bf16/NT", 128),
+        ("wgmma_persistent", "gemm/m512n512k512/bf16/NT", 64),
+    ],
+)
+def test_a_persistent_grid_takes_the_tile_whose_waves_take_the_least_time(
+    name: str, problem: str, columns: int
+) -> None:
+    tile = CUDA[f"gemm/cuda.{name}"].tile_for(REGISTRY.problem(problem))
+    assert tile is not None
+    assert columns == tile.BN
