@@ -57,8 +57,13 @@ def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     supports=_supports,
     valid=_fits,
     prefer=Prefer(
-        tuple(
-            {"W": width, "SMS": sms, "STAGES": 1, "ORDERED": 0} for width in (32, 16, 8) for sms in (multiprocessors, 1)
+        (
+            *(
+                {"W": width, "SMS": sms, "STAGES": 1, "ORDERED": 0}
+                for width in (32, 16, 8)
+                for sms in (multiprocessors, 1)
+            ),
+            {"W": 8, "SMS": 1, "STAGES": 2, "ORDERED": 1},  # for the tests, as in inplace.py
         ),
         _wide,
     ),

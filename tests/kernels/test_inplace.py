@@ -19,6 +19,7 @@ from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 C2R, FUSED = CUDA["transpose/cuda.c2r"], CUDA["transpose/cuda.c2r_fused"]
 SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))
 ROWS = (*range(1, 14), 24, 31, 64)
+_RING = {"W": 8, "STAGES": 2, "ORDERED": 1}
 COLS = (*range(1, 40), 48, 64, 97, 128)
 
 Array = np.ndarray[Any, Any]
@@ -71,9 +72,9 @@ def test_each_step_permutes_so_that_its_inverse_exists(rows: int) -> None:
         assert (np.sort(column_sources(rows, cols), axis=0) == np.arange(rows)[:, None]).all(), cols
 
 
-def calls(problem: str, kernel: CudaKernel = C2R) -> list[KernelCall]:
+def calls(problem: str, kernel: CudaKernel = C2R, more: dict[str, int] | None = None) -> list[KernelCall]:
     parsed = REGISTRY.problem(f"transpose/{problem}")
-    return kernel.plan(parsed, kernel.tile_for(parsed), H100)
+    return kernel.plan(parsed, Tile(**{**vars(kernel.tile_for(parsed) or Tile()), **(more or {})}), H100)
 
 
 def scratch_bytes(made: list[KernelCall]) -> int:
@@ -161,11 +162,13 @@ def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_long
     assert names[0] == ["c2r_stash", "c2r_fused_rows", "c2r_fused_columns"] == names[1][::-1]
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+@pytest.mark.parametrize(("dtype", "more"), [("f64", {}), ("f32", {}), ("f32", _RING), ("f16", {})])
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
 @pytest.mark.usefixtures("cuda_compiler")
-def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m: int, n: int, dtype: str) -> None:
-    made = calls(f"m{m}n{n}/{dtype}/in", FUSED)
+def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(
+    m: int, n: int, dtype: str, more: dict[str, int]
+) -> None:
+    made = calls(f"m{m}n{n}/{dtype}/in", FUSED, more)
     cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], "sm_90a")
     for call in made:
         used = cubin.resources[str(call.entry)]
