@@ -68,6 +68,7 @@ ACCEPTED = {
     ("gemm/wgmma_registers.cu", "from_b + i * B::ADVANCE"): "a descriptor of shared memory",
     ("roofline/wgmma.cu", "row * ROW_BYTES + s * sizeof(T)"): "shared memory",
     ("transpose/c2r_fused.cu", "stash + offset<Op::N>(second"): "a column of a row",
+    ("transpose/c2r_ring.cuh", "ring + slot * rows * W"): "shared memory",
     ("transpose/c2r_runs.cuh", "run * b % SECTOR"): "a column of a row",
 }
 
