@@ -130,6 +130,10 @@ VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
     "gemm/cuda.splitk": (_SQUARE,),
     "gemm/cuda.streamk": (_SQUARE, {**_SQUARE, "STAGES": 3, "BK": 16}),
     "gemm/cuda.wgmma_3xtf32": ({"REGISTERS": 1},),
+    "transpose/cuda.vectorised": ({"GROUP": 2}, {"GROUP": 8}),
+    "transpose/cuda.vectorised_inplace": ({"GROUP": 4},),
+    "transpose/cuda.c2r": ({"STAGES": 2},),
+    "transpose/cuda.c2r_fused": ({"ORDERED": 1}, {"ORDERED": 1, "STAGES": 2}),
 }
 
 
