@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.limits import DeviceLimits
+from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import Tile, tile_text
@@ -123,13 +124,12 @@ _RUNGS = {
 }
 
 
-_SQUARE = {"BN": 128, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4, "BLOCKS_PER_SM": 2}
 #: Tiles that contend in bars beside a kernel's default, by the values in which they differ from it: until a device has
 #: decided which is to be the default.
 VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
-    "gemm/cuda.splitk": (_SQUARE,),
-    "gemm/cuda.streamk": (_SQUARE, {**_SQUARE, "STAGES": 3, "BK": 16}),
-    "gemm/cuda.wgmma_3xtf32": ({"REGISTERS": 1},),
+    "gemm/cuda.splitk": ({"BK": 16, "STAGES": 3},),
+    "gemm/cuda.streamk": ({"STAGES": 3}, {"BK": 16, "STAGES": 3}),
+    "gemm/cuda.wgmma_3xtf32": ({"REGISTERS": 0},),
     "transpose/cuda.vectorised": ({"GROUP": 2}, {"GROUP": 8}),
     "transpose/cuda.vectorised_inplace": ({"GROUP": 4},),
     "transpose/cuda.c2r": ({"STAGES": 2},),
@@ -146,7 +146,21 @@ def variants(kernels: Iterable[str], problem: str, registry: Registry, limits: D
         for values in VARIANTS.get(name, ()) if default else ():
             tile = Tile(**{**vars(default), **values})
             if tile != default and kernel.unfit(wanted, tile, limits) is None:
-                yield f"{name}@{tile_text(vars(tile))}"
+                yield with_tile(name, tile, wanted, registry, limits)
+
+
+def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limits: DeviceLimits) -> str:
+    """Return the id of a kernel with a tile: by the values that differ from the default, and more if need be."""
+    kernel, values = registry.named(name), vars(tile)
+    default = kernel.tile_for(problem, limits)
+    if tile == default:
+        return name
+    pinned = {key for key, value in values.items() if default is None or vars(default)[key] != value}
+    while True:
+        found = f"{name}@{tile_text({key: value for key, value in values.items() if key in pinned})}"
+        if registry.named(found).tile_for(problem, limits) == tile or len(pinned) == len(values):
+            return found
+        pinned.add(next(key for key in values if key not in pinned))
 
 
 def is_rival(kernel: Kernel) -> bool:

@@ -27,7 +27,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Kernels, Registry
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.plan.tiles import Tile, tile_text
+from kernelmark.bench.plan.tiles import Tile
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.vendors import VENDORS
 
@@ -271,7 +271,7 @@ class Tasks:
         for names, problems in TUNED:
             for name, problem in product(names, problems):
                 if name in self._registry.kernels and self._takes(name, problem):
-                    tiles = [f"{name}@{tile}" for tile in self._first_tiles(name, problem)]
+                    tiles = self._first_tiles(name, problem)
                     more = {"baseline": tiles[0], "max_time_s": 0.1, "group": "Tiles", "detail": name}
                     yield from self._task(f"tiles of {name} on {problem}", "tune", "tune", (problem,), tiles, **more)
 
@@ -287,7 +287,7 @@ class Tasks:
                 tile = Tile(**{**vars(default), **dict(zip(names, values, strict=True))})
                 if len(found) < TILES and tile not in found and kernel.unfit(wanted, tile, self._limits) is None:
                     found.append(tile)
-        return [tile_text(vars(tile)) for tile in found]
+        return [gpu_bars.with_tile(name, tile, wanted, self._registry, self._limits) for tile in found]
 
 
 #: Kinds whose tasks share workers, a run and a question: a fresh process takes some seconds, most cases less than one.

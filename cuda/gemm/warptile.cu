@@ -11,7 +11,7 @@
 #include "gemm/fragment.cuh"
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int W, Op op_a, Op op_b>
-__global__ void SGEMM_BOUNDS
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN))
     sgemm_warptile(const float *__restrict__ a, const float *__restrict__ b, float *c, unsigned m,
                    unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
                    long long stride_a, long long stride_b, long long stride_c) {
@@ -29,19 +29,16 @@ __global__ void SGEMM_BOUNDS
   panel_b.fetch();
   panel_a.stash(smem_a[0]);
   panel_b.stash(smem_b[0]);
-  panel_a.fetch();
-  panel_b.fetch();
   __syncthreads();  // the first panels are complete
   unsigned half = 0;
   for (unsigned k0 = 0; k0 < k; k0 += BK) {
+    // Past the last step this fetches zeros and reads nothing.
+    panel_a.fetch();
+    panel_b.fetch();
     tile.multiply(smem_a[half], smem_b[half]);
     half ^= 1;
     panel_a.stash(smem_a[half]);
     panel_b.stash(smem_b[half]);
-    // Past the last step this fetches zeros and reads nothing. Before the barrier, since the compiler would move a fetch
-    // behind the product, up to where it is stashed.
-    panel_a.fetch();
-    panel_b.fetch();
     __syncthreads();  // the next panels are complete, and the present ones free
   }
   tile.template store<W>(c, row0, col0, m, n, ldc, alpha, beta);

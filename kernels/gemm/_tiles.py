@@ -118,9 +118,7 @@ def warps(t: Tile) -> int:
 
 def double_buffered(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Why a tile cannot be where warps multiply two staged panels in turn, or None."""
-    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t, warps(t))):
-        return reason
-    if reason := beyond_grid(p, t):
+    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN) or beyond_grid(p, t):
         return reason
     return beyond_static(8 * t.BK * (t.BM + t.BN + 2 * PAD)) or staged(p, t, warps(t), pack(p))
 

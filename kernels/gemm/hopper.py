@@ -295,13 +295,13 @@ def fits_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
     source="gemm/wgmma_3xtf32.cu",
     entry="gemm_wgmma_3xtf32<{BN}, {STAGES}, {CLUSTER}, {REGISTERS}>",
     supports=supports_persistent,
-    tunables=PERSISTENT | {"BN": (64, 128), "REGISTERS": (0, 1)},
+    tunables=PERSISTENT | {"BN": (64, 128), "REGISTERS": (1, 0)},
     valid=fits_3xtf32,
     prefer=in_order(
         block_tiles,
-        NARROW | {"STAGES": 4, "REGISTERS": 0},
-        SMALL | {"STAGES": 5, "REGISTERS": 0},
         NARROW | {"STAGES": 4, "REGISTERS": 1},
+        SMALL | {"STAGES": 5, "REGISTERS": 0},
+        NARROW | {"STAGES": 4, "REGISTERS": 0},
     ),
     **TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
 )

@@ -10,6 +10,7 @@ import pytest
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Store
@@ -63,6 +64,18 @@ def test_every_bar_has_kernels_on_both_sides(tool: Any, registry: Registry) -> N
         # FP8 is cuBLASLt's alone: cuBLAS has none.
         assert bool(rivals) is (bar.numerics != "e4m3" or has_fp8), bar
         assert len(rivals) == len(bar.rivals or rivals), bar
+
+
+def test_a_variant_is_named_by_what_makes_it_one(tool: Any, registry: Registry) -> None:
+    for kernel, wanted in tool.VARIANTS.items():
+        problem = "gemm/m4096n4096k4096/f32/NT" if "gemm" in kernel else "transpose/m2048n26752/f32/in"
+        problem = problem.replace("/in", "/out") if kernel.endswith("vectorised") else problem
+        problem = "transpose/m8192n8192/f32/in" if kernel.endswith("_inplace") else problem
+        own, *others = tool.variants([kernel], problem, registry, H100)
+        default = vars(registry.named(own).tile_for(registry.problem(problem), H100))
+        tiles = [vars(registry.named(name).tile_for(registry.problem(problem), H100)) for name in others]
+        assert tiles == [{**default, **values} for values in wanted], kernel
+        assert all(len(name) < 90 for name in others), others
 
 
 def test_a_bar_in_place_has_the_kernels_that_work_in_place(tool: Any, registry: Registry) -> None:
