@@ -123,6 +123,26 @@ def short(kernel: str) -> str:
     return kernel.partition("/")[2] or kernel
 
 
+#: Characters of a kernel's name beside which a figure has no room.
+LONG_NAME = 40
+
+
+def figure_names(kernels: Iterable[str]) -> dict[str, str]:
+    """Return names for a figure: of long ones with tiles, the values alone that are not alike in all of a kernel's."""
+    found = {kernel: short(kernel) for kernel in kernels}
+    tiles: dict[str, list[set[str]]] = {}
+    for name in found.values():
+        base, _, tile = name.partition("@")
+        if len(name) > LONG_NAME and tile:
+            tiles.setdefault(base, []).append(set(tile.split(",")))
+    for kernel, name in found.items():
+        base, _, tile = name.partition("@")
+        if len(name) > LONG_NAME and tile:
+            alike = set.intersection(*tiles[base])
+            found[kernel] = f"{base}@{','.join(v for v in tile.split(',') if v not in alike)}"[:LONG_NAME] + "…"
+    return found
+
+
 def operation(name: str) -> str:
     """Return the operation that the id of a kernel or of a problem begins with."""
     return name.partition("/")[0]

@@ -9,6 +9,7 @@ from kernelmark.bench.report.format import (
     count,
     digits,
     factor,
+    figure_names,
     pace,
     rate,
     rounded,
@@ -119,3 +120,9 @@ def test_an_interval_is_rounded_to_what_its_width_justifies(numbers, texts):
 def test_the_smallest_and_the_largest_numbers_are_written():
     assert float(rounded(5e-324, 0.0, 1e-323)[0]) == 5e-324
     assert float(rounded(1e308, -1.7e308, 1.7e308)[0]) == 1e308
+
+
+def test_a_figure_names_long_tiles_by_what_is_not_alike_in_them() -> None:
+    tile = "gemm/cuda.streamk@BM=128,BN=128,BK={},WM=64,WN=64,STAGES=3"
+    names = figure_names(["gemm/cuda.streamk", tile.format(8), tile.format(16), "gemm/cuda.splitk@BK=16"])
+    assert list(names.values()) == ["cuda.streamk", "cuda.streamk@BK=8…", "cuda.streamk@BK=16…", "cuda.splitk@BK=16"]

@@ -9,7 +9,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Setting
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from kernelmark.bench.report.figures.style import FULL_WIDTH, INK, panel
-from kernelmark.bench.report.format import digits, seconds, short
+from kernelmark.bench.report.format import digits, figure_names, seconds, short
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
 
@@ -112,7 +112,8 @@ def _draw(m: Map) -> "Drawing":
             if cell and cell.outline:
                 box, line = (j - 0.46, i - 0.42), LINES[cell.outline]
                 axes.add_patch(Rectangle(box, 0.92, 0.84, fill=False, edgecolor="#000000", linewidth=1, linestyle=line))
-    axes.set_xticks(range(len(m.kernels)), [short(kernel).replace(".", ".\n", 1) for kernel in m.kernels])
+    names = (name.replace(".", ".\n", 1) for name in figure_names(m.kernels).values())
+    axes.set_xticks(range(len(m.kernels)), [name.replace("@", "@\n").replace(",", ",\n") for name in names])
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(m.contests)), [short(c.problem) for c in m.contests])
     axes.tick_params(length=0, colors=INK)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.report.contest import Contest
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.style import INK, panel
-from kernelmark.bench.report.format import digits, flop_unit, short
+from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData, sizes, work
 
@@ -85,7 +85,7 @@ def _draw(m: Map) -> "Drawing":
             j, i, f"{mark}{digits(value)}" if known else "-", ha="center", va="center", color=colour, fontsize=6.5
         )
     axes.set_xticks(range(len(m.layouts)), m.layouts)
-    axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])
+    axes.set_yticks(range(len(m.kernels)), figure_names(m.kernels).values())
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.08)

@@ -11,7 +11,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from kernelmark.bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, mark_points, panel, ticks
-from kernelmark.bench.report.format import digits, flop_unit, short
+from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, ends, numbers, sizes, variant, work
 
@@ -97,6 +97,7 @@ def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
     figure, axes = panel(58)
     labels = []
     name, unit = lines.unit
+    names = figure_names(lines.kernels)
     for kernel in lines.kernels:
         found = [(_size(lines, c), r) for c in lines.contests for r in c.ranked if r.kernel == kernel]
         points = [(x, *(value / unit for value in _rate(r))) for x, r in found]
@@ -106,7 +107,7 @@ def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
         axes.errorbar(xs, ys, yerr=[below, above], color=look.colour, elinewidth=0.6,
                       linestyle="-" if lines.one_dimensional else "")  # fmt: skip
         mark_points(axes, xs, ys, look, [is_noisy(r) for _, r in found])
-        labels.append(Label(xs[-1], ys[-1], short(kernel), look))
+        labels.append(Label(xs[-1], ys[-1], names[kernel], look))
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel=name)
     _ceiling(axes, lines)
     log_ticks(axes)

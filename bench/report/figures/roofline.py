@@ -13,7 +13,7 @@ from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.style import INK, Label, Look, label_right, log_ticks, panel
-from kernelmark.bench.report.format import count, digits, flop_rate, flop_unit, short
+from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, flop_and_bytes, numbers
 
@@ -144,5 +144,5 @@ def _place(axes: "Axes", roof: Roof, looks: dict[str, Look]) -> None:
         fill = "none" if is_noisy(row) else look.colour
         axes.plot([x], [y / unit], look.marker, color=look.colour, markersize=4.5, markerfacecolor=fill)
     shown = sorted(best, key=lambda kernel: -best[kernel][1])[:MOST_LABELS]
-    labels = [Label(best[k][0], best[k][1] / unit, short(k), looks[k]) for k in shown]
-    label_right(axes, labels)
+    names = figure_names(shown)
+    label_right(axes, [Label(best[k][0], best[k][1] / unit, names[k], looks[k]) for k in shown])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kernelmark.bench.report.contest import Contest
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from kernelmark.bench.report.figures.style import INK, Look, panel, ratio_ticks, ticks
-from kernelmark.bench.report.format import seconds, short
+from kernelmark.bench.report.format import figure_names, seconds
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData, ends, work
 
@@ -60,7 +60,8 @@ def _draw(data: RunData, c: Contest, looks: dict[str, Look]) -> "Drawing":
         axes.plot([1, 1], [y - 0.38, y + 0.38], color=INK, linewidth=0.8)
         low, high = min(low, *values, *interval), max(high, *values, *interval)
     axes.set_xlim(low / 1.01, high * 1.01)
-    axes.set_yticks(range(len(rows)), [f"{short(r.kernel)}\n{marked(seconds(r.time_s_median), r)}" for r in rows])
+    names = figure_names(r.kernel for r in rows)
+    axes.set_yticks(range(len(rows)), [f"{names[r.kernel]}\n{marked(seconds(r.time_s_median), r)}" for r in rows])
     axes.set_ylim(len(rows) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

@@ -10,7 +10,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, Setting, speedup_of
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from kernelmark.bench.report.figures.style import GREY, INK, SIDES, panel, ratio_ticks, ticks
-from kernelmark.bench.report.format import factor, short
+from kernelmark.bench.report.format import factor, figure_names, short
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData, ends
 
@@ -118,8 +118,9 @@ def _lanes(rows: list[Result]) -> tuple[list[Lane], str]:
     for r in rows:
         problems[r.problem].append(r)
     if len(rows) + len(problems) <= MOST_LANES:
+        names = figure_names(r.kernel for r in rows)
         return [
-            Lane(problem, short(r.kernel), [_dot(r)], None)
+            Lane(problem, names[r.kernel], [_dot(r)], None)
             for problem, own in problems.items()
             for r in sorted(own, key=lambda r: -(r.speedup or 0.0))
         ], ""
@@ -134,10 +135,11 @@ def _by_kernel(rows: list[Result], problems: int) -> tuple[list[Lane], str]:
     kernels: dict[str, list[Result]] = defaultdict(list)
     for r in rows:
         kernels[r.kernel].append(r)
+    names = figure_names(kernels)
     lanes = [
         Lane(
             "",
-            f"{short(kernel)} ({len(own)})",
+            f"{names[kernel]} ({len(own)})",
             [*map(_dot, _thinned(own))],
             geometric_mean(r.speedup or 0.0 for r in own),
         )
