@@ -1,5 +1,6 @@
 """Several runs of a machine as one, for a report whose questions are each answered by a run of its own."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -13,8 +14,8 @@ from kernelmark.bench.report.vendors import over_vendors
 class SeveralRuns(RunData):
     """The GPU's part of several runs, the earliest first; facts are those of the last.
 
-    A contest is of one run: of the one with the most kernels, of these the newest. No ratio is of two runs. A kernel
-    alone contends with none.
+    A contest is of one run: of the one with the most kernels, their tiles not counted, of these the one that measured
+    most problems in turn with it, of these the newest. No ratio is of two runs. A kernel alone contends with none.
     """
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
@@ -42,11 +43,16 @@ class SeveralRuns(RunData):
     def contests(self) -> list[Contest]:
         """Return a contest for each problem in each setting of the GPU."""
         found: dict[tuple[str, Setting], Contest] = {}
+        most: dict[tuple[str, Setting], tuple[int, int]] = {}
         for run in self._runs:
+            in_turn: dict[str, set[str]] = defaultdict(set)
+            for r in run.timed:
+                in_turn[r.job].add(r.problem)
             for c in contests((r for r in run.timed if r.device != "cpu"), self._store):
-                known = found.get((c.problem, c.setting))
-                if not c.setting.order and (known is None or len(c.ranked) >= len(known.ranked)):
-                    found[c.problem, c.setting] = c
+                kernels = {r.kernel.partition("@")[0] for r in c.ranked}
+                have, key = (len(kernels), max(len(in_turn[r.job]) for r in c.ranked)), (c.problem, c.setting)
+                if not c.setting.order and have >= most.get(key, (0, 0)):
+                    found[key], most[key] = c, have
         decided = [c for c in found.values() if len(c.ranked) > 1]
         return over_vendors(decided or list(found.values()))
 

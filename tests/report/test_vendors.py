@@ -76,3 +76,14 @@ def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest
     assert {r.run_id for r in contest.ranked} == {"r2"}
     assert {r.device for r in data.timed} == {"cuda"}
     assert data.samples(contest.fastest) == [4e-3] * 20
+
+
+def test_problems_that_were_measured_in_turn_stay_together(store: Store) -> None:
+    """A later run has one of them alone, with as many kernels and a tile of one."""
+    two = {"gemm/cublas.sgemm": 1e-3, "gemm/cuda.async": 2e-3}
+    for run in ("r1", "r2"):
+        begin(store, run)
+    for problem in (PROBLEM, OTHER):
+        ran(store, "r1", two, problem)
+    ran(store, "r2", {**two, "gemm/cuda.async@BK=16": 3e-3}, PROBLEM)
+    assert {c.ranked[0].run_id for c in SeveralRuns(store, ["r1", "r2"]).contests} == {"r1"}
