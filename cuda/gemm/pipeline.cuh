@@ -9,9 +9,9 @@
 
 // Adds the products of `steps` steps to the tile. copies.start<THIRD>(slot, more) starts a third of the thread's copies
 // of the next step: A's panel goes to slot, B's after it. Past the last step, where `more` is false, it writes zeros, or
-// SKIPS them. Thirds are started between multiply-adds: all copies at once would keep what a warp multiplies waiting
-// behind them. On an H200 copies of words whose warp reads four lines of global memory have bank conflicts, nearly one
-// for each line but the first.
+// SKIPS them. Thirds are started between multiply-adds, since all copies at once keep what a warp multiplies waiting. On
+// an H200 copies of words whose warp reads four lines of global memory have bank conflicts, nearly one for each line but
+// the first.
 // AHEAD: what a lane multiplies is read one row of the panels ahead, across steps too, so that no multiply-add waits for
 // a read that a barrier has held back. It takes TM + TN registers.
 template <class PanelA, class PanelB, int BK, int STAGES, bool AHEAD, class Tile, class Copies>

@@ -151,7 +151,7 @@ def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable])
     return Prefer(wanted, unless)
 
 
-#: How fast a block multiplies with tiles of so many columns, relative to the widest: A is read once for all of them.
+#: How fast a block multiplies, by the columns of its tiles, relative to the widest: A is read once for all of them.
 RATES = {256: 1.0, 128: 0.95, 64: 0.75}
 
 

@@ -63,7 +63,7 @@ def share(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
 
 @pytest.mark.parametrize("name", ["gemm/cuda.async", "gemm/cuda.splitk"])
 def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(name: str) -> None:
-    """Of the preferred tiles whose threads have as many sums in warps of the same size, which compute alike."""
+    """Tiles whose threads have as many sums in warps of the same size compute alike."""
     kernel = CUDA[name]
     for problem, count in product(products(), MULTIPROCESSORS):
         device = replace(H100, multiprocessors=count)
