@@ -15,6 +15,7 @@ import msgspec
 
 import gpu_bars
 from agenda import Task
+from counters import CHOSEN
 from kernelmark.bench.claims.catalog import claims, experiment_names
 from kernelmark.bench.claims.problems import planned
 from kernelmark.bench.emulator.shapes import problems as swept
@@ -41,9 +42,9 @@ NETWORKS = ("alexnet", "vgg16", "googlenet", "resnet50")
 IMAGES = 32
 #: The widest claims and the questions of the founding texts come before a layer, a tile and a counter.
 VALUE = {
-    "verify": 8.0, "pycuda": 1.0, "emulator": 1.0, "clocks": 60.0, "founding": 600.0, "bar": 60.0, "claim": 25.0,
+    "verify": 8.0, "pycuda": 1.0, "emulator": 1.0, "clocks": 60.0, "founding": 300.0, "bar": 60.0, "claim": 25.0,
     "claim on the CPU": 1.0, "layer": 4.0, "layer in 16 bits": 2.0, "problem": 3.0, "mode": 12.0, "energy": 8.0,
-    "energy of a layer": 2.0, "batch": 20.0, "tune": 15.0, "sanitizer": 20.0, "counters": 600.0, "cudnn": 6.0,
+    "energy of a layer": 2.0, "batch": 20.0, "tune": 15.0, "sanitizer": 20.0, "counters": 150.0, "cudnn": 6.0,
 }  # fmt: skip
 FOUNDING = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
 TURNED = ("transpose/m2048n26752/f32/out", "transpose/m2048n26752/f32/in", "copy/m2048n26752/f32")
@@ -147,7 +148,7 @@ class Tasks:
         for name, kind, digest, seconds in (
             ("clocks", "clocks", nothing, 7),
             ("compute-sanitizer", "sanitizer", every, 90),
-            ("counters", "counters", every, 75),
+            ("counters", "counters", self._digest(CHOSEN), 85),
             ("cuDNN's algorithms", "cudnn", nothing, 8),
         ):
             yield Task(name=name, kind=kind, value=VALUE[kind], digest=digest, seconds=seconds, basis="a first guess")
@@ -244,8 +245,9 @@ class Tasks:
 
     def _problems(self) -> Iterator[Task]:
         for suite in ("fft", "transfer", "aggregation"):
-            for entry in find_suite(suite, self._registry).entries():
-                yield from self._timed(f"{suite} {entry.problem.id}", entry.problem.id, "problem", suite.capitalize())
+            for place, entry in enumerate(find_suite(suite, self._registry).entries()):
+                name, worth = entry.problem.id, max(VALUE["problem"], 24.0 / (1 + place))  # some of each suite first
+                yield from self._timed(f"{suite} {name}", name, "problem", suite.capitalize(), worth=worth)
         yield from self._timed("copy", "copy/m8192n8192/f32", "problem", "Copy")
         batches = [entry.problem.id for entry in find_suite("batch-sweep", self._registry).entries()]
         kernels = ["conv/cudnn.implicit_precomp_gemm", "conv/cuda.implicit", "conv/cudnn.winograd_nonfused"]
