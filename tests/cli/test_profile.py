@@ -63,7 +63,11 @@ def test_machine_code_and_bound_follow_the_counts(called):
     assert "least time on H200 SXM" in printed
     machine = json.loads(called(*words, "--json").out)["machine"]
     assert machine["bound"]["device"] == "H200 SXM"
-    assert machine["sass"]["functions"][0]["loop"]["mix"]["FFMA"] > 0
+    main = machine["sass"]["functions"][0]
+    assert main["loop"]["mix"]["FFMA"] > 0
+    assert main["clumped"] is None
+    assert f"about {main['cover']:,} issue cycles from an LDG to its first use" in printed
+    assert "copies clumped" not in printed
 
 
 @pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))

@@ -72,3 +72,8 @@ def mix(main: Function) -> Iterator[Sequence[str]]:
         useful = "useful" if kind in USEFUL else ""
         yield kind, f"{number:,}", f"{number / loop.instructions:.1%}".replace("%", " %"), useful
     yield "in all", f"{loop.instructions:,}", "", f"{loop.stall_cycles:,} stall cycles, {loop.waits:,} waits"
+    if main.clumped is not None:
+        share = f"{main.clumped:.1%}".replace("%", " %")
+        yield "copies clumped", "", share, "of the LDGSTS lie within a quarter of the loop"
+    if main.cover is not None:
+        yield "cover", "", "", f"about {main.cover:,} issue cycles from an LDG to its first use"

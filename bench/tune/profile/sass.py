@@ -4,6 +4,7 @@ A loop's counts are of one trip of a warp. Instructions of a branch inside the l
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -38,6 +39,7 @@ _KINDS: dict[Kind, str] = {
     "branch": "BRA BRX BSSY BSYNC BREAK EXIT CALL RET WARPSYNC JMP YIELD NOP",
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+_REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -74,7 +76,8 @@ class Function(msgspec.Struct, frozen=True):
     """One launch: grid and block as numbers, what the compiler reports, all code, and the main loop if there is one.
 
     blocks_per_sm: on the device that the launches are planned for, by arithmetic. loop_at: first and last address of
-    the loop.
+    the loop. clumped: the share of the loop's copies that one quarter of it holds. cover: the issue cycles that a load
+    of the loop has at least to arrive, by estimate. They are None in a loop without copies or without loads.
     """
 
     entry: str
@@ -87,6 +90,8 @@ class Function(msgspec.Struct, frozen=True):
     code: Code
     loop: Code | None
     loop_at: tuple[int, int] | None
+    clumped: float | None = None
+    cover: int | None = None
 
 
 class Sass(msgspec.Struct, frozen=True):
@@ -137,6 +142,8 @@ def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device:
                 code=counted(listed),
                 loop=counted(loop) if loop else None,
                 loop_at=(loop[0].address, loop[-1].address) if loop else None,
+                clumped=clumped(loop),
+                cover=cover(loop, fits.blocks_per_sm * math.ceil(threads / 32)),
             )
         )
     return Sass(kernel.id, problem.id, tile_text(vars(tile)), arch, cubin.compiler, named, tuple(functions))
@@ -221,6 +228,59 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
             best, _ = max(inner, key=lambda pair: pair[1])
             return [listed[i] for i in sorted(best)]
     return []
+
+
+def clumped(loop: Sequence[Instruction]) -> float | None:
+    """Return the largest share of the LDGSTS (cp.async) that any quarter of the loop's instructions holds, 0 to 1.
+
+    No quarter reaches beyond the loop's end to its start. None without LDGSTS.
+    """
+    places = [place for place, instruction in enumerate(loop) if kind(instruction) == "LDGSTS"]
+    if not places:
+        return None
+    quarter = max(len(loop) // 4, 1)
+    return max(sum(first <= place < first + quarter for place in places) for first in places) / len(places)
+
+
+def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
+    """Return the fewest issue cycles, by estimate, from a load (LDG) to the first use of its registers.
+
+    They are the FFMA between the two, or all instructions if the loop has no FFMA, times the warps of a scheduler. The
+    use may be in the next trip. resident_warps: of a multiprocessor, which has four schedulers. None without LDG.
+    """
+    by_ffma = any(kind(instruction) == "FFMA" for instruction in loop)
+    distances = []
+    for place, load in enumerate(loop):
+        if kind(load) == "LDG":
+            waited = _registers(load, only_result=True)
+            after = [*loop[place + 1 :], *loop[: place + 1]]
+            until = next((i for i, other in enumerate(after) if waited & _registers(other)), len(loop))
+            distances.append(sum(kind(other) == "FFMA" for other in after[:until]) if by_ffma else until)
+    return round(min(distances) * max(resident_warps / 4, 1)) if distances else None
+
+
+def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:
+    """Return the registers that an instruction reads or writes; nvdisasm names the first of several in a row."""
+    operands = [text for text in instruction.operands.split(",") if not re.match(r"!?U?P[T\d]", text)]
+    spans = zip(operands[: 1 if only_result else None], _spans(instruction), strict=False)
+    return {
+        int(first) + more
+        for operand, span in spans
+        for first, pair in _REGISTER.findall(operand)
+        for more in range(1 + bool(pair) if "[" in operand else span)
+    }
+
+
+def _spans(instruction: Instruction) -> tuple[int, ...]:
+    """Return how many registers each operand takes, of those that are no address; of a matrix product, at most."""
+    name, modifiers = instruction.name, instruction.opcode.split(".")[1:]
+    if "MMA" in name:
+        return (4, 4, 2, 4, 1, 1)
+    if "WIDE" in modifiers:
+        return (2, 1, 1, 2)
+    if kind(instruction) in _MOVES:
+        return (max(width(instruction) // 32, 1),) * 3
+    return (2 if name[0] == "D" or name in ("FFMA2", "CS2R") or {"64", "F64"} & set(modifiers) else 1,) * 6
 
 
 def _work(code: Code | None) -> tuple[int, int]:

@@ -9,7 +9,8 @@ from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.tune.profile import sass_read
-from kernelmark.bench.tune.profile.sass import Sass, analyse, counted, kind, lanes, main_loop, width
+from kernelmark.bench.tune.profile.machine import mix
+from kernelmark.bench.tune.profile.sass import Sass, analyse, clumped, counted, cover, kind, lanes, main_loop, width
 from kernelmark.bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
 from missing import needed
 
@@ -104,6 +105,55 @@ def test_a_share_is_of_all_instructions() -> None:
     assert code.widths == {"LDS 128": 1}
 
 
+FFMA = "FFMA R0,R1,R2,R0"
+COPY = "LDGSTS.E [R3],desc[UR8][R72.64],P6"
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ([COPY] * 3 + [FFMA] * 9, 1.0),
+        ([FFMA] * 9 + [COPY] * 3, 1.0),
+        ([COPY, FFMA, FFMA, FFMA] * 3, 1 / 3),
+        ([COPY, FFMA, COPY, FFMA, FFMA, FFMA, FFMA, FFMA], 0.5),
+        ([COPY, FFMA, FFMA, FFMA, FFMA, FFMA, FFMA, COPY], 0.5),  # no quarter reaches beyond the end
+        ([FFMA, COPY], 1.0),
+        ([FFMA, "LDG.E R4,desc[UR8][R72.64]", "@!PT LDS RZ,[RZ]"], None),
+    ],
+)
+def test_copies_are_clumped_by_what_one_quarter_of_the_loop_holds(loop: list[str], expected: float | None) -> None:
+    assert clumped(listing(*loop)) == expected
+
+
+LOAD = "LDG.E.128.CONSTANT R40,desc[UR12][R88.64]"
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ([LOAD, FFMA, "UIMAD UR40,UR5,UR41,UR6", FFMA, "STS.128 [R79+UR9],R40", FFMA], 2),
+        ([FFMA, FFMA, "STS.128 [R79+UR9],R40", FFMA, FFMA, LOAD, FFMA], 3),  # of the next trip
+        ([LOAD, FFMA, FFMA, "STS.U8 [R79],R43", FFMA], 2),  # the last of four registers
+        ([LOAD, FFMA, "LDG.E R50,desc[UR12][R88.64]", FFMA, "FADD R3,R50,R50", FFMA, "STS [R79],R41"], 1),
+        (["LDG.E R41,desc[UR12][R88.64]", FFMA, "STS.64 [R79],R40", FFMA, FFMA], 1),
+        (["LDG.E R41,desc[UR12][R88.64]", FFMA, "LDG.E.U8 R3,desc[UR12][R40.64]", FFMA, FFMA], 1),
+        ([LOAD, FFMA, "IMAD.WIDE.U32 R30,R39,0x20,R30", FFMA, "IMAD.WIDE.U32 R30,R31,0x20,R39", FFMA], 2),
+        ([LOAD, FFMA, "IADD3 R86,P3,R86,UR11,RZ", FFMA, "IMAD.WIDE.U32 R86,P0,R3,R4,R39", FFMA], 2),
+        ([LOAD, "NOP", "DADD R4,R6,R39", "NOP"], 1),
+        ([LOAD, "NOP", "NOP", "HMMA.16816.F32 R4,R38,R2,R4", "NOP"], 2),
+        ([LOAD, FFMA, FFMA], 2),  # used after the loop alone: until it is loaded again
+        ([COPY, FFMA], None),
+    ],
+)
+def test_cover_is_what_issues_from_a_load_to_its_first_use(loop: list[str], expected: int | None) -> None:
+    assert cover(listing(*loop), resident_warps=4) == expected
+
+
+@pytest.mark.parametrize(("warps", "expected"), [(1, 2), (4, 2), (9, 4), (16, 8)])
+def test_cover_is_of_all_warps_of_a_scheduler(warps: int, expected: int) -> None:
+    assert cover(listing(LOAD, FFMA, FFMA, "STS.128 [R79],R40"), warps) == expected
+
+
 SOURCE = """
 extern "C" __global__ void known(const float *__restrict__ a, float *b, int n) {
   __shared__ float smem[1024];
@@ -169,6 +219,26 @@ def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, pro
 def test_both_tiles_of_divided_products_keep_their_shares(name: str, tile: str, layout: str, least: float) -> None:
     loop = of(f"{name}@{tile}", f"{FOUNDING}/{layout}").main.loop
     assert loop.useful_share >= least
+
+
+@pytest.mark.usefixtures("disassembler")
+@pytest.mark.parametrize(
+    ("name", "layout", "clumped", "cover"),
+    [
+        ("gemm/cuda.async", "NN", (1.0, 1.0), None),
+        ("gemm/cuda.splitk", "NT", (0.33, 0.5), None),  # in thirds
+        ("gemm/cuda.warptile", "TN", None, (150, 350)),
+        pytest.param("gemm/cuda.warptile", "NT", None, (800, 2000), marks=pytest.mark.long),
+    ],
+)
+def test_copies_and_loads_of_hopper_are_as_far_apart_as_known(
+    name: str, layout: str, clumped: tuple[float, float] | None, cover: tuple[int, int] | None
+) -> None:
+    main = of(name, f"gemm/m4096n4096k4096/f32/{layout}").main
+    shown = [name for name, *_ in mix(main)]
+    for name, found, expected in (("copies clumped", main.clumped, clumped), ("cover", main.cover, cover)):
+        assert (found is not None) == (expected is not None) == (name in shown)
+        assert found is None or expected[0] <= found <= expected[1]
 
 
 @pytest.mark.usefixtures("disassembler")
