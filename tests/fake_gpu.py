@@ -10,7 +10,7 @@ from kernel_rig import CUDA, REGISTRY
 from kernelmark.bench.plan.limits import DeviceLimits
 
 TILED = CUDA["gemm/cuda.tiled"]
-CLUSTERED = CUDA["gemm/cuda.wgmma_persistent"]
+CLUSTERED = REGISTRY.named("gemm/cuda.wgmma_persistent@CLUSTER=2")
 PADDED = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
 HALVES = REGISTRY.problem("gemm/m520n264k72/bf16/NN/batch9/lda+8/alpha2")
 

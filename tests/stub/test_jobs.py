@@ -15,12 +15,12 @@ PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
 #: Kernels and problems, with what the log must have of one of their launches.
 VERIFIED = {
     "plain": (*PLAIN, "grid 1 2 1, block 32 32 1"),
-    "dynamic shared memory": ("gemm/cuda.async", "gemm/m33n31k17/f32/NT", "shared 50176"),
+    "dynamic shared memory": ("gemm/cuda.async@BM=128,BN=256", "gemm/m33n31k17/f32/NT", "shared 50176"),
     "cooperative": ("transpose/cuda.c2r_fused", "transpose/m17n12/f32/in", "cooperative 1"),
     "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out", "shared 99328"),
     "maps of images": ("conv/cuda.implicit_wgmma", "conv/n2c8h5w6k24r3s3pad1/f16/nhwc/fprop", "shared 164864"),
-    "cluster and tensor maps": ("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
-    "tensor maps of bytes": ("gemm/cuda.wgmma_fp8", "gemm/m40n48k64/e4m3.bf16/NT", "cluster 2 1 1"),
+    "cluster and tensor maps": ("gemm/cuda.wgmma_tf32@CLUSTER=2", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
+    "tensor maps of bytes": ("gemm/cuda.wgmma_fp8@CLUSTER=2", "gemm/m40n48k64/e4m3.bf16/NT", "cluster 2 1 1"),
 }
 #: A kernel of two launches, and their functions.
 ALONE = ("conv/cuda.winograd", "conv/n2c8h6w6k8r3s3pad1/f32/nchw/fprop")

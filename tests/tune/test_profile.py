@@ -84,7 +84,7 @@ def test_a_sample_of_equal_blocks_counts_what_all_of_them_do(counted, monkeypatc
 
 
 def test_a_sector_counts_for_each_launch_whose_blocks_touch_it(counted):
-    found = counted("gemm/cuda.splitk", "gemm/m128n128k2048/f32/NN")
+    found = counted("gemm/cuda.splitk@BM=128,BN=128", "gemm/m128n128k2048/f32/NN")
     first, last = found.launches
     assert (first.blocks, last.blocks) == (8, 64)
     product, operands = 128 * 128 * 4, 2 * 128 * 2048 * 4
@@ -102,7 +102,7 @@ PANEL = 512 * 128 * 4  # bytes; a tile of 128 x 256 reads one of A and two of B
 )
 def test_memory_is_read_again_by_each_wave_that_does_not_find_it_in_the_cache(counted, l2_bytes, panels):
     """Two blocks, a wave, read a panel of A and all of B, and there are four waves; a wave writes half a panel of C."""
-    found = counted("gemm/cuda.async", "gemm/m512n512k512/f32/NN", replace(SMALL_DEVICE, l2_bytes=l2_bytes))
+    found = counted("gemm/cuda.async@BM=128,BN=256", "gemm/m512n512k512/f32/NN", replace(SMALL_DEVICE, l2_bytes=l2_bytes))
     (waves,) = found.waves
     assert waves.blocks == (2,)
     assert (waves.bytes_read, waves.bytes_written) == (panels * PANEL, 4 * PANEL)

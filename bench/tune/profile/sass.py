@@ -213,7 +213,8 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
     Multiply-adds are weighed as `lanes` does: a wgmma is more than all that scales its sums before they are stored.
 
     Each branch backwards closes a loop: all from which the branch is reached without passing its target (Aho, Lam,
-    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost where no loop inside has half of its work.
+    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost where no loop inside has a third of its work:
+    that over tiles may begin and end with as many products as a round of the one along k.
     """
     backwards = [i for i, last in enumerate(listed) if last.target is not None and last.target < last.address]
     before = _predecessors(listed)
@@ -223,7 +224,7 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
     for weights in (products, moves):
         works = [sum(weights[i] for i in loop) for loop in loops]
         found = [(loop, work) for loop, work in zip(loops, works, strict=True) if work]
-        inner = [(loop, work) for loop, work in found if not any(o < loop and 2 * w >= work for o, w in found)]
+        inner = [(loop, work) for loop, work in found if not any(o < loop and 3 * w >= work for o, w in found)]
         if inner:
             best, _ = max(inner, key=lambda pair: pair[1])
             return [listed[i] for i in sorted(best)]
