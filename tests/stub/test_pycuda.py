@@ -15,7 +15,7 @@ PLAIN = ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT")
 #: Kernels and problems, with what the log must have of one of their launches.
 VERIFIED = {
     "naive": (*PLAIN, "grid 2 4 1, block 32 8 1"),
-    "shared memory that is asked for": ("gemm/cuda.async", "gemm/m33n31k17/f32/NT", "shared 50176"),
+    "shared memory that is asked for": ("gemm/cuda.async@BM=128,BN=256", "gemm/m33n31k17/f32/NT", "shared 50176"),
     "alpha and beta": ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT/alpha2/beta0.5", "grid 2 4 1"),
     "f16": ("gemm/cuda.mma", "gemm/m33n31k17/f16/NT", "shared 32768"),
     "in place, several launches": ("transpose/cuda.c2r", "transpose/m17n12/f32/in", "grid 12 1 1"),
