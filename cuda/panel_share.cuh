@@ -53,10 +53,11 @@ struct PanelSource {
   }
 
   __device__ __forceinline__ Origin<T> operator()(unsigned i) const {
-    if constexpr (WHOLE) return {from + size_t(Mine::below(i)) * ld + Mine::right(i), Mine::W * unsigned(sizeof(T))};
+    const T *pack = from + size_t(Mine::below(i)) * ld + Mine::right(i);
+    if constexpr (WHOLE) return {pack, Mine::W * unsigned(sizeof(T))};
     const unsigned at = col + Mine::right(i), left = Panel::RAGGED ? min(cols - at, Mine::W) : Mine::W;
     const bool inside = row + Mine::below(i) < rows && at < cols;
-    return {from + size_t(Mine::below(i)) * ld + Mine::right(i), inside ? left * unsigned(sizeof(T)) : 0};
+    return {pack, inside ? left * unsigned(sizeof(T)) : 0};
   }
 
   // Moves on to the next panel along k.
