@@ -46,7 +46,7 @@ STATIC = (
     Overflow("conv/implicit.cu", "size_t across[TN / V]", "unsigned across[TN / V]"),
     Overflow("conv/implicit_feed.cuh", "size_t(w) * map.plain_step()", "w * map.plain_step()", "conv/implicit.cu"),
     Overflow("conv/lowering.cuh", "static_cast<long long>(d.mid) * mid", "int(d.mid) * mid", "conv/implicit.cu"),
-    Overflow("gemm/splitk.cu", "partial + size_t(blockIdx.z) * m * n", "partial + blockIdx.z * m * n"),
+    Overflow("gemm/splitk.cu", "size_t(blockIdx.z) * slices * m", "blockIdx.z * slices * m"),
     Overflow("gemm/batched.cu", "b + product * stride_b", "b + product * unsigned(stride_b)"),
     Overflow("gemm/fragment.cuh", "size_t(row(i) - row(0)) * ldc", "(row(i) - row(0)) * ldc", "gemm/warptile.cu"),
     Overflow("conv/columns.cuh", "(size_t(first_slice + slice)", "((first_slice + slice)", "conv/im2col.cu"),
