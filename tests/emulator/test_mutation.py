@@ -10,6 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from emulator import proof, short
+from emulator.corners import corners
 from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import (
     DOCS,
@@ -58,9 +59,10 @@ def _barriers() -> Iterator[ParameterSet]:
 
 
 def _plan(file: str) -> list[list[Case]]:
-    """The cases that mutants are known to need, each a program of its own, and then all."""
+    """The cases that mutants are known to need, each a program of its own, then all, and those beyond the sweep's."""
     every, known = plan(discover(), file), short.needed(short.load())
-    return [[case] for group in every for case in group if short.name(case) in known] + every
+    first = [[case] for group in every for case in group if short.name(case) in known]
+    return [*first, *every, *([case] for case in corners(file))]
 
 
 @pytest.mark.parametrize(("source", "mutant"), list(_barriers()))
