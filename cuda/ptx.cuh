@@ -89,6 +89,17 @@ __device__ __forceinline__ void mma_m16n8k8_tf32_f32(float (&d)[4], const unsign
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// The same in FP64: A 8 or 16 x 4, B 4 x 8; a lane holds one element of A in eight rows and one of B. m16n8k4 needs
+// compute capability 9.0.
+__device__ __forceinline__ void mma_m8n8k4_f64(double &d0, double &d1, double a, double b) {
+  asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
+               : "+d"(d0), "+d"(d1) : "d"(a), "d"(b));
+}
+__device__ __forceinline__ void mma_m16n8k4_f64(double (&d)[4], const double (&a)[2], double b) {
+  asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+               : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3]) : "d"(a[0]), "d"(a[1]), "d"(b));
+}
+
 // cvt.rna.tf32.f32: rounds to the nearest TF32, ties away from zero. mma.sync itself only drops the bits it does not
 // use.
 __device__ __forceinline__ unsigned to_tf32(float x) {

@@ -49,6 +49,15 @@ def test_mma_tf32_drops_13_bits_unless_they_are_rounded_before(rounded: bool) ->
     assert np.array_equal(out.reshape(16, 8), _product(a32, b32).astype(np.float32))
 
 
+def test_mma_f64_of_16_and_of_8_rows_keeps_53_bits() -> None:
+    a, b = _matrix(16, 4, np.float64), _matrix(4, 8, np.float64)
+    a[3, 2], b[2, 5] = 1 + 2.0**-40, 2.0
+    buffers = {"a": read(a), "b": read(b), "c": written(128, np.float64), "twice": written(128, np.float64)}
+    out = intrinsic("tensor.cu", Launch("mma_f64", 1, 32, ("a", "b", "c", "twice")), buffers)
+    for c in (out["c"], out["twice"]):
+        assert np.array_equal(c.reshape(16, 8), _product(a, b) + 1)
+
+
 def test_ldmatrix_deals_rows_to_lanes_as_the_isa_draws_it() -> None:
     x = RNG.integers(0, 65536, (4, 8, 8), np.uint16)
     buffers = {"x": read(x), "out": written(32 * 14, np.uint32)}

@@ -131,6 +131,27 @@ inline void multiply(typename Accumulator::Register *d, const unsigned *a, const
   emu::collective<Multiply<Operands, Accumulator>>(EMU_FULL_WARP, payload, site);
 }
 
+// m8n8k4 and m16n8k4 in FP64. A lane has an element of A in each eight rows, two neighbours of D in each, one of B.
+template <unsigned M> struct MultiplyDoubles {
+  struct Payload {
+    double *d[M / 4];
+    const double *a;
+    double b;
+  };
+  static void run(emu::Lanes<Payload> warp) {
+    static emu::Product<M, 8, 4, double> product;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      const unsigned row = lane / 4, col = lane % 4;
+      for (unsigned r = 0; r < M / 8; ++r) product.a[row + 8 * r][col] = warp[lane].a[r];
+      product.b[col][row] = warp[lane].b;
+      for (unsigned e = 0; e < M / 4; ++e) product.c[row + e / 2 * 8][2 * col + e % 2] = *warp[lane].d[e];
+    }
+    product.multiply();
+    for (unsigned lane = 0; lane < 32; ++lane)
+      for (unsigned e = 0; e < M / 4; ++e) *warp[lane].d[e] = product.c[lane / 4 + e / 2 * 8][lane % 4 * 2 + e % 2];
+  }
+};
+
 }  // namespace twins
 
 EMU_INLINE void ldmatrix_x1(unsigned (&r)[1], unsigned address, EMU_SITE) {
@@ -163,6 +184,14 @@ EMU_INLINE void mma_m16n8k16_bf16_f32(float (&d)[4], const unsigned (&a)[4], con
 }
 EMU_INLINE void mma_m16n8k8_tf32_f32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE) {
   twins::multiply<twins::Tf32, twins::Wide>(d, a, b, site);
+}
+EMU_INLINE void mma_m8n8k4_f64(double &d0, double &d1, double a, double b, EMU_SITE) {
+  twins::MultiplyDoubles<8>::Payload payload{{&d0, &d1}, &a, b};
+  emu::collective<twins::MultiplyDoubles<8>>(EMU_FULL_WARP, payload, site);
+}
+EMU_INLINE void mma_m16n8k4_f64(double (&d)[4], const double (&a)[2], double b, EMU_SITE) {
+  twins::MultiplyDoubles<16>::Payload payload{{&d[0], &d[1], &d[2], &d[3]}, a, b};
+  emu::collective<twins::MultiplyDoubles<16>>(EMU_FULL_WARP, payload, site);
 }
 EMU_INLINE unsigned to_tf32(float x) { return __builtin_bit_cast(unsigned, emu::tf32_round(x)); }
 

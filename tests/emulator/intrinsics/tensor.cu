@@ -53,6 +53,21 @@ __global__ void mma_tf32(const float *a, const float *b, float *c) {
   store_fragment(d, c);
 }
 
+// a is 16 x 4 by rows, b 4 x 8; c is their product plus one, once 16 rows high and twice 8.
+extern "C" __global__ void mma_f64(const double *a, const double *b, double *c, double *twice) {
+  const unsigned row = threadIdx.x / 4, col = threadIdx.x % 4;
+  const double fa[2] = {a[row * 4 + col], a[(row + 8) * 4 + col]}, fb = b[col * 8 + row];
+  double d[4] = {1.0, 1.0, 1.0, 1.0}, halves[4] = {1.0, 1.0, 1.0, 1.0};
+  ptx::mma_m16n8k4_f64(d, fa, fb);
+  ptx::mma_m8n8k4_f64(halves[0], halves[1], fa[0], fb);
+  ptx::mma_m8n8k4_f64(halves[2], halves[3], fa[1], fb);
+  for (unsigned e = 0; e < 4; ++e) {
+    const unsigned at = (row + e / 2 * 8) * 8 + col * 2 + e % 2;
+    c[at] = d[e];
+    twice[at] = halves[e];
+  }
+}
+
 // x is four 8 x 8 matrices; row l of out is what lane l received: x4, x4.trans, x2, x2.trans, x1, x1.trans.
 extern "C" __global__ void ldmatrix(const unsigned short *x, unsigned *out) {
   __shared__ __align__(16) unsigned short smem[256];

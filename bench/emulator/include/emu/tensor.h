@@ -18,8 +18,8 @@ EMU_INLINE float tf32_round(float x) {
 }
 
 // D = A B + C for one M x N x K product, with all lanes' elements gathered.
-template <int M, int N, int K> struct Product {
-  float a[M][K], b[K][N];
+template <int M, int N, int K, class T = float> struct Product {
+  T a[M][K], b[K][N];
   double c[M][N];
 
   // Its accesses are the emulator's, and there are thousands. Without noipa, g++ 12 drops what an 8 x 32 product writes.
