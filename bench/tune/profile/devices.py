@@ -35,7 +35,7 @@ class Published(msgspec.Struct, frozen=True):
 def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
     """Return rates of 16-bit operands, which depend on neither their type nor the sums, and of others."""
     same = dict.fromkeys(("f16.f32", "f16.f16", "bf16.f32"), flop_per_s)
-    return same | {f"{name}.f32": rate for name, rate in others.items()}
+    return same | {f"{name}.{'f64' if name == 'f64' else 'f32'}": rate for name, rate in others.items()}
 
 
 _HOPPER = "NVIDIA H100 Tensor Core GPU Architecture, white paper v1.04, tables 2 and 3"
@@ -48,7 +48,7 @@ DEVICES = {
         multiprocessors=132,
         clock_hz=1.98e9,
         multiply_adds=128,
-        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12),
+        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, f64=66.9e12),
         dram_bytes_per_s=3.352e12,
         source=f"{_HOPPER}; tensor rates at 1830 MHz",
     ),
@@ -58,7 +58,7 @@ DEVICES = {
         multiprocessors=114,
         clock_hz=1.755e9,
         multiply_adds=128,
-        tensor=_sixteen_bits(756e12, tf32=378e12, fp8=1513e12),
+        tensor=_sixteen_bits(756e12, tf32=378e12, fp8=1513e12, f64=51.2e12),
         dram_bytes_per_s=2.039e12,
         source=f"{_HOPPER}; tensor rates at 1620 MHz",
     ),
@@ -68,7 +68,7 @@ DEVICES = {
         multiprocessors=132,
         clock_hz=1.98e9,
         multiply_adds=128,
-        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12),
+        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, f64=66.9e12),
         dram_bytes_per_s=4.8e12,
         source=f"NVIDIA H200 Tensor Core GPU, datasheet; the processor is that of {_HOPPER}",
     ),
@@ -78,7 +78,7 @@ DEVICES = {
         multiprocessors=108,
         clock_hz=1.41e9,
         multiply_adds=64,
-        tensor=_sixteen_bits(312e12, tf32=156e12),
+        tensor=_sixteen_bits(312e12, tf32=156e12, f64=19.5e12),
         dram_bytes_per_s=2.039e12,
         source="NVIDIA A100 Tensor Core GPU Architecture, white paper v1.0, tables 1 and 4; datasheet, 80 GB",
         l2_bytes=5120,

@@ -189,7 +189,7 @@ def lanes(opcode: str) -> int:
         return 64 if name == "FFMA2" else 32
     for part in parts:
         if "x" in part:
-            return math.prod(int(size) for size in part.split("x")) // 4
+            return math.prod(int(size) for size in part.split("x")) // (4 if _KIND_OF[name] == "wgmma" else 1)
         if part.isdigit():
             return _SHAPES[part]
     raise ValueError(f"{opcode}: has no shape; expected one such as HMMA.16816.F32")

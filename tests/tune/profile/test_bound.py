@@ -64,6 +64,8 @@ def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
         ("HMMA.16816.F32.BF16", 2048),
         ("HMMA.1688.F32.TF32", 1024),
         ("HGMMA.64x256x16.F32.BF16", 65536),
+        ("DMMA.884", 256),
+        ("DMMA.16x8x4", 512),
     ],
 )
 def test_lanes_are_the_multiply_adds_of_one_warp_instruction(opcode: str, expected: int) -> None:
@@ -78,6 +80,7 @@ def test_lanes_are_the_multiply_adds_of_one_warp_instruction(opcode: str, expect
         ("HMMA.16816.F32.BF16", "bf16.f32"),
         ("HMMA.1688.F32.TF32", "tf32.f32"),
         ("QGMMA.64x256x32.F32.E4M3.E5M2", "fp8.f32"),
+        ("DMMA.16x8x4", "f64.f64"),
         ("FFMA", None),
     ],
 )
