@@ -30,7 +30,7 @@ LADDERS = {
     ),
     "GEMM on tensor cores": (
         "gemm",
-        *("wmma", "mma", "mma_tf32", "mma_3xtf32"),
+        *("wmma", "mma", "mma_tf32", "mma_3xtf32", "mma_f64"),
         *("wgmma", "wgmma_persistent", "wgmma_splitk", "wgmma_tf32", "wgmma_tf32_registers"),
         *("wgmma_3xtf32", "wgmma_fp8"),
     ),

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), IMPLICIT_MMA_BLOCK
   using Loop = ImplicitMma<Arithmetic, direction, layout, BM, BN, BK, WM, WN, STAGES, W, MASKED>;
   using Map = typename Loop::Map;
   using Pipeline = typename Loop::Pipeline;
-  static_assert(Stripe<WN>::FLOATS * sizeof(float) * (Loop::THREADS / 32) <=
+  static_assert(Stripe<WN>::ELEMENTS * sizeof(float) * (Loop::THREADS / 32) <=
                     STAGES * Pipeline::STAGE * sizeof(typename Loop::T),
                 "stripes fit where the panels were");
   DYN_SHARED(unsigned char, smem);
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), IMPLICIT_MMA_BLOCK
             block.k0, block.k_end};
   Pipeline pipeline{reinterpret_cast<typename Loop::T *>(smem), warp_m, warp_n};
   loop.accumulate(pipeline);
-  float *stripe = reinterpret_cast<float *>(smem) + warp_id * Stripe<WN>::FLOATS;
+  float *stripe = reinterpret_cast<float *>(smem) + warp_id * Stripe<WN>::ELEMENTS;
   out += block.slice * elements;
 #pragma unroll
   for (int i = 0; i < Pipeline::MT; ++i) {

@@ -40,18 +40,20 @@ struct MmaLoop {
 
 // Blocks per multiprocessor, by which the compiler limits registers: one where the sums of a warp's tile take half of
 // them or more.
-template <int WM, int WN>
-constexpr int MMA_BLOCKS_PER_SM = WM * WN <= 1024 ? 3 : 1;
+template <class Sum, int WM, int WN>
+constexpr int MMA_BLOCKS_PER_SM = WM * WN * sizeof(Sum) <= 4096 ? 3 : 1;
 
 template <class Arithmetic, class TC, int BM, int BN, int BK, int WM, int WN, int STAGES, int W, Op op_a, Op op_b>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), MMA_BLOCKS_PER_SM<WM, WN>)
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), MMA_BLOCKS_PER_SM<typename Arithmetic::Sum, WM, WN>)
     gemm_mma(const typename Arithmetic::Storage *__restrict__ a, const typename Arithmetic::Storage *__restrict__ b,
-             TC *c, unsigned m, unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb,
-             unsigned ldc, long long stride_a, long long stride_b, long long stride_c) {
+             TC *c, unsigned m, unsigned n, unsigned k, typename Arithmetic::Sum alpha, typename Arithmetic::Sum beta,
+             unsigned lda, unsigned ldb, unsigned ldc, long long stride_a, long long stride_b, long long stride_c) {
   using Loop = MmaLoop<Arithmetic, BM, BN, BK, WM, WN, STAGES, W, op_a, op_b>;
   using Pipeline = typename Loop::Pipeline;
+  using Sum = typename Arithmetic::Sum;
+  using WarpStripe = Stripe<WN, Sum>;
   constexpr int V = 16 / sizeof(TC);
-  static_assert(Stripe<WN>::FLOATS * sizeof(float) * (Loop::THREADS / 32) <=
+  static_assert(WarpStripe::ELEMENTS * sizeof(Sum) * (Loop::THREADS / 32) <=
                     STAGES * Pipeline::STAGE * sizeof(typename Loop::T),
                 "stripes fit where the panels were");
   DYN_SHARED(unsigned char, smem);
@@ -62,17 +64,17 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), MMA_BLOCKS_PER_SM<
   const Loop loop{a + blockIdx.z * stride_a, b + blockIdx.z * stride_b, m, n, k, lda, ldb, row0, col0};
   Pipeline pipeline{reinterpret_cast<typename Loop::T *>(smem), warp_m, warp_n};
   loop.accumulate(pipeline);
-  float *stripe = reinterpret_cast<float *>(smem) + warp_id * Stripe<WN>::FLOATS;
+  Sum *stripe = reinterpret_cast<Sum *>(smem) + warp_id * WarpStripe::ELEMENTS;
   c += blockIdx.z * stride_c;
 #pragma unroll
   for (int i = 0; i < Pipeline::MT; ++i) {
     const unsigned row = row0 + warp_m + 16 * i, col = col0 + warp_n;
-    Stripe<WN>::put(stripe, pipeline.sums[i]);
+    WarpStripe::put(stripe, pipeline.sums[i]);
     __syncwarp();  // the stripe is complete
     if (ldc % V == 0 && n % V == 0) {
-      Stripe<WN>::template store<V>(stripe, c, row, col, m, n, ldc, alpha, beta);
+      WarpStripe::template store<V>(stripe, c, row, col, m, n, ldc, alpha, beta);
     } else {
-      Stripe<WN>::template store<1>(stripe, c, row, col, m, n, ldc, alpha, beta);
+      WarpStripe::template store<1>(stripe, c, row, col, m, n, ldc, alpha, beta);
     }
     __syncwarp();  // all lanes have read it before the next one overwrites it
   }

@@ -19,16 +19,31 @@ enum class Side { A, B };
 struct Fragment16 {
   unsigned r[4];
 };
+// The same of FP64, four elements deep, for m8n8k4 and m16n8k4: r[0] holds the first rows or columns, r[1] the last.
+struct Fragment64 {
+  double r[2];
+};
+
+template <class T>
+struct FragmentOf {
+  using Type = Fragment16;
+};
+template <>
+struct FragmentOf<double> {
+  using Type = Fragment64;
+};
 
 template <Side side, class Element, int BK, int WIDTH, bool ALONG>
 struct MmaPanel {
   using T = Element;
+  using Fragment = typename FragmentOf<T>::Type;
   static constexpr bool ALONG_K = ALONG, RAGGED = true;
   static constexpr unsigned V = 16 / sizeof(T);                                   // elements of a chunk
   static constexpr unsigned ROWS = ALONG_K ? WIDTH : BK, COLS = ALONG_K ? BK : WIDTH;  // as stored
   static constexpr unsigned CHUNKS = COLS / V, ELEMENTS = ROWS * COLS;
   static constexpr bool WORDS = !ALONG_K && sizeof(T) == 4;  // ldmatrix turns 16-bit elements only
-  static_assert(ALONG_K || CHUNKS >= 8, "a key needs eight places");
+  static constexpr bool DOUBLES = sizeof(T) == 8;            // and has no matrices of these
+  static_assert((ALONG_K && !DOUBLES) || CHUNKS >= 8, "a key needs eight places");
 
   // Where the element `below` and to the `right` of a stored one is: a constant further, where that changes neither the
   // key nor the bits that the key changes.
@@ -39,10 +54,18 @@ struct MmaPanel {
 
   // The fragment of the width's elements first + 16 i to first + 16 i + 15 and of the kk-th 32 bytes along k. Each lane
   // computes one place that does not depend on i and kk; the others follow from it by an XOR and a constant.
-  static __device__ __forceinline__ Fragment16 load(const T *panel, unsigned first, unsigned i, unsigned kk) {
+  static __device__ __forceinline__ Fragment load(const T *panel, unsigned first, unsigned i, unsigned kk) {
     const unsigned lane_id = threadIdx.x % 32, matrix = lane_id / 8, row = lane_id % 8;
-    Fragment16 f;
-    if constexpr (ALONG_K) {
+    Fragment f;
+    if constexpr (DOUBLES) {
+      const unsigned across = lane_id / 4, along = lane_id % 4;
+      const unsigned mine = ALONG_K ? at(first + across, along / V) + along % V
+                                    : at(along, first / V + across / V) + across % V;
+#pragma unroll
+      for (unsigned r = 0; r < 2; ++r)
+        f.r[r] = ALONG_K ? moved(panel, mine, 2 * kk)[(16 * i + 8 * r) * COLS]
+                         : moved(panel, mine, 8 * i + 4 * r)[4 * kk * COLS];
+    } else if constexpr (ALONG_K) {
       const unsigned mine = at(first + across(matrix) * 8 + row, along(matrix));
       ptx::ldmatrix_x4(f.r, ptx::smem_address(moved(panel, mine, 2 * kk) + 16 * i * COLS));
     } else if constexpr (!WORDS) {
@@ -62,10 +85,10 @@ struct MmaPanel {
   static constexpr __device__ __forceinline__ unsigned across(unsigned r) { return side == Side::A ? r % 2 : r / 2; }
   static constexpr __device__ __forceinline__ unsigned along(unsigned r) { return side == Side::A ? r / 2 : r % 2; }
 
-  // Rows of words are read four at a time, two neighbouring chunks of each. Where rows have fewer than eight chunks,
-  // several of them share the 128 bytes of all banks.
+  // Rows of words and of doubles are read four at a time, two neighbouring chunks of each. Where rows have fewer than
+  // eight chunks, several of them share the 128 bytes of all banks.
   static __device__ __forceinline__ unsigned key(unsigned row) {
-    if constexpr (WORDS) return row % 4 * 2;
+    if constexpr (WORDS || DOUBLES) return row % 4 * 2;
     if constexpr (CHUNKS < 8) return row / (8 / CHUNKS) % CHUNKS;
     return row % 8;
   }

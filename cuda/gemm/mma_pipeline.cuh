@@ -14,12 +14,12 @@ struct MmaPipeline {
   static constexpr unsigned STAGE = PanelA::ELEMENTS + PanelB::ELEMENTS;
 
   struct Fragments {
-    Fragment16 a[MT], b[NT];
+    typename PanelA::Fragment a[MT], b[NT];
   };
 
   T *smem;
   unsigned warp_m, warp_n;  // where the warp's tile begins in the block's tile
-  float sums[MT][NT][2][4] = {};
+  typename Arithmetic::Sum sums[MT][NT][2][4] = {};
 
   // Adds the products of `steps` steps. copy(slot) starts the thread's copies of the next step: A's panel goes to slot,
   // B's after it. Past the last step it writes zeros and reads nothing. When this returns, no thread uses shared memory

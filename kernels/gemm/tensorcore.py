@@ -1,4 +1,4 @@
-"""GEMM on tensor cores from compute capability 8.0 on: wmma, mma.sync in 16 bits, TF32 and three times TF32."""
+"""GEMM on tensor cores from compute capability 8.0 on: wmma, and mma.sync in 16 bits, TF32, 3xTF32 and FP64."""
 
 import math
 from typing import Any
@@ -13,6 +13,7 @@ from kernelmark.kernels.gemm.problem import GemmProblem
 
 SIXTEEN: dict[str, Any] = HALF | {"min_arch": 80}
 TF32: dict[str, Any] = F32 | {"min_arch": 80, "numerics": "tf32"}
+F64: dict[str, Any] = F32 | {"dtypes": ("f64",), "min_arch": 80, "numerics": "fp64"}
 #: WIDE is for products whose tiles fill a device, a block a multiprocessor; MIDDLE for those of half as many, such as
 #: the founding one; SMALL for the others.
 WIDE = {"BM": 128, "BN": 256, "BK": 32, "WM": 64, "WN": 64, "STAGES": 4}
@@ -20,6 +21,8 @@ MIDDLE = WIDE | {"BN": 128, "WN": 32}
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
 #: The same of FP32 elements, half as deep. Splitting them takes registers, so that a warp's tile is half as wide.
 WIDE_F32, MIDDLE_F32, SMALL_F32 = (tile | {"BK": 16} for tile in (WIDE, MIDDLE, SMALL))
+#: The same of FP64, whose sums take twice as many registers.
+WIDE_F64, SMALL_F64 = MIDDLE_F32, SMALL_F32
 ROW_BYTES = 128  # of a panel that is not along k, at the least: a key needs eight places
 #: Spaces of the kernels by mma.sync, of 16-bit and of FP32 elements.
 SPACE = {
@@ -31,6 +34,7 @@ SPACE = {
     "STAGES": (2, 3, 4, 5, 6),
 }
 SPACE_F32 = SPACE | {"BK": (16, 32, 64)}
+SPACE_F64 = SPACE | {"BK": (16, 32)}
 
 WMMA = "gemm_wmma<{ctype}, {TC}, {T}, {BK}, Op::{op_a}, Op::{op_b}>"
 MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
@@ -65,12 +69,14 @@ def unlike_mma(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None
             return f"{name} = {width} has rows of {width * itemsize} bytes, expected at least {ROW_BYTES}"
     if reason := _tiles.divides(t, ("WM", "BM"), ("WN", "BN")):
         return reason
-    return beyond_block(warps(t), t.WM * t.WN // 32, 3 if t.WM * t.WN <= 1024 else 1) or _beyond_stripes(t, itemsize)
+    sum_words = t.WM * t.WN // 32 * max(itemsize // 4, 1)  # of a thread
+    return beyond_block(warps(t), sum_words, 3 if sum_words <= 32 else 1) or _beyond_stripes(t, itemsize)
 
 
 def _beyond_stripes(t: Tile, itemsize: int) -> str | None:
     """Why the stripes that warps store through do not fit where the panels were, or None (mma_store.cuh)."""
-    stripes, panels = warps(t) // 32 * 16 * (t.WN + 8) * 4, t.STAGES * t.BK * (t.BM + t.BN) * itemsize
+    stripes = warps(t) // 32 * 16 * (t.WN + 8) * max(itemsize, 4)
+    panels = t.STAGES * t.BK * (t.BM + t.BN) * itemsize
     return f"stripes take {stripes} bytes, expected at most the {panels} of the panels" if stripes > panels else None
 
 
@@ -88,12 +94,12 @@ def fits_wmma(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def copied(p: GemmProblem) -> int:
-    """The elements of A and B that one copy may move: 16 bytes, 4 or one element, whichever all their rows begin at."""
+    """The elements of A and B that one copy may move: 16 bytes, 4 or one element, whichever their rows begin at."""
     a, b, _ = p.operands()
     size = DTYPES[a.dtype].itemsize
     for nbytes in (16, 4):
         if a.ld * size % nbytes == 0 and b.ld * size % nbytes == 0:
-            return nbytes // size
+            return max(nbytes // size, 1)
     return 1
 
 
@@ -162,3 +168,15 @@ def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 def mma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """FP32 operands as sums of two TF32 each, three products by mma.sync, their sums added in FP32."""
     return mma_call(p, t, "ThreeTf32")
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/mma_f64.cu",
+    tunables=SPACE_F64,
+    prefer=by_size(WIDE_F64, SMALL_F64),
+    **_MMA | F64,
+)
+def mma_f64(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """FP64 operands and sums by mma.sync, 16 rows of A at once from Hopper on, 8 before."""
+    return mma_call(p, t, f"Double<{16 if device.capability >= 90 else 8}>")

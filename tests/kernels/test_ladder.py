@@ -70,7 +70,7 @@ def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
     assert call.grid == (8, 8, 2)  # 128 blocks for 132 multiprocessors that hold one each
 
 
-@pytest.mark.parametrize("name", [*RUNGS, "wmma", "mma", "mma_tf32", "mma_3xtf32"])
+@pytest.mark.parametrize("name", [*RUNGS, "wmma", "mma", "mma_tf32", "mma_3xtf32", "mma_f64"])
 def test_what_no_grid_can_cover_is_refused(name: str) -> None:
     dtype = rung(name).domain["dtype"][0]
     assert "blocks along y" in refusal(f"gemm/cuda.{name}", f"gemm/m4194241n1k1/{dtype}/NN")

@@ -13,9 +13,10 @@ from kernelmark.bench.emulator.build import program
 from kernelmark.bench.emulator.sweep import Case, launches
 from kernelmark.bench.emulator.worker import Buffer, run
 from kernelmark.bench.plan.kernel import CudaKernel
-from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.limits import H100, TYPICAL
+from kernelmark.bench.tune.profile.counted import count
 
-PIPELINED = ("mma", "mma_tf32", "mma_3xtf32")
+PIPELINED = ("mma", "mma_tf32", "mma_3xtf32", "mma_f64")
 Array = np.ndarray[Any, Any]
 
 
@@ -75,7 +76,7 @@ def test_founding_product_has_tiles_for_nearly_all_multiprocessors_of_an_h100(na
     assert one.plan(problem, tile, H100)[0].grid == (16, 8, 1)
 
 
-@pytest.mark.parametrize("name", PIPELINED)
+@pytest.mark.parametrize("name", PIPELINED[:3])
 @pytest.mark.parametrize(
     ("sizes", "nbytes"),
     [
@@ -96,6 +97,48 @@ def test_copies_are_as_wide_as_leading_dimensions_of_a_and_b_allow(name: str, si
         assert f", {max(nbytes // itemsize, 1)}, Op::" in entry
 
 
+@pytest.mark.parametrize(
+    ("sizes", "elements"),
+    [("m63n61k64/f64/NT", 2), ("m64n64k63/f64/NT/lda+1/ldb+1", 2), ("m64n64k63/f64/NT", 1), ("m64n63k64/f64/TN", 1)],
+)
+def test_copies_of_fp64_are_of_two_elements_or_one(sizes: str, elements: int) -> None:
+    for case in cases("mma_f64", f"gemm/{sizes}"):
+        (entry, _), *_ = case.calls
+        assert f", {elements}, Op::" in entry
+
+
+@pytest.mark.parametrize(("capability", "rows"), [(80, 8), (89, 8), (90, 16), (100, 16)])
+def test_fp64_is_multiplied_16_rows_at_once_from_hopper_on(capability: int, rows: int) -> None:
+    problem, device = REGISTRY.problem("gemm/m64n64k64/f64/NN"), TYPICAL[capability]
+    tile = kernel("mma_f64").tile_for(problem, device)
+    assert tile is not None
+    (call,) = kernel("mma_f64").plan(problem, tile, device)
+    assert f"<Double<{rows}>," in call.entry
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fp64_is_right_where_8_rows_are_multiplied_at_once(layout: str) -> None:
+    problem = REGISTRY.problem(f"gemm/m67n41k37/f64/{layout}/alpha2/beta0.5/batch2/ldb+1")
+    every = [Case(case.kernel, problem, case.tile, TYPICAL[80]) for case in cases("mma_f64", problem.id)]
+    assert not wrong_in_emulator(every)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_panels_of_fp64_are_read_and_written_without_bank_conflicts(layout: str) -> None:
+    host_compiler()
+    problem = REGISTRY.problem(f"gemm/m256n256k64/f64/{layout}")
+    for case in cases("mma_f64", problem.id):
+        total = count(case.kernel, problem, case.tile, H100).total
+        assert total.wavefronts == total.least_wavefronts > 0
+
+
+def test_alpha_and_beta_of_fp64_are_passed_in_fp64() -> None:
+    """2^-1074 is zero in FP32."""
+    problem = REGISTRY.problem("gemm/m8n8k8/f64/NN/alpha0.1/beta5e-324")
+    (call,) = kernel("mma_f64").plan(problem, next(kernel("mma_f64").tiles()), H100)
+    assert [(type(x), float(x)) for x in call.args[6:8]] == [(np.float64, 0.1), (np.float64, 5e-324)]
+
+
 def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores() -> None:
     for name in ("wmma", "mma"):
         for dtype in kernel(name).domain["dtype"]:
@@ -113,12 +156,13 @@ def test_copies_of_16_bytes_are_right_over_the_edges_of_tiles(name: str, layout:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("name", "dtype"), [("mma", "bf16"), ("mma_f64", "f64")])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_that_end_within_16_bytes_are_cut_where_they_end(layout: str) -> None:
+def test_rows_that_end_within_16_bytes_are_cut_where_they_end(layout: str, name: str, dtype: str) -> None:
     """Aligned by their leading dimensions alone: the last copy of a row takes a part, and NaN follows."""
     stored = {"NN": (51, 77), "NT": (51, 51), "TN": (75, 77), "TT": (75, 51)}[layout]
     pads = [-length % 8 for length in (*stored, 77)]
-    every = cases("mma", f"gemm/m75n77k51/bf16/{layout}/beta0.5/lda+{pads[0]}/ldb+{pads[1]}/ldc+{pads[2]}")
+    every = cases(name, f"gemm/m75n77k51/{dtype}/{layout}/beta0.5/lda+{pads[0]}/ldb+{pads[1]}/ldc+{pads[2]}")
     assert not wrong_in_emulator(every)
 
 
