@@ -1,5 +1,5 @@
-// C = alpha op(A) op(B) + beta C in FP64 on tensor cores, by mma.sync four elements deep: m16n8k4 from compute capability
-// 9.0 on, m8n8k4 before. Products are rounded as fused multiply-adds in FP64 are.
+// C = alpha op(A) op(B) + beta C in FP64 on tensor cores, by mma.sync four elements deep: m16n8k4 from compute
+// capability 9.0 on, m8n8k4 before. Products are rounded as fused multiply-adds in FP64 are.
 //
 // Tile, pipeline and preconditions: gemm/mma.cuh. Fragments are read element by element, since ldmatrix has no matrices
 // of 8-byte elements; 16 bytes are copied at once where the leading dimensions of A and B are even, otherwise 8.
