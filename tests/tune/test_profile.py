@@ -102,7 +102,9 @@ PANEL = 512 * 128 * 4  # bytes; a tile of 128 x 256 reads one of A and two of B
 )
 def test_memory_is_read_again_by_each_wave_that_does_not_find_it_in_the_cache(counted, l2_bytes, panels):
     """Two blocks, a wave, read a panel of A and all of B, and there are four waves; a wave writes half a panel of C."""
-    found = counted("gemm/cuda.async@BM=128,BN=256", "gemm/m512n512k512/f32/NN", replace(SMALL_DEVICE, l2_bytes=l2_bytes))
+    found = counted(
+        "gemm/cuda.async@BM=128,BN=256", "gemm/m512n512k512/f32/NN", replace(SMALL_DEVICE, l2_bytes=l2_bytes)
+    )
     (waves,) = found.waves
     assert waves.blocks == (2,)
     assert (waves.bytes_read, waves.bytes_written) == (panels * PANEL, 4 * PANEL)
