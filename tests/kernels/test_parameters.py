@@ -59,8 +59,11 @@ def taken(cubin: Cubin, symbol: str, types: list[str]) -> list[str]:
     if not types:
         return [f"?{size}" for size in sizes]
     kinds = [
-        "p8" if kind.endswith("*") else KINDS.get(kind, f"s{size}") for kind, size in zip(types, sizes, strict=True)
-    ]
+        "p8" if kind.endswith("*")
+        else f"f{size}" if kind.endswith("::Sum")  # float or double, as the arithmetic adds
+        else KINDS.get(kind, f"s{size}")
+        for kind, size in zip(types, sizes, strict=True)
+    ]  # fmt: skip
     assert [int(kind[1:]) for kind in kinds] == sizes
     return kinds
 
