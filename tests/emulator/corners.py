@@ -43,9 +43,6 @@ CORNERS = (
     # A persistent grid of one cluster, whose blocks take one tile after another.
     Corner("gemm/cuda.wgmma_persistent", "gemm/m264n136k8/f16/NT", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
     Corner("gemm/cuda.wgmma_tf32", "gemm/m136n72k8/f32/NT", {"BN": 64, "CLUSTER": 1}, multiprocessors=1),
-    # The same with rows in registers: steps enough to use each set of them twice, in both layouts.
-    Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m72n136k104/f32/NN", {"BN": 64, "CLUSTER": 1}, multiprocessors=1),
-    Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m264n136k104/f32/TT", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
     # More than eight rows of tiles: the order has a second band.
     Corner("gemm/cuda.mma", "gemm/m577n65k8/f16/NN", {"BM": 64}),
     # More taps than a mask has bits.
@@ -93,6 +90,9 @@ CORNERS = (
     Corner(
         WGMMA, "conv/n18c136h9w3k72r2s1pad1x0stride2x1/f16/nhwc/wgrad", {"BN": 128, "CLUSTER": 2}, multiprocessors=2
     ),
+    # wgmma with rows in registers: steps enough to use each set of them twice, in both layouts.
+    Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m72n136k104/f32/NN", {"BN": 64, "CLUSTER": 1}, multiprocessors=1),
+    Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m264n136k104/f32/TT", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
 )
 
 
