@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                   ptx::smem_address(free)};
   work.run(Plainly{}, [&](unsigned warpgroup) {
     unsigned char *own = buffers + warpgroup * Store::BUFFERS * Store::BUFFER_BYTES;
-    return Store{out, nullptr, pixels, channels, channels, 0, 1.0f, 0.0f, own, warpgroup + 1};
+    return Store{{out, nullptr, pixels, channels, channels, 0, 1.0f, 0.0f, own, warpgroup + 1}};
   });
 }
 

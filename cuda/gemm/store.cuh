@@ -8,49 +8,69 @@
 #pragma once
 #include "gemm/wgmma.cuh"
 
-template <class Out, unsigned BN>
-struct TileStore {
-  static constexpr unsigned COLUMNS = ROW_BYTES / sizeof(Out), BUFFER_BYTES = WARPGROUP_ROWS * ROW_BYTES;
-  static constexpr unsigned PARTS = BN / COLUMNS, BUFFERS = PARTS < 4 ? PARTS : 4;
-  static constexpr unsigned MINE = WARPGROUP_ROWS * COLUMNS / WARPGROUP;  // sums of a buffer, per thread
-  using Pair = typename Element<Out>::Pair;
+// What a warpgroup's stores need, and the order of their steps.
+template <class Out>
+struct PartsStore {
+  static constexpr unsigned BUFFER_BYTES = WARPGROUP_ROWS * ROW_BYTES;
   const TensorMap &map;
   const Out *c;  // read where beta is not 0
   unsigned m, n, ldc;
   long long stride;  // of a batch
   float alpha, beta;
-  unsigned char *buffers;  // BUFFERS of them
-  unsigned barrier;        // a named one, of this warpgroup alone
-
-  // Stores the sums of 64 rows from row0 on and of BN columns from col0 on; all threads of the warpgroup call it.
-  __device__ __forceinline__ void put(const float (&sums)[BN / 2], unsigned row0, unsigned col0,
-                                      unsigned product) const {
-#pragma unroll
-    for (unsigned first = 0; first < PARTS; first += BUFFERS) {
-      if (leads()) ptx::tma_store_wait_read<0>();
-      ptx::named_barrier_sync(barrier, WARPGROUP);  // the buffers are free
-#pragma unroll
-      for (unsigned i = 0; i < BUFFERS; ++i) {
-        fill(i, &sums[(first + i) * MINE], row0, col0 + (first + i) * COLUMNS, product);
-        ptx::fence_proxy_async();  // one for all would do, but lets the compiler mix the parts and spill registers
-      }
-      ptx::named_barrier_sync(barrier, WARPGROUP);  // and now they are full
-      if (!leads()) continue;
-#pragma unroll
-      for (unsigned i = 0; i < BUFFERS; ++i)
-        ptx::tma_store(&map, ptx::smem_address(buffers + i * BUFFER_BYTES), col0 + (first + i) * COLUMNS, row0, product);
-      ptx::tma_store_commit();
-    }
-  }
+  unsigned char *buffers;
+  unsigned barrier;  // a named one, of this warpgroup alone
 
   // Waits for the stores before the shared memory is released.
   __device__ __forceinline__ void finish() const {
     if (leads()) ptx::tma_store_wait_read<0>();
   }
 
+  // Stores PARTS parts: fill(i, part) writes a part to the i-th of AT_ONCE places, store(i, part) starts its stores.
+  template <unsigned PARTS, unsigned AT_ONCE, class Fill, class Store>
+  __device__ __forceinline__ void in_parts(Fill fill, Store store) const {
+#pragma unroll
+    for (unsigned first = 0; first < PARTS; first += AT_ONCE) {
+      if (leads()) ptx::tma_store_wait_read<0>();
+      ptx::named_barrier_sync(barrier, WARPGROUP);  // the buffers are free
+#pragma unroll
+      for (unsigned i = 0; i < AT_ONCE; ++i) {
+        fill(i, first + i);
+        ptx::fence_proxy_async();  // one for all would do, but lets the compiler mix the parts and spill registers
+      }
+      ptx::named_barrier_sync(barrier, WARPGROUP);  // and now they are full
+      if (!leads()) continue;
+#pragma unroll
+      for (unsigned i = 0; i < AT_ONCE; ++i) store(i, first + i);
+      ptx::tma_store_commit();
+    }
+  }
+
+  // Starts the store of a buffer to C's columns from col and rows from row on.
+  __device__ __forceinline__ void store(unsigned buffer, unsigned col, unsigned row, unsigned product) const {
+    ptx::tma_store(&map, ptx::smem_address(buffers + buffer * BUFFER_BYTES), col, row, product);
+  }
+
  private:
   static __device__ __forceinline__ bool leads() { return threadIdx.x % WARPGROUP == 0; }
+};
 
+template <class Out, unsigned BN>
+struct TileStore : PartsStore<Out> {
+  using Base = PartsStore<Out>;
+  static constexpr unsigned COLUMNS = ROW_BYTES / sizeof(Out);
+  static constexpr unsigned PARTS = BN / COLUMNS, BUFFERS = PARTS < 4 ? PARTS : 4;
+  static constexpr unsigned MINE = WARPGROUP_ROWS * COLUMNS / WARPGROUP;  // sums of a buffer, per thread
+  using Pair = typename Element<Out>::Pair;
+
+  // Stores the sums of 64 rows from row0 on and of BN columns from col0 on; all threads of the warpgroup call it.
+  __device__ __forceinline__ void put(const float (&sums)[BN / 2], unsigned row0, unsigned col0,
+                                      unsigned product) const {
+    Base::template in_parts<PARTS, BUFFERS>(
+        [&](unsigned i, unsigned part) { fill(i, &sums[part * MINE], row0, col0 + part * COLUMNS, product); },
+        [&](unsigned i, unsigned part) { Base::store(i, col0 + part * COLUMNS, row0, product); });
+  }
+
+ private:
   // Writes a part of the sums to a buffer, pairs of neighbours at a time.
   __device__ __forceinline__ void fill(unsigned buffer, const float *sums, unsigned row0, unsigned col0,
                                        unsigned product) const {
@@ -61,7 +81,7 @@ struct TileStore {
       const unsigned row = SumPlace::row(i % 2), column = (other ? j : i) / 2 * 8 + SumPlace::column();
       const float x = other ? sums[2 * j] : sums[2 * i], y = other ? sums[2 * j + 1] : sums[2 * i + 1];
       const Pair pair = scaled(x, y, row0 + row, col0 + column, product);
-      unsigned char *to = buffers + buffer * BUFFER_BYTES + swizzled(row, column * sizeof(Out));
+      unsigned char *to = Base::buffers + buffer * Base::BUFFER_BYTES + swizzled(row, column * sizeof(Out));
       *reinterpret_cast<Pair *>(to) = pair;
     }
   }
@@ -71,8 +91,8 @@ struct TileStore {
   }
 
   __device__ __forceinline__ Pair scaled(float x, float y, unsigned row, unsigned col, unsigned product) const {
-    const unsigned inside = pair_inside(row, col, m, n);
-    const Out *held = c + product * stride + offset<Op::N>(row, col, ldc);
-    return Element<Out>::pair(scaled_pair(held, make_float2(x, y), inside, alpha, beta));
+    const unsigned inside = pair_inside(row, col, Base::m, Base::n);
+    const Out *held = Base::c + product * Base::stride + offset<Op::N>(row, col, Base::ldc);
+    return Element<Out>::pair(scaled_pair(held, make_float2(x, y), inside, Base::alpha, Base::beta));
   }
 };

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                   ptx::smem_address(free)};
   const auto store_of = [&](unsigned warpgroup) {
     unsigned char *own = buffers + warpgroup * Store::BUFFERS * Store::BUFFER_BYTES;
-    return Store{map_c, c, m, n, ldc, stride_c, alpha, beta, own, warpgroup + 1};
+    return Store{{map_c, c, m, n, ldc, stride_c, alpha, beta, own, warpgroup + 1}};
   };
   if constexpr (sizeof(T) == 1) {
     work.run(Promoted{}, store_of);

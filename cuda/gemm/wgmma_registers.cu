@@ -112,45 +112,21 @@ struct FromRegisters {
 // Stores sums whose rows are columns of C, as TileStore does: a pair of buffers has 64 rows of C, and each has half of
 // the columns, from two of the warps.
 template <unsigned BN>
-struct TurnedStore {
+struct TurnedStore : PartsStore<float> {
   static constexpr unsigned PAIRS = BN / BOX, AT_ONCE = PAIRS < 2 ? PAIRS : 2, BUFFERS = 2 * AT_ONCE;
-  static constexpr unsigned BUFFER_BYTES = BOX * ROW_BYTES, MINE = BOX / 2;  // sums of a pair, per thread
-  const TensorMap &map;
-  const float *c;  // read where beta is not 0
-  unsigned m, n, ldc;
-  long long stride;  // of a batch
-  float alpha, beta;
-  unsigned char *buffers;
-  unsigned barrier;  // a named one, of this warpgroup alone
+  static constexpr unsigned MINE = BOX / 2;  // sums of a pair, per thread
 
   __device__ __forceinline__ void put(const float (&sums)[BN / 2], unsigned col0, unsigned row0,
                                       unsigned product) const {
-#pragma unroll
-    for (unsigned first = 0; first < PAIRS; first += AT_ONCE) {
-      if (leads()) ptx::tma_store_wait_read<0>();
-      ptx::named_barrier_sync(barrier, WARPGROUP);  // the buffers are free
-#pragma unroll
-      for (unsigned i = 0; i < AT_ONCE; ++i) {
-        fill(i, &sums[(first + i) * MINE], row0 + (first + i) * BOX, col0, product);
-        ptx::fence_proxy_async();
-      }
-      ptx::named_barrier_sync(barrier, WARPGROUP);  // and now they are full
-      if (!leads()) continue;
-#pragma unroll
-      for (unsigned i = 0; i < BUFFERS; ++i) {
-        ptx::tma_store(&map, ptx::smem_address(buffers + i * BUFFER_BYTES), col0 + i % 2 * SQUARE,
-                       row0 + (first + i / 2) * BOX, product);
-      }
-      ptx::tma_store_commit();
-    }
-  }
-  __device__ __forceinline__ void finish() const {
-    if (leads()) ptx::tma_store_wait_read<0>();
+    in_parts<PAIRS, AT_ONCE>(
+        [&](unsigned i, unsigned pair) { fill(i, &sums[pair * MINE], row0 + pair * BOX, col0, product); },
+        [&](unsigned i, unsigned pair) {
+          store(2 * i, col0, row0 + pair * BOX, product);
+          store(2 * i + 1, col0 + SQUARE, row0 + pair * BOX, product);
+        });
   }
 
  private:
-  static __device__ __forceinline__ bool leads() { return threadIdx.x % WARPGROUP == 0; }
-
   // Writes 64 rows of C. The lanes of a warp have eight neighbours of each of four rows, in different banks.
   __device__ __forceinline__ void fill(unsigned pair, const float *sums, unsigned row0, unsigned col0,
                                        unsigned product) const {
@@ -200,6 +176,6 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                   ptx::smem_address(free)};
   work.run(FromRegisters{ring}, [&](unsigned warpgroup) {
     unsigned char *own = buffers + warpgroup * Store::BUFFERS * Store::BUFFER_BYTES;
-    return Store{map_c, c, m, n, ldc, stride_c, alpha, beta, own, warpgroup + 1};
+    return Store{{map_c, c, m, n, ldc, stride_c, alpha, beta, own, warpgroup + 1}};
   });
 }

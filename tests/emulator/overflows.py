@@ -70,5 +70,5 @@ APART = (
     Overflow("gemm/fragment.cuh", "size_t(row(i) - row(0)) * ldc", "(row(i) - row(0)) * ldc", "gemm/warptile.cu"),
     Overflow("gemm/mma.cuh", "c += blockIdx.z * stride_c", "c += int(blockIdx.z * stride_c)", "gemm/mma_tf32.cu"),
     Overflow("gemm/batched.cu", "b + product * stride_b", "b + unsigned(product * stride_b)"),
-    Overflow("gemm/store.cuh", "c + product * stride +", "c + int(product * stride) +", "gemm/wgmma_persistent.cu"),
+    Overflow("gemm/store.cuh", "product * Base::stride", "int(product * Base::stride)", "gemm/wgmma_persistent.cu"),
 )
