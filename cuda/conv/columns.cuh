@@ -9,11 +9,12 @@
 #include "gemm/pipeline.cuh"
 
 #define COLUMNS_TILE int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, int V, Op op_a, Op op_b
+#define COLUMNS_BOUNDS __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
 
 // C = op(A) op(B); blockIdx.z counts images times groups. loaded_n >= n columns of op(B) may be read: those past n pad
 // rows to whole vectors.
 template <COLUMNS_TILE>
-__global__ void SGEMM_BOUNDS
+__global__ void COLUMNS_BOUNDS
     conv_columns_gemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c, unsigned m,
                       unsigned n, unsigned k, unsigned loaded_n, unsigned lda, unsigned ldb, unsigned ldc,
                       unsigned tiles_across, unsigned groups, long long first_a, long long first_b, long long first_c,
@@ -35,7 +36,7 @@ __global__ void SGEMM_BOUNDS
 // One slice of the sum over images of op(A) op(B); k is `per_image` per image and `total` over all images. blockIdx.z
 // counts slices of `depth` times groups. partial is [slice][group][m][n].
 template <COLUMNS_TILE>
-__global__ void SGEMM_BOUNDS
+__global__ void COLUMNS_BOUNDS
     conv_columns_sum(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ partial, unsigned m,
                      unsigned n, unsigned per_image, unsigned total, unsigned depth, unsigned loaded_n, unsigned lda,
                      unsigned ldb, unsigned tiles_across, unsigned groups, unsigned first_slice, long long first_a,

@@ -45,16 +45,15 @@ struct ImplicitLoop {
   float *smem;
   unsigned k0, k_end;
 
-  // The thread's copies, all of a step started at once; `left` elements along the reduction from the next step on.
+  // The thread's copies; `left` elements along the reduction from the next step on.
   struct Copies {
-    static constexpr bool SKIPS = false;
-    typename Fed::A a;
-    typename Fed::B b;
+    static constexpr bool THIRDS = false;
+    typename Fed::A &a;
+    typename Fed::B &b;
     int left;
 
-    template <unsigned THIRD>
+    template <int>
     __device__ __forceinline__ void start(float *slot, bool) {
-      if (THIRD != 0) return;
       a.copy(slot, left);
       b.copy(slot + PanelA::ELEMENTS, left);
       Fed::advance(a, b);
@@ -64,7 +63,8 @@ struct ImplicitLoop {
 
   // Adds the products of all panels from k0 to k_end to the tile.
   __device__ __forceinline__ void accumulate(Tile &tile) {
-    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (k_end - k0 + BK - 1) / BK, Copies{a, b, int(k_end - k0)});
+    Copies copies{a, b, int(k_end - k0)};
+    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (k_end - k0 + BK - 1) / BK, copies);
   }
 };
 

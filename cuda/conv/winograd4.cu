@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(256)
 }
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
-__global__ void SGEMM_BOUNDS
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
     winograd4_products(const float *__restrict__ u, const float *__restrict__ v, float *__restrict__ m, unsigned c,
                        unsigned ldk, unsigned ldt) {
   using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, 4, Op::T, Op::N>;

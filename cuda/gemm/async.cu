@@ -10,7 +10,7 @@
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b,
           bool WHOLE>
-__global__ void SGEMM_BOUNDS
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
     sgemm_async(const float *__restrict__ a, const float *__restrict__ b, float *c, unsigned m,
                 unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
                 long long stride_a, long long stride_b, long long stride_c) {

@@ -9,9 +9,6 @@
 #pragma once
 #include "gemm/panel.cuh"
 
-#define SGEMM_BOUNDS \
-  __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN, 32 * (BM / WM) * (BN / WN)>)
-
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN>
 struct Fragment {
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN);

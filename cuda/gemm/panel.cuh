@@ -9,10 +9,10 @@
 
 constexpr int PAD = 4;
 
-// Blocks per multiprocessor, by which the compiler limits registers: two, so that one computes while the other waits,
-// unless TM x TN sums in each thread of a large block leave no room.
-template <int TM, int TN, int THREADS = 256>
-constexpr int SGEMM_BLOCKS_PER_SM = TM * TN <= 64 || THREADS <= 128 ? 2 : 1;
+// Blocks of 256 threads per multiprocessor, by which the compiler limits registers: two, so that one computes while the
+// other waits, unless each thread's TM x TN sums leave no room.
+template <int TM, int TN>
+constexpr int SGEMM_BLOCKS_PER_SM = TM * TN <= 64 ? 2 : 1;
 
 // How op(A) is stored relative to its panel, which holds op(A) by columns.
 template <Op op>

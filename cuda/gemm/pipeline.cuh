@@ -7,17 +7,18 @@
 #include "gemm/fragment.cuh"
 #include "panel_copy.cuh"
 
-// Adds the products of `steps` steps to the tile. copies.start<THIRD>(slot, more) starts a third of the thread's copies
-// of the next step: A's panel goes to slot, B's after it. Past the last step, where `more` is false, it writes zeros, or
-// SKIPS them. Thirds are started between multiply-adds, since all copies at once keep what a warp multiplies waiting. On
-// an H200 copies of words whose warp reads four lines of global memory have bank conflicts, nearly one for each line but
-// the first.
+// Adds the products of `steps` steps to the tile. copies.start<I>(slot, more) starts the thread's copies of the next
+// step, or their third I: A's panel goes to slot, B's after it. Past the last step, where `more` is false, all at once
+// write zeros, and thirds write nothing. Thirds are started between multiply-adds, since all copies at once keep what a
+// warp multiplies waiting. On an H200 copies of words whose warp reads four lines of global memory have bank conflicts,
+// nearly one for each line but the first.
 // AHEAD: what a lane multiplies is read one row of the panels ahead, across steps too, so that no multiply-add waits for
 // a read that a barrier has held back. It takes TM + TN registers.
 template <class PanelA, class PanelB, int BK, int STAGES, bool AHEAD, class Tile, class Copies>
 __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned steps, Copies copies) {
   static_assert(BK % 2 == 0, "each step begins with the same half of the factors");
   static_assert(BK >= 8, "three parts of the copies start before the last multiply-adds");
+  constexpr bool THIRDS = Copies::THIRDS;
   constexpr unsigned STAGE = PanelA::ELEMENTS + PanelB::ELEMENTS, LAST = (STAGES - 1) * STAGE;
   const auto arrive = [] {
     ptx::cp_async_wait<STAGES - 2>();  // this thread's copies for the next step have arrived
@@ -31,7 +32,8 @@ __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned step
   for (unsigned step = 0; step < STAGES - 1; ++step) {
     float *slot = smem + step * STAGE;
     const bool more = step < steps;
-    copies.template start<0>(slot, more), copies.template start<1>(slot, more), copies.template start<2>(slot, more);
+    copies.template start<0>(slot, more);
+    if constexpr (THIRDS) copies.template start<1>(slot, more), copies.template start<2>(slot, more);
     ptx::cp_async_commit();
   }
   if constexpr (AHEAD) arrive(), load(smem, 0);
@@ -40,6 +42,11 @@ __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned step
   for (unsigned step = 0; step < steps; ++step) {
     if constexpr (!AHEAD) arrive();
     const bool more = step + STAGES - 1 < steps;
+    if constexpr (!THIRDS) {
+      copies.template start<0>(smem + free, more);
+      ptx::cp_async_commit();
+      free = now;
+    }
 #pragma unroll
     for (int kk = 0; kk < BK; ++kk) {
       if constexpr (!AHEAD) {
@@ -47,15 +54,17 @@ __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned step
       } else if (kk + 1 < BK) {
         load(smem + now, kk + 1);
       }
-      if (kk == 0) copies.template start<0>(smem + free, more);
-      if (kk == BK / 4) copies.template start<1>(smem + free, more);
-      if (kk == BK / 2) copies.template start<2>(smem + free, more), ptx::cp_async_commit();
+      if constexpr (THIRDS) {
+        if (kk == 0) copies.template start<0>(smem + free, more);
+        if (kk == BK / 4) copies.template start<1>(smem + free, more);
+        if (kk == BK / 2) copies.template start<2>(smem + free, more), ptx::cp_async_commit();
+      }
       if (kk + 1 == BK) {
-        free = now;
+        if (THIRDS) free = now;
         now = now == LAST ? 0 : now + STAGE;
         if constexpr (AHEAD) {
           arrive();
-          if (!Copies::SKIPS || step + 1 < steps) load(smem + now, 0);  // else nothing may have been copied there
+          if (!THIRDS || step + 1 < steps) load(smem + now, 0);  // else nothing may have been copied there
         }
       }
       tile.multiply(factors[kk % 2]);
@@ -79,20 +88,20 @@ struct Pipeline {
 
   // The thread's copies, panel after panel along k.
   struct Copies {
-    static constexpr bool SKIPS = WHOLE;
+    static constexpr bool THIRDS = WHOLE;
     PanelSource<PanelA, ShareA, WHOLE> source_a;
     PanelSource<PanelB, ShareB, WHOLE> source_b;
 
-    template <unsigned THIRD>
+    template <int PART>
     __device__ __forceinline__ void start(float *slot, bool more) {
       constexpr unsigned A = ShareA::PACKS, ALL = A + ShareB::PACKS;
-      constexpr unsigned FROM = WHOLE ? ALL * THIRD / 3 : 0, TO = WHOLE ? ALL * (THIRD + 1) / 3 : THIRD == 0 ? ALL : 0;
-      if (SKIPS && !more) return;
-      if constexpr (FROM < TO && FROM < A)
-        copy_panel<PanelA, ShareA, ShareA::W, FROM, (TO < A ? TO : A)>(slot, source_a);
-      if constexpr (FROM < TO && TO > A)
+      constexpr int PARTS = THIRDS ? 3 : 1;
+      constexpr unsigned FROM = ALL * PART / PARTS, TO = ALL * (PART + 1) / PARTS;
+      if (THIRDS && !more) return;
+      if constexpr (FROM < A) copy_panel<PanelA, ShareA, ShareA::W, FROM, (TO < A ? TO : A)>(slot, source_a);
+      if constexpr (TO > A)
         copy_panel<PanelB, ShareB, ShareB::W, (FROM > A ? FROM : A) - A, TO - A>(slot + PanelA::ELEMENTS, source_b);
-      if (THIRD == 2) source_a.advance(), source_b.advance();
+      if (PART == PARTS - 1) source_a.advance(), source_b.advance();
     }
   };
 

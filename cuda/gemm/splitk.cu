@@ -12,7 +12,7 @@
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b,
           bool WHOLE>
-__global__ void SGEMM_BOUNDS
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
     sgemm_splitk(const float *__restrict__ a, const float *__restrict__ b, float *to, unsigned ldt, long long stride_t,
                  float alpha, float beta, unsigned m, unsigned n, unsigned k, unsigned lda, unsigned ldb,
                  long long stride_a, long long stride_b, unsigned slice, unsigned slices) {

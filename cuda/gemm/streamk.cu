@@ -49,7 +49,7 @@ __device__ __forceinline__ Segment segment(unsigned turn, unsigned tiles, unsign
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b,
           bool WHOLE>
-__global__ void SGEMM_BOUNDS
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
     sgemm_streamk(const float *__restrict__ a, const float *__restrict__ b, float *c, float *partials, unsigned m,
                   unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
                   long long stride_a, long long stride_b, long long stride_c, unsigned tiles, unsigned whole,

@@ -31,9 +31,9 @@ def pack(p: GemmProblem) -> int:
     return 1 if any(length % PACK for length in rows) else PACK
 
 
-def blocks_per_sm(t: Tile, threads: int) -> int:
+def blocks_per_sm(t: Tile) -> int:
     """Blocks that the compiler leaves registers for on a multiprocessor, as in panel.cuh."""
-    return 2 if t.TM * t.TN <= 64 or threads <= 128 else 1
+    return 2 if t.TM * t.TN <= 64 else 1
 
 
 def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
@@ -104,7 +104,7 @@ def patches(words: Callable[[GemmProblem], int]) -> Rule:
             return reason
         threads = t.BM * t.BN // (t.TM * t.TN)
         static = 4 * t.BK * (t.BM + t.BN + 2 * PAD)
-        if reason := beyond_block(threads, t.TM * t.TN, blocks_per_sm(t, 256)) or beyond_static(static):
+        if reason := beyond_block(threads, t.TM * t.TN, blocks_per_sm(t)) or beyond_static(static):
             return reason
         return staged(p, t, threads, words(p))
 
@@ -125,7 +125,7 @@ def double_buffered(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 def pipelined(t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
     """Why a tile cannot be where warps multiply panels that are copied ahead, or None."""
-    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t, warps(t))):
+    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t)):
         return reason
     return copied(warps(t), t, along_k, w)
 
