@@ -48,7 +48,7 @@ def by_waves(
         if valid(p, tile, device):
             return 0.0
         full = filled(blocks(p, tile), choice.resident, warps(tile) // 32, device.multiprocessors)
-        return choice.rate * full * useful(p, tile)
+        return round(choice.rate * full * useful(p, tile), 9)  # equal ones differ by rounding otherwise
 
     def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
         tiles = [tile_on(device, choice.values) for choice in choices]

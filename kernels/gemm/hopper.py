@@ -20,6 +20,7 @@ from kernelmark import (
     tile_on,
 )
 from kernelmark.kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes, whole_16_bytes
+from kernelmark.kernels._waves import Choice, by_waves
 from kernelmark.kernels.gemm.handwritten import HALF, within_grid, within_ints
 from kernelmark.kernels.gemm.problem import GemmProblem
 
@@ -45,7 +46,8 @@ SUM_ROWS, SUM_COLUMNS = 8, 64
 WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 3, "CLUSTER": 2, "SMS": multiprocessors}
 NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 5, "CLUSTER": 2, "SMS": multiprocessors}
 SMALL: dict[str, Tunable] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
-ALL = (WIDE, NARROW, SMALL)
+#: The three with their rates: a block reads A once for all of its columns.
+ALL = (Choice(WIDE, 1.0, 1), Choice(NARROW, 0.95, 1), Choice(SMALL, 0.75, 1))
 #: Their space. Fewer blocks than multiprocessors leave power to each of them, or room beside a product.
 PERSISTENT: dict[str, tuple[Tunable, ...]] = {
     "BN": (64, 128, 256),
@@ -151,24 +153,13 @@ def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable])
     return Prefer(wanted, unless)
 
 
-#: How fast a block multiplies, by the columns of its tiles, relative to the widest: A is read once for all of them.
-RATES = {256: 1.0, 128: 0.95, 64: 0.75}
+def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice) -> Prefer:
+    """Prefer the tile whose blocks of BM x BN elements multiply fastest together."""
 
+    def useful(p: GemmProblem, t: Tile) -> float:
+        return float(p.m * p.n * p.batch / (blocks(p, t) * BM * t.BN))
 
-def least_time(clusters: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
-    """Prefer the tile whose waves of clusters take the least time in a persistent grid; the first of equal ones."""
-
-    def seconds(p: Any, t: Tile) -> float:
-        return float(ceil_div(clusters(p, t), max(1, t.SMS // t.CLUSTER)) * t.BN / RATES[t.BN])
-
-    def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
-        tiles = [tile_on(device, values) for values in wanted]
-        best = min(tiles, key=lambda tile: seconds(p, tile))
-        if t not in tiles or (seconds(p, t) <= seconds(p, best) and tiles.index(t) <= tiles.index(best)):
-            return None
-        return f"its waves take {seconds(p, t) / seconds(p, best):.2f} times as long as those of {best.BN} columns"
-
-    return Prefer(wanted, unless)
+    return by_waves(choices, blocks, useful, lambda t: 3 * WARPGROUP, whole_boxes)
 
 
 def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -185,7 +176,7 @@ def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
 
 
-for _name, _domain, _wanted, _label in (
+for _name, _domain, _choices, _label in (
     ("wgmma_persistent", HOPPER | HALF, ALL, "wgmma in a persistent grid of clusters"),
     ("wgmma_tf32", TF32, ALL, "TF32 wgmma in a persistent grid of clusters, operands stored along k"),
     ("wgmma_fp8", FP8, ALL[1:], "FP8 wgmma in a persistent grid of clusters, each 128 products promoted to FP32"),
@@ -197,9 +188,9 @@ for _name, _domain, _wanted, _label in (
         name=_name,
         label=f"Warp-specialised {_label}.",
         supports=lambda p: supports_persistent(p) or whole_16_bytes(p.operands()[2]),
-        tunables=PERSISTENT | {"BN": tuple(tile["BN"] for tile in reversed(_wanted))},
+        tunables=PERSISTENT | {"BN": tuple(choice.values["BN"] for choice in reversed(_choices))},
         valid=whole_boxes,
-        prefer=least_time(cluster_tiles, *_wanted),
+        prefer=fastest(block_tiles, *_choices),
         **_domain,
     )(persistent)
 
@@ -210,9 +201,9 @@ def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
 
 
 def turned_tiles(p: GemmProblem, t: Tile) -> int:
-    """Tiles of all products, each as large as a cluster of blocks computes from registers."""
+    """Tiles of all products, each as large as a block computes from registers."""
     rows, columns = rows_and_columns(p)
-    return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * p.batch
+    return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * p.batch * int(t.CLUSTER)
 
 
 @cuda_kernel(
@@ -220,9 +211,9 @@ def turned_tiles(p: GemmProblem, t: Tile) -> int:
     source="gemm/wgmma_registers.cu",
     entry="gemm_wgmma_registers",
     supports=lambda p: supports_persistent(p) or whole_16_bytes(p.operands()[2]),
-    tunables=PERSISTENT | {"BN": tuple(tile["BN"] for tile in reversed(ALL))},
+    tunables=PERSISTENT,
     valid=whole_boxes,
-    prefer=least_time(turned_tiles, *ALL),
+    prefer=fastest(turned_tiles, *ALL),
     **TF32 | {"layouts": ("NN", "TT")},
 )
 def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -235,7 +226,7 @@ def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[
         *(p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p)),
     )
     entry = f"gemm_wgmma_registers<{t.BN}, {t.STAGES}, {t.CLUSTER}, {str(rows == 'b').lower()}>"
-    grid = min(t.SMS // t.CLUSTER, turned_tiles(p, t)) * t.CLUSTER
+    grid = min(t.SMS // t.CLUSTER * t.CLUSTER, turned_tiles(p, t))
     shared_bytes = stages_bytes(t) + store_bytes(p, t) + ATOM_BYTES
     return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
 
