@@ -93,6 +93,10 @@ CORNERS = (
     # wgmma with rows in registers: steps enough to use each set of them twice, in both layouts.
     Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m72n136k104/f32/NN", {"BN": 64, "CLUSTER": 1}, multiprocessors=1),
     Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m264n136k104/f32/TT", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
+    # An odd number of them; and the widest tile, whose results take turns in the buffers, where C is read.
+    Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m16n24k136/f32/NN/beta0.5", {"BN": 256}, multiprocessors=2),
+    # More accumulators than a block has.
+    Corner("fma/cuda.ffma_fed", "fma/n33000k9/f32/fed"),
 )
 
 
