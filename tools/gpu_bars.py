@@ -8,7 +8,7 @@ copies of as many bytes, by name. `lines` compares across classes: the best of o
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.kernel import VENDORS, Kernel
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
@@ -17,7 +17,6 @@ from kernelmark.bench.plan.tiles import Tile, tile_text
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, by_columns
 from kernelmark.bench.report.format import operation
-from kernelmark.bench.report.vendors import VENDORS
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 FOUNDING = "m1024n2048k26752"

@@ -22,7 +22,7 @@ from kernelmark.bench.emulator.shapes import problems as swept
 from kernelmark.bench.measure.sources import task_digest
 from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, PlannedJob, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.kernel import VENDORS, CudaKernel, Kernel
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
@@ -30,7 +30,6 @@ from kernelmark.bench.plan.registry import Kernels, Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.tiles import Tile
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.vendors import VENDORS
 
 #: Seconds beside sampling: a case (set-up, two verifications), a fresh worker, a verified case, an emulated one.
 CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.45, 2.5, 0.1, 0.6

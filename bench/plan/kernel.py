@@ -15,6 +15,9 @@ __all__ = ["Prefer", "Tile"]
 Launch = Callable[[], object]
 Predicate = Callable[[Any], str | None]
 
+#: Providers of vendors' kernels; of two that are as fast, the first is the baseline.
+VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(Tunables):

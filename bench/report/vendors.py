@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 from math import log
 from statistics import mean
 
+from kernelmark.bench.plan.kernel import VENDORS
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.report.contest import Contest, Ratio, Setting
 
-#: Providers of vendors' kernels; of two that are as fast, the first is the baseline.
-VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 _COPY = "copy/cuda.memcpy"
 #: Parts of the names of kernels that make several calls: a baseline is one.
 _SEVERAL = (".tnn", ".inplace", ".two_step")

@@ -6,14 +6,11 @@ from pathlib import Path
 
 from kernelmark.bench.measure.compilers import cuda_sources
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.kernel import VENDORS, CudaKernel, Kernel
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import parse_tile
-
-#: Providers whose calls a hand-written kernel is compared with.
-VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 
 
 def watched_kernel(
