@@ -182,8 +182,10 @@ def test_instructions_on_the_tensor_pipe_of_a_kernel_that_has_none_are_left_out(
     assert figures == [[], ["tensor instructions"]]
 
 
-#: What Nsight Compute has counted on an H200 (reports/nvidia-h200/counters.json), of kernels that are still the same.
+#: What Nsight Compute has counted on an H200 (reports/nvidia-h200/counters.json), of kernels that are still the same,
+#: with the tiles that they had by default.
 ON_AN_H200 = (
+    ("gemm/cuda.async@BM=128,BN=256", {"sectors read": 196_608}),  # a warp has left out its last fetch since
     ("gemm/cuda.mma", {"sectors read": 262_144, "shared wavefronts": 159_744, "bank conflicts": 8192}),
     ("conv/cuda.implicit", {"sectors read": 794_112, "sectors written": 150_528, "shared wavefronts": 911_008}),
 )
@@ -192,8 +194,8 @@ ON_AN_H200 = (
 @pytest.mark.parametrize(("kernel", "figures"), ON_AN_H200)
 def test_the_profile_counts_what_was_counted_on_a_gpu(tool, kernel, figures):
     host_compiler()
-    (pair,) = (pair for pair in tool.CHOSEN if pair[0] == kernel)
-    counted = tool.profiled(tool.Row(*pair, ""))
+    problem = dict(tool.CHOSEN)[kernel.partition("@")[0]]
+    counted = tool.profiled(tool.Row(kernel, problem, ""))
     assert {name: counted[name] for name in figures} == figures
 
 
