@@ -33,12 +33,13 @@ LOW, WIDE = 0.9, 0.1
 class Standing(NamedTuple):
     """The ceiling that rows stand on, if one holds, until it is stale.
 
-    doubt: why the latest, taken twice, is not it, or is disturbed.
+    doubt: why the latest, taken twice, is disturbed; replaced: that one is not `found`.
     """
 
     found: Ceiling | None
     stale_at_s: float
     doubt: str = ""
+    replaced: bool = False
 
 
 Known = dict[Need, Standing]
@@ -84,6 +85,8 @@ class Ceilings:
             elif known.found and need not in self._best:  # an earlier run measured it
                 self._keep(known.found)
                 self._best[need] = known.found
+                if known.doubt and not known.replaced:
+                    self._doubt(known.found, known.doubt)
         for need in self._surpassed(job, problem, timed):
             self._measure(need, job)
         for row in timed:
@@ -143,18 +146,20 @@ class Ceilings:
     def _measure(self, need: Need, job: Job) -> None:
         """Take a ceiling, twice if it looks disturbed; if it still does, rows stand on the last one that did not."""
         began_s = now()
+        before = self._known.get(need) if need in self._best else None  # that this run has
         found, doubt = self._take(need, job), ""
         if found and self._looks_disturbed(found):
             both = filter(None, (found, self._take(need, job, AGAIN)))
             found = max(both, key=lambda taken: (not self._looks_disturbed(taken), taken.rate))
             doubt = self._looks_disturbed(found)
-        before = self._known.get(need)
         if found and doubt:
             self._doubt(found, doubt)
-        if found and doubt and before and before.found:
+        replaced = bool(found and doubt and before and before.found)
+        if replaced and before:
             found = before.found
         ended_s = now()
-        self._known[need] = Standing(found, ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s)), doubt)
+        stale_at_s = ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s))
+        self._known[need] = Standing(found, stale_at_s, doubt, replaced)
 
     def _take(self, need: Need, job: Job, times: int = 1) -> Ceiling | None:
         problem = self._registry.problem(need.problem)

@@ -56,6 +56,27 @@ def test_a_run_keeps_the_ceilings_that_an_earlier_one_measured_just_now(lab):
     assert len(lab.jobs) == 4
 
 
+def test_a_doubt_about_a_ceiling_goes_with_it_to_the_next_run(lab):
+    known, lab.width = {}, 0.3
+    for _ in range(2):
+        lab.doubts.clear()
+        lab.begin(known)
+        lab.apply(numpy_matmul=1.0)
+        assert [kind for kind, _ in lab.doubts] == ["fp32", "memory"]
+
+
+def test_a_run_stands_on_no_ceiling_that_it_does_not_have(lab):
+    known = {}
+    lab.begin(known)
+    lab.apply(numpy_matmul=1.0)
+    lab.kept.clear()
+    lab.now, lab.width, lab.rates["fma"] = lab.now + 61, 0.3, 5e10
+    lab.begin(known)
+    (row,) = lab.apply(numpy_matmul=2**31 / 2.5e10)
+    assert max(found.rate for found in lab.kept if found.kind == "fp32") == pytest.approx(5e10)
+    assert row.roofline.roofline_pct == pytest.approx(50)
+
+
 def test_a_ceiling_that_takes_long_is_measured_again_later(lab):
     answer = lab.answer
 
