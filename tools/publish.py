@@ -30,6 +30,7 @@ from kernelmark.bench.report.format import count
 from kernelmark.bench.report.publish import Report, folder_name, noise, refuse_noise, write
 from kernelmark.bench.report.publish_index import write_index
 from kernelmark.bench.report.publish_readme import Price, Publication
+from kernelmark.bench.run.commit import git_commit
 from publish_claims import OF_SUITES, Experiments, digest, goes_on
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +59,8 @@ def main(words: Sequence[str] = ()) -> int:
     suites = [find_suite(name, registry) for name in asked.suites.split(",")]
     present = digest(jobs(suites, registry, Plan(("cpu",))), registry)
     before = found.answers.get(OF_SUITES)
-    if status := measure(db, asked, until_s, changed=before is not None and before.digest != present):
+    current = before.digest == present if before else None
+    if status := measure(db, asked, until_s, current):
         return status
     with closing(Store(db, create=False)) as store:
         run = suites_run(store, asked.noisy_anyway)
@@ -68,7 +70,8 @@ def main(words: Sequence[str] = ()) -> int:
         experiments.measure(until_s)
         publish(store, asked, machine, folder, run, experiments)
         agenda.save(folder, found)
-        against = sum(store.statuses(run)[status] for run in store.run_ids() for status in AGAINST)
+        published = {run, *experiments.runs.values()}
+        against = sum(store.statuses(run)[status] for run in published for status in AGAINST)
     print(f"{folder / 'README.md'}\n{write_index(asked.out)}")
     return 1 if against else 0
 
@@ -91,13 +94,13 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def measure(db: Path, asked: argparse.Namespace, until_s: float, changed: bool) -> int:
+def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool | None) -> int:
     """Run what the store lacks of the suites with the console script's own command; return its status if it ends here.
 
-    changed: kernels are no more what they were when the suites were measured.
+    current: whether kernels are still what they were when the suites were answered; None if they never were.
     """
     command = [sys.executable, "-m", "kernelmark", "run", "--db", str(db)]
-    if (unfinished := _unfinished(db, asked.noisy_anyway)) is None and not changed:
+    if (unfinished := _unfinished(db, asked.noisy_anyway, current)) is None:
         return 0
     if unfinished:
         command += ["--resume", unfinished, *(() if asked.noisy_anyway else ("--noisy-again",))]
@@ -116,19 +119,25 @@ def measure(db: Path, asked: argparse.Namespace, until_s: float, changed: bool) 
             status = process.wait()
         except KeyboardInterrupt:  # the process got it too
             status = process.wait()
+    if unfinished and status == 2:  # the machine or its software has changed since
+        print("publish: `make publish PUBLISH_ARGS=--fresh` begins anew", file=sys.stderr)
     return 0 if status in (0, 1) else status
 
 
-def _unfinished(db: Path, noisy_anyway: bool = False) -> str | None:
-    """Return the run of the suites that goes on, nothing where there is none yet, and None where all is measured.
+def _unfinished(db: Path, noisy_anyway: bool = False, current: bool | None = True) -> str | None:
+    """Return the run of the suites that goes on, nothing where one begins, and None where all is measured.
 
-    A run with disturbed cases goes on, too, unless they are to be published.
+    A run with disturbed cases goes on, too, unless they are to be published. It does so at its own commit alone.
     """
     if not db.is_file():
         return ""
     with closing(Store(db, create=False)) as store:
-        run = _latest(store)
-        return run if not run or goes_on(store, run, noisy_anyway) else None
+        if not (run := _latest(store)):
+            return ""
+        is_of_this_commit = store.run(run).git_commit == git_commit()
+        if goes_on(store, run, noisy_anyway):
+            return run if is_of_this_commit else ""
+        return None if current or (current is None and is_of_this_commit) else ""
 
 
 def _latest(store: Store) -> str:
@@ -158,7 +167,7 @@ def publish(
         sections=[("Experiments of claims that are left", left)] if left else [],
         price=_price(prices) if asked.prices else None,  # the example is of another machine
         identify=asked.identify,
-        anyway=bool(noise(store, {"": run}).noisy),
+        anyway=bool(noise(store, runs).noisy),
     )
     folder.mkdir(parents=True, exist_ok=True)
     report = Report(store, about, folder)

@@ -10,6 +10,7 @@ from html import escape
 import msgspec
 from tabulate import tabulate
 
+from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, method
 from kernelmark.bench.report.figures import Drawn
@@ -78,12 +79,18 @@ class Readme:
         if self._data is None:
             yield "Nothing has been timed yet."
             return
-        if sentence := noise_of(self._data.rows).sentence:
+        if sentence := noise_of(self._rows()).sentence:
             anyway = " It is published anyway." if self._about.anyway else ""
             yield f"> **{sentence}.**{anyway} Numbers of such cases carry the mark `~` in the tables."
         question = QUESTION if answers(self._data) else "Who is fastest?"
         yield f"**{question}** {findings.verdict(self._data)}"
         yield "\n".join(f"- {sentence}" for sentence in findings.sentences(self._data))
+
+    def _rows(self) -> list[Result]:
+        """Return the rows of all runs that are published, not of the main one alone."""
+        if self._store is None:
+            return list(self._data.rows) if self._data else []
+        return [r for run in self._about.runs.values() for r, _ in self._store.results(run)]
 
     def _fastest(self) -> Iterator[str]:
         if self._data and self._data.contests:
@@ -123,12 +130,11 @@ class Readme:
     def _quality(self) -> Iterator[str]:
         if self._data is None:
             return
-        noisy = [r for r in self._data.rows if is_noisy(r)]
+        rows = self._rows()
+        noisy = [r for r in rows if is_noisy(r)]
         yield "## What was noisy"
         if noisy:
-            yield f"{noise_of(self._data.rows).sentence}." + (
-                f" The first {MOST_NOISY}:" if len(noisy) > MOST_NOISY else ""
-            )
+            yield f"{noise_of(rows).sentence}." + (f" The first {MOST_NOISY}:" if len(noisy) > MOST_NOISY else "")
             heads = ("problem", "kernel", "time", "95 %", "disturbed")
             cells = [
                 (r.problem, short(r.kernel), seconds(r.time_s_median), spread(*row_time(r)), noise_of([r]).cause)

@@ -28,11 +28,29 @@ def asked(tool, tmp_path):
     return lambda *words: tool._options(["--out", str(tmp_path / "reports"), *words])
 
 
+@pytest.fixture(autouse=True)
+def commit(tool, monkeypatch):
+    """The commit of runs that tests put into the store is the present one."""
+    monkeypatch.setattr(tool, "git_commit", lambda: "c0ffee1234567")
+
+
 @pytest.mark.parametrize(("planned", "goes_on"), [(2, "r1"), (1, None)])
 def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(tool, store, planned, goes_on):
     begin(store, planned=planned)
     put(store, "copy/m8n8/f32", "copy/a.b")
     assert tool._unfinished(store.path) == goes_on
+
+
+@pytest.mark.parametrize(
+    ("planned", "current", "goes_on"), [(2, True, ""), (1, None, ""), (1, False, ""), (1, True, None)]
+)
+def test_a_run_of_another_commit_neither_goes_on_nor_answers_for_kernels_that_may_have_changed(
+    tool, store, monkeypatch, planned, current, goes_on
+):
+    begin(store, planned=planned)
+    put(store, "copy/m8n8/f32", "copy/a.b")
+    monkeypatch.setattr(tool, "git_commit", lambda: "another")
+    assert tool._unfinished(store.path, current=current) == goes_on
 
 
 @pytest.mark.parametrize(("anyway", "goes_on"), [(False, "r1"), (True, None)])
@@ -87,8 +105,8 @@ def test_suites_are_measured_again_when_their_kernels_have_changed(tool, store, 
     begun = MagicMock()
     begun.return_value.__enter__.return_value.wait.return_value = 0
     monkeypatch.setattr(tool.subprocess, "Popen", begun)
-    for changed in (False, True):
-        tool.measure(store.path, asked(*TINY), 0.0, changed)
+    for current in (True, False):
+        tool.measure(store.path, asked(*TINY), 0.0, current)
     ((command,), _) = begun.call_args
     assert begun.call_count == 1
     assert "copy/m31n33/f32" in command
