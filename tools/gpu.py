@@ -97,8 +97,12 @@ def tasks_of(asked: argparse.Namespace, limits: DeviceLimits, found: Agenda) -> 
         if asked.plan:
             MADE.parent.mkdir(parents=True, exist_ok=True)
             MADE.write_bytes(msgspec.json.encode(made))
-    only = asked.only or [""]
-    return agenda.timed([task for task in made.tasks if any(words in task.name for words in only)], found)
+    return agenda.timed(made.tasks, found)
+
+
+def wanted(tasks: Sequence[Task], asked: argparse.Namespace) -> list[Task]:
+    """Return the tasks that a slot may take."""
+    return [task for task in tasks if any(words in task.name for words in asked.only or [""])]
 
 
 def barred(found: Agenda) -> tuple[str, ...]:
@@ -110,7 +114,7 @@ def planned_text(asked: argparse.Namespace) -> str:
     """Return what a slot would do, in its order, and compile what can be compiled beforehand."""
     found = agenda.read(asked.out / folder_name(asked.name), asked.name)
     limits = DeviceLimits(**found.limits) if found.limits else H100
-    tasks = tasks_of(asked, limits, found)
+    tasks = wanted(tasks_of(asked, limits, found), asked)
     slot = agenda.slot(tasks, found, asked.deadline - PUBLISH_S)
     asked_for = map(_together, _questions(slot.chosen, found))
     lines = [(t.name, f"{t.seconds:.1f} s", "assumed: " * t.assumed + t.basis, f"{t.value:g}") for t in asked_for]
@@ -206,7 +210,8 @@ class Measuring:
         if question.tasks[0].kind == "clocks" and reply.done:
             found.disagreeing = reply.disagreeing  # ways that agree by now are there again
         ended = [task for task in question.tasks if task.name in reply.done or task.name in reply.failed]
-        share = seconds / max(sum(task.seconds for task in ended), 1e-3)
+        # what a task that was cut off took is not known, nor so that of the others
+        share = 0.0 if reply.cut else seconds / max(sum(task.seconds for task in ended), 1e-3)
         for task in question.tasks:
             text = reply.done.get(task.name, reply.failed.get(task.name))
             if text is not None:
@@ -282,13 +287,14 @@ def measure(asked: argparse.Namespace) -> int:
     print(f"make gpu: {folder}", flush=True)
     is_done = False
     while not is_done:
-        tasks = tasks_of(asked, DeviceLimits(**device.limits), found)
+        every = tasks_of(asked, DeviceLimits(**device.limits), found)
+        tasks = wanted(every, asked)
         if asked.device == "cuda":  # here, where all processors work, rather than one by one while the device waits
             _compiled(agenda.slot(tasks, found, asked.deadline).chosen, DeviceLimits(**device.limits))
         own = {"left_out": agenda.left_out(tasks, found), "barred": barred(found)}
         is_done = measuring.use(folder, msgspec.structs.replace(settings, folder=str(folder), **own), found, tasks)
     slot = gpu_report.SlotFacts(asked.deadline, now() - measuring.began, list(measuring.ended), measuring.left)
-    gpu_report.publish(folder, found, tasks, slot, identify=asked.identify)
+    gpu_report.publish(folder, found, every, slot, identify=asked.identify)
     if measuring.stopped:
         return 128 + signal.SIGTERM
     return 1 if gpu_report.against(folder, found) or any(a.state == "failed" for a in measuring.ended.values()) else 0

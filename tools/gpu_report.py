@@ -157,7 +157,7 @@ class Page:
         self._rows: dict[str, list[Result]] = {}
 
     def rows(self, task: str) -> list[Result]:
-        """Return the rows that answer a task, of a run that may answer others too; none where it is open."""
+        """Return the rows that answer a task, at whatever digest, of a run that may answer others too."""
         found = self._agenda.answers.get(task)
         if self._store is None or found is None or found.state != "done" or not found.run:
             return []
@@ -181,7 +181,7 @@ class Page:
         nt, nn, out, turned = FOUNDING[0], FOUNDING[1], TURNED[0], "gemm/cublas.tnn_geam"
         base = rows.get(("gemm/cublas.sgemm", nt)), rows.get(("gemm/cublas.sgemm", nn))
         if self._store is None or base[0] is None or base[1] is None:
-            yield "Not measured yet in one job on this device; `make gpu` does so before all else."
+            yield "Not measured yet in one job on this device; the first slot of `make gpu` does so."
             return
         yield f"cuBLAS: op_T is {contest.faster(self._store, base[0], base[1]).words} times as fast as op_N, in turn."
         if first := rows.get((turned, nt)):
@@ -243,7 +243,7 @@ class Page:
             elif state == "open":
                 open_.setdefault(bar.problem, []).append(bar.numerics)
             else:
-                absent.append(f"- {state}: {bar.problem} ({bar.numerics}): {text}")
+                absent.append(f"- {state}: {bar.problem} ({bar.numerics or 'any'}): {text}")
         heads = ("verdict", "problem", "numerics", "at least", "found", "ours", "vendor", "held against", "run")
         yield _table(heads, lines)
         yield "\n".join(absent)

@@ -109,6 +109,18 @@ def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> Non
     assert names == [["layer 0", "layer 2"], ["layer 1"], ["claim"], ["layer 3"], ["slow"]], "failed tasks come alone"
 
 
+@pytest.mark.parametrize(("cut", "took"), [(False, [10.0]), (True, [0.0])])
+def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool, took: list[float]
+) -> None:
+    tool = script("gpu")
+    monkeypatch.setattr(tool.signal, "signal", lambda *_: None)
+    measuring, found = tool.Measuring(tool._options(["--out", str(tmp_path)])), tool.Agenda()
+    asked = tool.Question(tool.Settings(""), 0.0, (task(tool.agenda, "a", seconds=1.0), task(tool.agenda, "b")))
+    measuring._take(asked, tool.Reply({"a": "done"}, cut=cut), 10.0, found)
+    assert [one.seconds for one in found.answers.values()] == took
+
+
 @pytest.mark.long
 def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -120,7 +132,7 @@ def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(
     out = capsys.readouterr().out
     assert 400 < float(out.splitlines()[-1]) <= 540
     assert "assumed: a first guess" in out
-    places = [out.find(name) for name in ("verify ", "clocks", "founding", "bar gemm/m4096n4096k4096/")]
+    places = [out.find(f"\n{name}") for name in ("verify ", "clocks", "founding ", "bar gemm/m1024n2048k26752/f32/")]
     assert -1 not in places
     assert places == sorted(places)
     made = json.loads(gpu.MADE.read_text())
@@ -140,17 +152,17 @@ def test_a_dirty_tree_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def begin(out: Path, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
+def begin(out: Path, *words: str, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
     path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
-    command = [sys.executable, str(TESTS / "agenda_rig.py"), "--out", str(out), "--deadline", str(deadline_s)]
+    command = [sys.executable, str(TESTS / "agenda_rig.py"), "--out", str(out), "--deadline", str(deadline_s), *words]
     env = {**os.environ, "PYTHONPATH": path, **variables}
     out.mkdir(exist_ok=True)
     return subprocess.Popen(command, env=env, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def use(out: Path, **variables: str) -> tuple[int, str]:
+def use(out: Path, *words: str, **variables: str) -> tuple[int, str]:
     """Use a slot, and return its exit status and what it printed."""
-    with begin(out, **variables) as process:
+    with begin(out, *words, **variables) as process:
         printed, _ = process.communicate(timeout=DEADLINE_S + 60)
     return process.returncode, printed
 
@@ -196,8 +208,12 @@ def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_pat
     assert {run: found[run] for run in kept} == kept
     assert all(found[answer["run"]] for answer in three.values())
 
-    status, printed = use(tmp_path)
+    page = (tmp_path / "a-fake" / "README.md").read_text()
+    status, printed = use(tmp_path, "--only", "verify")
     assert (status, answers(tmp_path)) == (0, three), printed  # all is answered
+    parts = [part for part in page.split("\n## ") if part.startswith(("Copy", "The agenda"))]
+    assert len(parts) == 2
+    assert all(part in (tmp_path / "a-fake" / "README.md").read_text() for part in parts)
     assert list(rows(tmp_path)) == list(found)
 
     status, printed = use(tmp_path, AGENDA_CHANGED="copy/fake.other")
