@@ -29,9 +29,9 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
-#: What bounds the same arithmetic where its factors come from shared memory, which takes issue slots: a product that
-#: reads none of them there does not exist.
+#: What bounds the same arithmetic of products, whose factors come from shared memory, which takes issue slots.
 FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
+PRODUCTS = ("gemm", "conv")
 #: The transfers that a link's ceiling is measured with. Within the host they are copies at the same threads, so the
 #: ceiling is what memory allows, counted once: a row of `transfer` cannot be held against reads and writes together.
 LINKS = frozenset(
@@ -54,14 +54,20 @@ class Bounds(NamedTuple):
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
     """The ceilings of a kernel: of its arithmetic where there is any, and of the memory or link that operands cross."""
     kind = UNITS.get(numerics, numerics)
-    if problem.flop and (micro := COMPUTE[device].get(kind)):
-        is_product = numerics == kind and micro.partition("/")[0] != problem.op
-        yield Need(device, threads, kind, FED.get((device, kind), micro) if is_product else micro)
+    if problem.flop and (micro := microbenchmark(problem.op, device, numerics)):
+        yield Need(device, threads, kind, micro)
     nbytes = level_bytes(problem.footprint_bytes, mode, llc_bytes)
     if transfer := problem.link(nbytes):
         yield Need(device, threads, "link", transfer)
     else:
         yield Need(device, threads, "memory", _copy_of(nbytes))
+
+
+def microbenchmark(op: str, device: str, numerics: str) -> str | None:
+    """The problem whose rate bounds an operation's arithmetic, if there is one."""
+    kind = UNITS.get(numerics, numerics)
+    fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
+    return fed or COMPUTE.get(device, {}).get(kind)
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.measure.measurement import WITHIN
-from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.reader import KernelTotal
@@ -85,7 +84,7 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
 
 
 class _Shown(NamedTuple):
-    """What cells show: threads and numerics where there are several, and rates in a unit, which is in GFLOP/s."""
+    """What cells show: threads and numerics where there are several. unit: of rates; gflop: that unit in GFLOP/s."""
 
     threads: bool
     numerics: bool
@@ -182,15 +181,15 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
     seen = set()
     for r in timed:
         rate = r.ceiling_gflop_per_s if r.bound_by == "compute" else r.ceiling_gbyte_per_s
-        bound = (r.device, r.threads, r.bound_by, rate)
+        numerics = r.numerics * (r.bound_by == "compute")
+        bound = (r.device, r.threads, r.bound_by, rate, numerics)
         if r.roofline_pct and r.time_s_median and bound not in seen:
             seen.add(bound)
             least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
             name = f"{_BOUND}{r.device} {r.bound_by}" + _threads(r, shown)
-            numerics = UNITS.get(r.numerics, r.numerics) * (shown.numerics and r.bound_by == "compute")
             gflop, gbyte = (r.gflop_per_s or 0.0) / shown.gflop, r.gbyte_per_s or 0.0
             rates = [digits(rate * room) if rate else "" for rate in (gflop, gbyte)]
-            yield least, (name, numerics, seconds(least), "", *rates, "100", "", "", "")
+            yield least, (name, numerics * shown.numerics, seconds(least), "", *rates, "100", "", "", "")
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:

@@ -56,6 +56,7 @@ def test_a_row_needs_the_ceiling_of_its_arithmetic_and_of_its_memory(registry):
         (GEMM, "tf32", COMPUTE["cuda"]["tf32"]),
         ("conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop", "winograd", COMPUTE["cuda"]["fp32"]),
         ("fma/n64k64/f32", "fp32", COMPUTE["cuda"]["fp32"]),
+        ("transfer/n1048576/f32/d2d/work1024", "fp32", COMPUTE["cuda"]["fp32"]),
     ],
 )
 def test_a_product_on_a_gpu_is_bounded_by_multiply_adds_that_are_fed(registry, problem, numerics, bound):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.measure.ceiling import Ceiling
-from kernelmark.bench.measure.roofline import UNITS
+from kernelmark.bench.measure.roofline import UNITS, microbenchmark
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.style import INK, Label, Look, label_right, log_ticks, panel
@@ -69,7 +69,7 @@ def _roofs(data: RunData) -> list[Roof]:
         rows[r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(r)
     roofs = []
     for (op, device, threads, numerics), own in rows.items():
-        compute = highest(data, device, threads, numerics)
+        compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics))
         memory = highest(data, device, threads, "link" if op == "transfer" else "memory")
         if compute and memory and (points := [*_points(own)]):
             roofs.append(Roof(op, compute, memory, points))
@@ -83,9 +83,13 @@ def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
             yield flop / traffic, flop / r.time_s_median, r
 
 
-def highest(data: RunData, device: str, threads: int, wanted: str) -> Ceiling | None:
-    """Return the highest ceiling of this kind that holds; for memory, the one with the largest copy, in no cache."""
-    found = [c for c, doubt in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
+def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
+    """Return the highest ceiling of this kind that holds; for memory, the one with the largest copy, in no cache.
+
+    by: the problem whose ceilings alone count, if there are any.
+    """
+    found = [c for c, _ in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
+    found = [c for c in found if c.problem == by] or found
     largest = max((sum(numbers(c.problem)) for c in found), default=0)
     held = [c for c, doubt in data.all_ceilings if not doubt and c in found and sum(numbers(c.problem)) == largest]
     return max(held, key=lambda c: c.rate, default=None)
