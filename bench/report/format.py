@@ -128,7 +128,7 @@ LONG_NAME = 40
 
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Return names for a figure: of long ones with tiles, the values alone that are not alike in all of a kernel's."""
+    """Return names for a figure; of a long one's tile stands what differs between those of its kernel, and then `…`."""
     found = {kernel: short(kernel) for kernel in kernels}
     tiles: dict[str, list[set[str]]] = {}
     for name in found.values():

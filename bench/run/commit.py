@@ -15,7 +15,9 @@ COMMIT_FILE = "build/commit"
 
 @lru_cache
 def git_commit() -> str:
-    """Return the commit of the checkout that kernelmark runs from, `-dirty` after it where files differ but reports.
+    """Return the commit of the checkout that kernelmark runs from; `-dirty` follows where a file has changes.
+
+    Files of reports do not count.
 
     A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise that of the file
     `build/commit`, otherwise its version.
