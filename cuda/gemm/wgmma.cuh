@@ -18,23 +18,33 @@ constexpr unsigned WARPGROUP = 128;             // threads
 constexpr unsigned WARPGROUP_ROWS = 64;         // rows of C in one wgmma
 constexpr unsigned BOX = 64;                    // elements on each side of a box that is not along k
 
+// Starts the copy of a box from x, y and z on. CLUSTER > 1: to all blocks of the cluster.
+template <int CLUSTER>
+__device__ __forceinline__ void copy_box(unsigned to, const TensorMap &map, unsigned x, unsigned y, unsigned z,
+                                         unsigned barrier) {
+  if constexpr (CLUSTER == 1) {
+    ptx::tma_load(to, &map, x, y, z, barrier);
+  } else {
+    ptx::tma_load_multicast(to, &map, x, y, z, barrier, (1 << CLUSTER) - 1);
+  }
+}
+
 template <class T, unsigned EXTENT, bool ALONG_K>
 struct OperandTile {
   static_assert(ALONG_K || sizeof(T) == 2, "wgmma takes 32-bit operands stored along k alone");
   static constexpr unsigned DEPTH = ROW_BYTES / sizeof(T), BYTES = EXTENT * ROW_BYTES;
   static constexpr int MN_MAJOR = !ALONG_K;
 
-  // Starts the copy of PART of the extent, from `extent` on, to `to`, where the part begins. CLUSTER > 1: to all blocks
-  // of the cluster.
+  // Starts the copy of PART of the extent, from `extent` on, to `to`, where the part begins.
   template <unsigned PART, int CLUSTER = 1>
   static __device__ __forceinline__ void load(unsigned to, const TensorMap &map, unsigned extent, unsigned k0,
                                               unsigned product, unsigned barrier) {
     if constexpr (ALONG_K) {
-      copy<CLUSTER>(to, map, k0, extent, product, barrier);
+      copy_box<CLUSTER>(to, map, k0, extent, product, barrier);
     } else {
 #pragma unroll
       for (unsigned i = 0; i < PART / BOX; ++i) {
-        copy<CLUSTER>(to + i * BOX * ROW_BYTES, map, extent + i * BOX, k0, product, barrier);
+        copy_box<CLUSTER>(to + i * BOX * ROW_BYTES, map, extent + i * BOX, k0, product, barrier);
       }
     }
   }
@@ -44,17 +54,6 @@ struct OperandTile {
   static constexpr unsigned ADVANCE = (ALONG_K ? WGMMA_BYTES : WGMMA_BYTES / sizeof(T) * ROW_BYTES) / 16;
   static __device__ __forceinline__ unsigned long long descriptor(unsigned from) {
     return wgmma_descriptor(from, ALONG_K ? 16 : BOX * ROW_BYTES, ATOM_BYTES);
-  }
-
- private:
-  template <int CLUSTER>
-  static __device__ __forceinline__ void copy(unsigned to, const TensorMap &map, unsigned x, unsigned y, unsigned z,
-                                              unsigned barrier) {
-    if constexpr (CLUSTER == 1) {
-      ptx::tma_load(to, &map, x, y, z, barrier);
-    } else {
-      ptx::tma_load_multicast(to, &map, x, y, z, barrier, (1 << CLUSTER) - 1);
-    }
   }
 };
 

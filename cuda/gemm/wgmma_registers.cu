@@ -9,33 +9,17 @@
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
 // Limit: the tensor cores and shared memory, of which both are busy nearly all the time.
 #include "gemm/store.cuh"
-#include "gemm/wgmma_specialised.cuh"
-
-constexpr unsigned SQUARE = ROW_BYTES / sizeof(float);  // elements on each side of a box
-
-// The tile of the rows' side: boxes of SQUARE k x SQUARE rows, each k 128 bytes of rows, in the 128-byte swizzle.
-template <unsigned EXTENT>
-struct TurnedTile {
-  static constexpr unsigned DEPTH = SQUARE, BYTES = EXTENT * ROW_BYTES, BOX_BYTES = SQUARE * ROW_BYTES;
-
-  static __device__ __forceinline__ void load(unsigned to, const TensorMap &map, unsigned extent, unsigned k0,
-                                              unsigned product, unsigned barrier) {
-#pragma unroll
-    for (unsigned i = 0; i < EXTENT / SQUARE; ++i) {
-      ptx::tma_load(to + i * BOX_BYTES, &map, extent + i * SQUARE, k0, product, barrier);
-    }
-  }
-};
+#include "gemm/wgmma_rows.cuh"
 
 // What the tiles are loaded from: matrices of which A is stored along its rows, and B along k.
 template <unsigned BN>
-struct TurnedMatrices : Matrices<float, BN, Op::N, Op::T> {
+struct RowsAcross : Matrices<float, BN, Op::N, Op::T> {
   using Base = Matrices<float, BN, Op::N, Op::T>;
-  using A = TurnedTile<BM>;
+  using A = AcrossTile<BM>;
 
   template <unsigned SHARE, unsigned CLUSTER>
   __device__ __forceinline__ void load(typename Base::Place &place, unsigned a, unsigned b, unsigned barrier) const {
-    A::load(a, this->map_a, place.row0, place.k0, place.product, barrier);
+    A::template load<BM>(a, this->map_a, place.row0, place.k0, place.product, barrier);
     Base::B::template load<SHARE, CLUSTER>(b, this->map_b, place.col0, place.k0, place.product, barrier);
     place.k0 += A::DEPTH;
   }
@@ -43,8 +27,6 @@ struct TurnedMatrices : Matrices<float, BN, Op::N, Op::T> {
 
 // A slice whose rows go through registers. tiles: where the ring is.
 struct FromRegisters {
-  static constexpr unsigned PRODUCTS = ROW_BYTES / WGMMA_BYTES;  // of a step
-  using Fragments = unsigned[PRODUCTS][4];
   const unsigned char *tiles;
 
   template <class Work, int SUMS, unsigned STAGES>
@@ -55,9 +37,9 @@ struct FromRegisters {
     const auto next = [&](Fragments &rows, bool first) {
       const unsigned slot = turn.slot * Work::SLOT_BYTES;
       work.wait(turn);
-      load<typename Work::A>(rows, tiles + slot, warpgroup);
+      load_rows(rows, tiles + slot, warpgroup * WARPGROUP_ROWS);
       ptx::named_barrier_sync(warpgroup + 1, WARPGROUP);  // one thread gives the slot back for all
-      start<typename Work::B>(sums, rows, work.tiles + slot + Work::A::BYTES, first);
+      start_product_of<typename Work::B>(rows, work.tiles + slot + Work::A::BYTES, sums, first);
       ptx::wgmma_wait<1>();  // the previous step has read its slot and its registers
       if (!first) work.release(last);
       last = turn.slot;
@@ -72,40 +54,6 @@ struct FromRegisters {
     if (step < steps) next(odd, false);
     ptx::wgmma_wait<0>();
     work.release(last);
-  }
-
- private:
-  // A step's rows of this warpgroup. Of the quads of lanes, which have neighbouring k, every other lane loads its two k
-  // in the other order, so that the lanes of a warp meet different banks.
-  template <class A>
-  static __device__ __forceinline__ void load(Fragments &rows, const unsigned char *tile, unsigned warpgroup) {
-    const unsigned row = warpgroup * WARPGROUP_ROWS + SumPlace::row(0), k = threadIdx.x % 4;
-    const bool swaps = k % 2 == 1;
-    const unsigned first = swaps ? k + 4 : k;
-    const unsigned char *box = tile + row / SQUARE * A::BOX_BYTES;
-    const unsigned at = first * ROW_BYTES + (row % SQUARE * unsigned(sizeof(float)) ^ first * 16);
-    constexpr unsigned DOWN = 8 * sizeof(float), ON = 4 * ROW_BYTES ^ 4 * 16;  // eight rows, and four k, further
-#pragma unroll
-    for (unsigned i = 0; i < PRODUCTS; ++i) {
-      const unsigned char *from = box + i * 8 * ROW_BYTES;
-#pragma unroll
-      for (unsigned half = 0; half < 2; ++half) {
-        const unsigned x = *reinterpret_cast<const unsigned *>(from + (at ^ half * DOWN));
-        const unsigned y = *reinterpret_cast<const unsigned *>(from + (at ^ half * DOWN ^ ON));
-        rows[i][half] = swaps ? y : x;
-        rows[i][2 + half] = swaps ? x : y;
-      }
-    }
-  }
-
-  // Starts the product of a step as one group.
-  template <class B, int SUMS>
-  static __device__ __forceinline__ void start(float (&sums)[SUMS], const Fragments &rows, unsigned b, bool first) {
-    const unsigned long long from_b = B::descriptor(b);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (unsigned i = 0; i < PRODUCTS; ++i) ptx::wgmma_tf32(sums, rows[i], from_b + i * B::ADVANCE, !first || i > 0);
-    ptx::wgmma_commit();
   }
 };
 
@@ -160,7 +108,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     gemm_wgmma_registers(const __grid_constant__ TensorMap map_rows, const __grid_constant__ TensorMap map_columns,
                          const __grid_constant__ TensorMap map_c, const float *c, unsigned m, unsigned n, unsigned k,
                          unsigned products, float alpha, float beta, unsigned ldc, long long stride_c) {
-  using Work = SpecialisedOn<TurnedMatrices<BN>, BN, STAGES, CLUSTER>;
+  using Work = SpecialisedOn<RowsAcross<BN>, BN, STAGES, CLUSTER>;
   using Store = typename Results<BN, TURNED>::Store;
   __shared__ unsigned long long arrived[STAGES], free[STAGES];
   DYN_SHARED(unsigned char, smem);

@@ -2,10 +2,10 @@
 // as the device iterates over all tiles of C, so that the next tile's operands arrive while this one's results are
 // stored.
 //
-// Tile: a cluster of CLUSTER blocks owns CLUSTER tiles of C below each other, a block 128 x BN, a multiplying warpgroup
-// 64 rows of them. The blocks of a cluster need the same columns of op(B): each loads its share of them into all
-// blocks. Tiles are taken in the order of gemm/tileorder.cuh, those of a slice of k one after another, and then those
-// of the next slice, or of the batch's next product.
+// Tile: a cluster of CLUSTER blocks owns CLUSTER tiles of C below each other, a block ROWS x BN, a multiplying
+// warpgroup half of the rows. The blocks of a cluster need the same columns of op(B): each loads its share of them into
+// all blocks. Tiles are taken in the order of gemm/tileorder.cuh, those of a slice of k one after another, and then
+// those of the next slice, or of the batch's next product.
 // Ring: STAGES slots of tiles (gemm/wgmma.cuh). Barrier `arrived` completes when a slot's bytes have landed, `free`
 // when all warpgroups that read the slot, including those of the cluster's other blocks, have done so.
 #pragma once
@@ -74,12 +74,19 @@ struct Matrices {
   }
 };
 
+// Nothing beside the loads.
+struct Idle {
+  template <class Work>
+  __device__ __forceinline__ void operator()(const Work &) const {}
+};
+
 template <class Source, unsigned BN, unsigned STAGES, unsigned CLUSTER>
 struct SpecialisedOn {
   using Type = typename Source::Type;
   using A = typename Source::A;
   using B = typename Source::B;
   static constexpr unsigned SLOT_BYTES = A::BYTES + B::BYTES, SHARE = BN / CLUSTER;  // columns of op(B) a block loads
+  static constexpr unsigned ROWS = A::BYTES / ROW_BYTES, SUMS = ROWS * BN / (CONSUMERS * WARPGROUP);  // of a thread
   static_assert(SHARE % BOX == 0, "a block's share of op(B) is whole boxes");
   Source source;
   TileOrder order;  // whose products are units here
@@ -88,15 +95,17 @@ struct SpecialisedOn {
   unsigned tiles, arrived, free;  // addresses in shared memory
 
   // All threads' work. multiply: what becomes of a slice in one of the multiplying warpgroups. store_of(warpgroup):
-  // what stores the sums of that.
-  template <class Multiply, class StoreOf>
-  __device__ __forceinline__ void run(const Multiply &multiply, const StoreOf &store_of) const {
+  // what stores the sums of that. beside(*this): what the warps of the loading warpgroup do that load nothing.
+  template <class Multiply, class StoreOf, class Beside = Idle>
+  __device__ __forceinline__ void run(const Multiply &multiply, const StoreOf &store_of,
+                                      const Beside &beside = Beside{}) const {
     const unsigned warpgroup = warpgroup_index(), rank = blockIdx.x % CLUSTER;  // in its cluster
     if (threadIdx.x == 0) initialise();
     synchronise<CLUSTER>();  // the barriers are initialised, also for copies from other blocks
     if (warpgroup == CONSUMERS) {
       ptx::setmaxnreg_dec<Source::REGISTERS>();
       if (threadIdx.x == CONSUMERS * WARPGROUP) produce(rank);
+      if (threadIdx.x >= CONSUMERS * WARPGROUP + 32) beside(*this);
       __syncwarp();
     } else {
       ptx::setmaxnreg_inc<(BLOCK_REGISTERS - Source::REGISTERS) / CONSUMERS>();
@@ -108,6 +117,10 @@ struct SpecialisedOn {
   __device__ __forceinline__ void wait(const Turn<STAGES> &turn) const {
     ptx::mbarrier_wait(arrived + 8 * turn.slot, turn.parity);
   }
+
+  // The tiles of this block's cluster, of `order.count(units)`.
+  static __device__ __forceinline__ unsigned first() { return blockIdx.x / CLUSTER; }
+  static __device__ __forceinline__ unsigned stride() { return gridDim.x / CLUSTER; }
 
   // Notifies this block, and those that load into this one too, that this warpgroup has read the slot: a wait is for
   // the product of all its warps, so that a thread for each block can do that.
@@ -137,7 +150,7 @@ struct SpecialisedOn {
     for (unsigned index = first(); index < order.count(units); index += stride()) {
       const TileOrder::Tile tile = order.at(index);
       const Slices::Part part = slices.at(tile.product);
-      const unsigned row0 = (tile.row * CLUSTER + rank) * BM, col0 = tile.col * BN + rank * SHARE;
+      const unsigned row0 = (tile.row * CLUSTER + rank) * ROWS, col0 = tile.col * BN + rank * SHARE;
       auto place = source.at(row0, col0, part);
       for (unsigned step = part.first; step < part.end; ++step, turn.next()) {
         const unsigned barrier = arrived + 8 * turn.slot, a = tiles + turn.slot * SLOT_BYTES;
@@ -149,7 +162,7 @@ struct SpecialisedOn {
     }
   }
 
-  // A warpgroup's work: 64 rows of each of the block's tiles.
+  // A warpgroup's work: half of the rows of each of the block's tiles.
   template <class Multiply, class Store>
   __device__ __forceinline__ void consume(unsigned rank, unsigned warpgroup, Multiply multiply,
                                           const Store &store) const {
@@ -157,16 +170,13 @@ struct SpecialisedOn {
     for (unsigned index = first(); index < order.count(units); index += stride()) {
       const TileOrder::Tile tile = order.at(index);
       const Slices::Part part = slices.at(tile.product);
-      const unsigned row0 = (tile.row * CLUSTER + rank) * BM + warpgroup * WARPGROUP_ROWS;
-      float sums[BN / 2];
+      const unsigned row0 = (tile.row * CLUSTER + rank) * ROWS + warpgroup * (ROWS / CONSUMERS);
+      float sums[SUMS];
       multiply(*this, sums, part.end - part.first, turn, warpgroup);
       store.put(sums, row0, tile.col * BN, tile.product);
     }
     store.finish();
   }
-
-  static __device__ __forceinline__ unsigned first() { return blockIdx.x / CLUSTER; }
-  static __device__ __forceinline__ unsigned stride() { return gridDim.x / CLUSTER; }
 };
 
 template <class T, unsigned BN, unsigned STAGES, unsigned CLUSTER, Op op_a, Op op_b>

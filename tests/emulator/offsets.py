@@ -65,7 +65,7 @@ ACCEPTED = {
     ("gemm/wgmma.cuh", "from_a + kk * A::ADVANCE"): "a descriptor of shared memory",
     ("gemm/wgmma.cuh", "from_b + kk * B::ADVANCE"): "a descriptor of shared memory",
     ("gemm/wgmma_3xtf32.cu", "b + i * Work::B::ADVANCE"): "a descriptor of shared memory",
-    ("gemm/wgmma_registers.cu", "from_b + i * B::ADVANCE"): "a descriptor of shared memory",
+    ("gemm/wgmma_rows.cuh", "from_b + i * B::ADVANCE"): "a descriptor of shared memory",
     ("roofline/wgmma.cu", "row * ROW_BYTES + s * sizeof(T)"): "shared memory",
     ("transpose/c2r_fused.cu", "stash + offset<Op::N>(second"): "a column of a row",
     ("transpose/c2r_ring.cuh", "ring + slot * rows * W"): "shared memory",
