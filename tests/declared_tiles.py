@@ -12,6 +12,7 @@ CPU = {name: kernel for name, kernel in OURS.items() if kernel.device == "cpu"}
 TYPICAL_OF = {
     "gemm": "gemm/m4096n4096k4096/{dtype}/NN",
     "gemm/cuda.wgmma_tf32": "gemm/m4096n4096k4096/f32/NT",
+    "gemm/cuda.wgmma_tf32_turned": "gemm/m4096n4096k4096/f32/TN",
     "gemm/cuda.wgmma_3xtf32": "gemm/m4096n4096k4096/f32/NT",
     "gemm/cuda.wgmma_fp8": "gemm/m4096n4096k4096/{dtype}/NT",
     "gemm/cuda.async_fused": "gemm/m4096n4096k4096/f32/NN/epi-bias-relu",

@@ -68,6 +68,7 @@ TUNED = (
     (("gemm/cuda.wgmma_fp8",), [f"{_4096}/e4m3.bf16/NT"]),
     (("gemm/cuda.wgmma_3xtf32", "gemm/cuda.wgmma_tf32"), [LARGE, FOUNDING[0]]),
     (("gemm/cuda.wgmma_tf32_registers",), [f"{_4096}/f32/NN", f"{_4096}/f32/TT", FOUNDING[1]]),
+    (("gemm/cuda.wgmma_tf32_turned",), [f"{_4096}/f32/TN", f"{_FOUNDING}/f32/TN"]),
     (("transpose/cuda.tma", "transpose/cuda.vectorised"), ["transpose/m2048n26752/f32/out"]),
     (("transpose/cuda.vectorised_inplace", "transpose/cuda.tiled_inplace"), ["transpose/m8192n8192/f32/in"]),
     (("transpose/cuda.c2r", "transpose/cuda.c2r_fused"), ["transpose/m2048n26752/f32/in"]),

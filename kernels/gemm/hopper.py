@@ -39,6 +39,7 @@ BOX = 64  # elements, both ways, of what is copied of an operand that is not sto
 ATOM_BYTES = 1024  # to which tiles are aligned in shared memory, and how much that may cost
 BUFFERS = 4  # of 64 rows of ROW_BYTES, in which a warpgroup stores parts of its tile; as many as there are, at most
 WARPGROUP = 128
+TALL = 2 * BM  # rows of C, a block that turns columns
 
 #: Rows of C of a block that adds slices of k, whose threads own two columns each.
 SUM_ROWS, SUM_COLUMNS = 8, 64
@@ -48,6 +49,8 @@ NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 5, "CLUSTER": 2, "SMS": multi
 SMALL: dict[str, Tunable] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
 #: The three with their rates: a block reads A once for all of its columns.
 ALL = (Choice(WIDE, 1.0, 1), Choice(NARROW, 0.95, 1), Choice(SMALL, 0.75, 1))
+#: Tiles of TALL rows, with rates by what they move through shared memory for a multiply-add.
+TURNING = (Choice(NARROW | {"STAGES": 3}, 1.0, 1), Choice(SMALL | {"STAGES": 4}, 0.75, 1))
 #: Their space. Fewer blocks than multiprocessors leave power to each of them, or room beside a product.
 PERSISTENT: dict[str, tuple[Tunable, ...]] = {
     "BN": (64, 128, 256),
@@ -70,9 +73,9 @@ def types(p: GemmProblem) -> str:
     return ", ".join(DTYPES[dtype].ctype for dtype in split_dtype(p.dtype))
 
 
-def stages_bytes(t: Tile) -> int:
+def stages_bytes(t: Tile, rows: int = BM) -> int:
     """Shared memory of the ring: STAGES tiles of A and of B."""
-    return int(t.STAGES * ROW_BYTES * (BM + t.BN))
+    return int(t.STAGES * ROW_BYTES * (rows + t.BN))
 
 
 def store_bytes(p: GemmProblem, t: Tile) -> int:
@@ -153,11 +156,11 @@ def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable])
     return Prefer(wanted, unless)
 
 
-def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice) -> Prefer:
-    """Prefer the tile whose blocks of BM x BN elements multiply fastest together."""
+def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice, rows: int = BM) -> Prefer:
+    """Prefer the tile whose blocks of `rows` x BN elements multiply fastest together."""
 
     def useful(p: GemmProblem, t: Tile) -> float:
-        return float(p.m * p.n * p.batch / (blocks(p, t) * BM * t.BN))
+        return float(p.m * p.n * p.batch / (blocks(p, t) * rows * t.BN))
 
     return by_waves(choices, blocks, useful, lambda t: 3 * WARPGROUP, whole_boxes)
 
@@ -229,6 +232,34 @@ def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[
     grid = min(t.SMS // t.CLUSTER * t.CLUSTER, turned_tiles(p, t))
     shared_bytes = stages_bytes(t) + store_bytes(p, t) + ATOM_BYTES
     return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
+
+
+def tall_tiles(p: GemmProblem, t: Tile) -> int:
+    """Tiles of all products, each as large as a block computes whose columns are turned."""
+    return ceil_div(p.m, TALL * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch * int(t.CLUSTER)
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma_turned.cu",
+    entry="gemm_wgmma_turned<{BN}, {STAGES}, {CLUSTER}>",
+    supports=lambda p: supports_persistent(p) or whole_16_bytes(p.operands()[2]),
+    tunables=PERSISTENT | {"BN": (64, 128)},
+    valid=whole_boxes,
+    prefer=fastest(tall_tiles, *TURNING, rows=TALL),
+    **TF32 | {"layouts": ("TN",)},
+)
+def wgmma_tf32_turned(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """TF32 wgmma in a persistent grid of clusters, A in registers, B turned in shared memory."""
+    c, depth = p.operands()[2], ROW_BYTES // DTYPES["f32"].itemsize
+    arguments = (
+        *(TensorMap("a", (depth, depth), "128B", True), TensorMap("b", (depth, depth), "128B", True)),
+        *(TensorMap("c", (BOX, depth), "128B"), "c"),
+        *(p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p)),
+    )
+    grid = min(t.SMS // t.CLUSTER * t.CLUSTER, tall_tiles(p, t))
+    shared_bytes = stages_bytes(t, TALL) + store_bytes(p, t) + ATOM_BYTES
+    return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, cluster=t.CLUSTER)]
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:

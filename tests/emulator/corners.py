@@ -97,6 +97,9 @@ CORNERS = (
     Corner("gemm/cuda.wgmma_tf32_registers", "gemm/m16n24k136/f32/NN/beta0.5", {"BN": 256}, multiprocessors=2),
     # More accumulators than a block has.
     Corner("fma/cuda.ffma_fed", "fma/n33000k9/f32/fed"),
+    # wgmma with columns turned in shared memory: several tiles in turn, shared by a cluster and not.
+    Corner("gemm/cuda.wgmma_tf32_turned", "gemm/m520n136k104/f32/TN", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
+    Corner("gemm/cuda.wgmma_tf32_turned", "gemm/m264n72k136/f32/TN/beta0.5", {"BN": 64}, multiprocessors=1),
 )
 
 

@@ -5,16 +5,18 @@ from itertools import product
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, lean
+from emulated import host_compiler, wrong_in_emulator
+from kernel_rig import CUDA, LAYOUTS, REGISTRY, lean
 from kernel_rig import refusal as refusal_of
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.tune.profile.counted import count
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 ALONG_K = (*IN_F32, "wgmma_fp8")
-REGISTERS = "wgmma_tf32_registers"
+REGISTERS, TURNED = "wgmma_tf32_registers", "wgmma_tf32_turned"
+OF_TF32 = {REGISTERS: "NN", TURNED: "TN"}  # with a layout
 KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K)
 PERSISTENT = ("wgmma_persistent", "wgmma_tf32")
 BAND = 8  # as in tileorder.cuh
@@ -39,11 +41,11 @@ def refusal(name: str, problem: str) -> str:
 def dtype_of(name: str) -> str:
     if name == "wgmma_fp8":
         return "e4m3.bf16"
-    return "f32" if name in (*IN_F32, REGISTERS) else "bf16"
+    return "f32" if name in (*IN_F32, *OF_TF32) else "bf16"
 
 
 def layout_of(name: str) -> str:
-    return "NN" if name == REGISTERS else "NT"
+    return OF_TF32.get(name, "NT")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -80,7 +82,15 @@ def test_one_operand_is_along_k_and_the_other_is_not_where_one_is_in_registers()
     assert "a row of c has " in refusal(REGISTERS, "m8n7k8/f32/NN/ldb+1/ldc+1")
 
 
-@pytest.mark.parametrize("name", [*KERNELS, REGISTERS])
+def test_neither_operand_is_along_k_where_one_is_turned() -> None:
+    assert [bool(refusal(TURNED, f"m8n8k8/f32/{layout}")) for layout in LAYOUTS] == [True, True, False, True]
+    assert refusal(TURNED, "m8n8k7/f32/TN") == ""
+    assert "rows of a begin every " in refusal(TURNED, "m9n8k8/f32/TN")
+    assert "rows of b begin every " in refusal(TURNED, "m8n9k8/f32/TN/ldc+3")
+    assert "a row of c has " in refusal(TURNED, "m8n7k8/f32/TN/ldb+1/ldc+1")
+
+
+@pytest.mark.parametrize("name", [*KERNELS, *OF_TF32])
 def test_only_hopper_has_wgmma(name: str) -> None:
     runs = [arch for arch in ("sm_80", "sm_89", "sm_90a", "sm_100", "sm_120") if kernel(name).runs_on(arch)]
     assert runs == ["sm_90a"]
@@ -92,7 +102,7 @@ def test_what_no_grid_can_cover_is_refused() -> None:
     assert "tiles, expected at most" in refusal("wgmma_persistent", "m8388608n8388608k8/bf16/NT")
 
 
-@pytest.mark.parametrize("name", [*KERNELS, REGISTERS])
+@pytest.mark.parametrize("name", [*KERNELS, *OF_TF32])
 def test_a_block_fits_into_shared_memory(name: str) -> None:
     problem = f"m1024n1024k1024/{dtype_of(name)}/{layout_of(name)}"
     limit = H100.block_shared_bytes - 256  # mbarriers stand beside the dynamic part
@@ -100,8 +110,8 @@ def test_a_block_fits_into_shared_memory(name: str) -> None:
 
 
 def known_tiles(name: str) -> list[Tile]:
-    """The tiles that the declaration names: the smallest problem may take each."""
-    return [case.tile for case in cases(f"gemm/cuda.{name}", f"gemm/m8n8k16/{dtype_of(name)}/{layout_of(name)}")]
+    """The tiles that the declaration names."""
+    return list(kernel(name).tiles())
 
 
 @pytest.mark.parametrize("name", PERSISTENT)
@@ -120,13 +130,20 @@ def test_a_tile_is_taken_unless_the_waves_of_smaller_ones_take_less_time(name: s
     assert columns == tile.BN
 
 
-@pytest.mark.parametrize("name", [*KERNELS[1:], REGISTERS])
+@pytest.mark.parametrize("name", [*KERNELS[1:], *OF_TF32])
 def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
     for sizes, tile in product(("m1n8k16", "m300n520k16", "m4096n4096k64", "m40000n8k16"), known_tiles(name)):
         call = plan(name, f"{sizes}/{dtype_of(name)}/{layout_of(name)}", tile)
         assert call.cluster == tile.CLUSTER
         assert call.grid % tile.CLUSTER == 0
         assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
+
+
+def test_a_tile_whose_columns_are_turned_has_256_rows() -> None:
+    tile = kernel(TURNED).tile_for(REGISTRY.problem("gemm/m4096n4096k64/f32/TN"))
+    assert (tile.BN, tile.CLUSTER, plan(TURNED, "m4096n4096k64/f32/TN", tile).grid) == (128, 2, 132)
+    assert plan(TURNED, "m1024n512k8/f32/TN", Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)).grid == 4 * 4
+    assert kernel(TURNED).tile_for(REGISTRY.problem("gemm/m1024n2048k64/f32/TN")).BN == 64  # 64 tiles are 128 wide
 
 
 @pytest.mark.parametrize(("layout", "clusters"), [("NN", 2 * 8), ("TT", 4 * 4)])
@@ -183,6 +200,7 @@ def test_boxes_are_128_bytes_wide_and_follow_the_layout() -> None:
     assert boxes("wgmma_fp8", f"{wide}/e4m3.bf16/NT") == {"a": (128, 128), "b": (64, 128), "c": (64, 64)}
     assert boxes(REGISTERS, f"{wide}/f32/NN") == {"b": (32, 32), "a": (128, 32), "c": (64, 32)}
     assert boxes(REGISTERS, f"{wide}/f32/TT") == {"a": (32, 32), "b": (128, 32), "c": (64, 32)}
+    assert boxes(TURNED, f"{wide}/f32/TN") == {"a": (32, 32), "b": (32, 32), "c": (64, 32)}
     assert boxes("wgmma_tf32", f"{wide}/f32/NT") == {"a": (128, 32), "b": (128, 32), "c": (64, 32)}
 
 
@@ -195,7 +213,7 @@ def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else() -> None:
     assert three == [("a", False), ("b", False)]  # whose last bits are the small parts
 
 
-@pytest.mark.parametrize("name", [*KERNELS, REGISTERS])
+@pytest.mark.parametrize("name", [*KERNELS, *OF_TF32])
 def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
     halves = zip(("f16", "bf16.f32", "f16.f32", "bf16"), LAYOUTS, strict=True)
     domain = kernel(name).domain
@@ -278,6 +296,21 @@ def test_rows_from_registers_are_right_over_the_edges_of_tiles(layout: str, dept
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 def test_the_widest_tile_with_rows_from_registers_is_right(layout: str) -> None:
     check(REGISTERS, f"m264n264k72/f32/{layout}", known_tiles(REGISTERS)[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("depth", ["k132/f32/TN/alpha2/beta0.5/batch2/lda+4/ldb+4", "k3/f32/TN"])
+def test_turned_columns_are_right_over_the_edges_of_tiles(depth: str) -> None:
+    """Less than a step too, and rows that the second half of a warpgroup lacks."""
+    check(TURNED, f"m552n132{depth}/ldc+4", PAIRS, ALONE)
+
+
+def test_rows_and_columns_meet_all_banks_as_they_are_turned() -> None:
+    host_compiler()
+    problem = REGISTRY.problem("gemm/m256n128k64/f32/TN")
+    for tile in known_tiles(TURNED):
+        total = count(kernel(TURNED), problem, tile, H100).total
+        assert total.wavefronts == total.least_wavefronts > 0
 
 
 @pytest.mark.long
