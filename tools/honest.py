@@ -49,7 +49,11 @@ def gemm(rng: np.random.Generator) -> str:
     words = [pick(rng, "NN", "NT", "TN", "TT"), pick(rng, "", "", "alpha1.5", "alpha-0.25")]
     words += [pick(rng, "", "", word) for word in ("beta0.5", "batch3", "lda+3", "ldc+1")]
     words += [pick(rng, "", "", "", "epi-bias-relu", "epi-sigmoid", "epi-update")]
-    dtype = pick(rng, "f32", "f32", "f64", "f16", "bf16", "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32")
+    dtype = pick(
+        rng, "f32", "f32", "f64", "f16", "bf16", "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32", "s8.s32"
+    )
+    if dtype == "s8.s32":
+        words = [word for word in words if not word.startswith(("alpha", "beta", "epi"))]
     return "/".join(["gemm", sizes, dtype, *filter(None, words)])
 
 

@@ -14,6 +14,7 @@ from kernelmark.bench.emulator.report import Report, unwaived
 from kernelmark.bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
 from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
 from kernelmark.bench.emulator.worker import TensorMap as EmulatedMap
+from kernelmark.bench.measure.draw import spread
 from kernelmark.bench.measure.tensormap import spanned
 from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap, Tile
@@ -128,7 +129,7 @@ def _verdict(case: Case, outcome: Outcome, operands: tuple[Operand, ...], refere
 
 
 def _buffer(operand: Operand, rng: "np.random.Generator") -> Buffer:
-    """Return inputs uniform in [-1, 1], NaN in the padding after each row and wherever an output is not yet written.
+    """Return inputs spread as those of a measurement, poison in the padding after each row and in what is not written.
 
     Where rows lie too far apart to be held with their padding, only they exist.
     """
@@ -138,7 +139,7 @@ def _buffer(operand: Operand, rng: "np.random.Generator") -> Buffer:
     data = np.full(rows * width, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype))
     data = data.view(numpy_dtype(operand.dtype))
     if operand.role != "out":
-        _view(operand, data)[...] = rng.uniform(-1.0, 1.0, operand.shape).astype(data.dtype)
+        _view(operand, data)[...] = spread(rng.random(operand.shape), operand.dtype)
     places = tuple(range(0, operand.nbytes, operand.ld * size)) if apart else (0,)
     return Buffer(operand.role, data, operand.shape[-1], operand.pad, places)
 

@@ -32,7 +32,10 @@ def poison(flat: Any, dtype: str) -> None:
 
 
 class Draw:
-    """Values of the inputs on the host, uniform in [-1, 1], never the same twice; padding holds the poison."""
+    """Values of the inputs on the host, never the same twice; padding holds the poison.
+
+    Uniform in [-1, 1], and of integers over all that there are.
+    """
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(problem.id.encode())]))
@@ -93,10 +96,17 @@ class Draw:
 
     def _uniform(self, count: int, dtype: str) -> Array:
         kind = np.float64 if dtype == "f64" else np.float32
-        values = self._rng.random(count, dtype=kind)
-        values *= 2
-        values -= 1
-        return values.astype(numpy_dtype(dtype), copy=False)
+        return spread(self._rng.random(count, dtype=kind), dtype)
+
+
+def spread(values: Array, dtype: str) -> Array:
+    """Spread values from [0, 1), which are overwritten, over [-1, 1] or over all integers of the storage type."""
+    kind = numpy_dtype(dtype)
+    if kind.kind == "i":
+        return np.floor(values * 2.0 ** (8 * kind.itemsize) + np.iinfo(kind).min).astype(kind)
+    values *= 2
+    values -= 1
+    return values.astype(kind, copy=False)
 
 
 def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[Array, Array]]:
@@ -104,10 +114,10 @@ def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[A
 
     It holds nothing of a draw, whose values would else be kept until Python collects what refers to itself.
     """
-    elements, dtype = math.prod(operand.shape), numpy_dtype(operand.dtype)
+    elements = math.prod(operand.shape)
     while True:
         drawn = rng.random((2, AHEAD, min(SCATTERED, elements)))
         places = (drawn[0] * elements).astype(np.intp)
         if operand.pad:
             places += places // operand.shape[-1] * operand.pad
-        yield from zip(places, (2 * drawn[1] - 1).astype(dtype), strict=True)
+        yield from zip(places, spread(drawn[1], operand.dtype), strict=True)

@@ -22,20 +22,20 @@ _GUARD = bytes([GUARD_PATTERN]) * GUARD_BYTES
 
 
 class Spots(NamedTuple):
-    """Elements of one poisoned output: their places in its buffer."""
+    """Elements of one poisoned output: their places in its buffer, which holds bits, and those of an unwritten one."""
 
     operand: str
     flat: Array
     places: Array
+    unwritten: int
 
     def poison(self) -> None:
         """Make them again what every output begins with."""
-        self.flat[self.places] = np.nan
+        self.flat[self.places] = self.unwritten
 
     def written(self) -> Array:
-        """Return which of them are no longer the NaN that every output begins with."""
-        values = self.flat[self.places]
-        found: Array = values == values  # NaN alone differs from itself
+        """Return which of them are no longer what every output begins with."""
+        found: Array = self.flat[self.places] != self.unwritten
         return found
 
 
@@ -118,7 +118,12 @@ class OperandSet:
         A device is synchronised before its outputs are read; on the host a kernel may leave a thread at work.
         """
         return [
-            Spots(name, self.flat[name], draw.scattered(operand)[0])
+            Spots(
+                name,
+                self.flat[name].view(bits_dtype(operand.dtype)),
+                draw.scattered(operand)[0],
+                DTYPES[operand.dtype].poison,
+            )
             for name, operand in self.specs.items()
             if operand.role == "out" and self._on_host
         ]

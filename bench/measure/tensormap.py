@@ -29,7 +29,15 @@ IM2COL_SIGNATURE = (
 )
 #: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers, and FP8, which has no type of its own, in
 #: bytes.
-_ELEMENTS = {"u1": "UINT8", "f2": "FLOAT16", "u2": "BFLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}
+_ELEMENTS = {
+    "u1": "UINT8",
+    "i1": "UINT8",
+    "i4": "INT32",
+    "f2": "FLOAT16",
+    "u2": "BFLOAT16",
+    "f4": "FLOAT32",
+    "f8": "FLOAT64",
+}
 
 
 @lru_cache

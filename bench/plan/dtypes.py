@@ -29,7 +29,11 @@ DTYPES = {
     "bf16": DType(2, 2.0**-8, 0x7FDE, "__nv_bfloat16", 2.0**-126),
     "e4m3": DType(1, 2.0**-4, 0x7F, "__nv_fp8_e4m3", 2.0**-10),
     "e5m2": DType(1, 2.0**-3, 0x7E, "__nv_fp8_e5m2", 2.0**-17),
+    "s8": DType(1, 0.0, 0x80, "signed char", 0.0),
+    "s32": DType(4, 0.0, 0x80000000, "int", 0.0),
 }
+#: Signed integers, named as in PTX. They have no NaN, so the least of them stands for it.
+INTEGERS = ("s8", "s32")
 
 #: Those that NumPy has not, by their names in ml_dtypes.
 ML_DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
@@ -78,8 +82,8 @@ NUMERICS = {
     "int8": Numerics(0.0, 2.0**-24),
 }
 
-#: The numerics of a kernel that declares none: full products, accumulated in at least FP32.
-NATIVE = {"f64": "fp64"} | dict.fromkeys(("f32", "f16", "bf16", "e4m3", "e5m2"), "fp32")
+#: The numerics of a kernel that declares none: full products, accumulated in at least FP32, or as integers.
+NATIVE = {"f64": "fp64", "s8": "exact"} | dict.fromkeys(("f32", "f16", "bf16", "e4m3", "e5m2"), "fp32")
 
 
 def operand_roundoff(numerics: str, storage: str) -> float:
@@ -89,12 +93,17 @@ def operand_roundoff(numerics: str, storage: str) -> float:
 
 
 def precision(dtype: str, numerics: str) -> str:
-    """The class in which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`; `exact` moves data."""
+    """The class in which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`, `int8`.
+
+    `exact` moves data.
+    """
     storage = split_dtype(dtype)[0]
     if storage in ("f16", "bf16"):
         return "half"
     if storage in ("e4m3", "e5m2"):
         return "fp8"
+    if storage == "s8":
+        return "int8"
     if numerics in ("tf32", "3xtf32"):
         return "tf32"
     if numerics == "exact":
@@ -116,7 +125,7 @@ def numpy_dtype(name: str) -> "np.dtype[Any]":
 
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, ML_DTYPES[name]))
         return found
-    return np.dtype(f"f{DTYPES[name].itemsize}")
+    return np.dtype(f"{'i' if name in INTEGERS else 'f'}{DTYPES[name].itemsize}")
 
 
 def bits_dtype(name: str) -> "np.dtype[Any]":

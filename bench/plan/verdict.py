@@ -144,10 +144,11 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
     assert where is not None
     limit = bound.limits(want[where]) if isinstance(bound, Bound) else np.broadcast_to(bound, want.shape)[where]
     unwritten = got.view(bits_dtype(dtype))[where] == DTYPES[dtype].poison
-    value = "was not written" if unwritten else f"is {float(got[where]):.9g}"
+    number = ".10g" if got.dtype.kind == "i" else ".9g"
+    value = "was not written" if unwritten else f"is {float(got[where]):{number}}"
     count = f"{found.wrong} of {found.count} elements wrong"
     index = ", ".join(map(str, where))
-    reason = f"{name}[{index}] {value}, expected {float(want[where]):.9g} within {float(limit):.3g} ({count})"
+    reason = f"{name}[{index}] {value}, expected {float(want[where]):{number}} within {float(limit):.3g} ({count})"
     return Verdict(None if found.nan else found.largest, found.limit, reason)
 
 

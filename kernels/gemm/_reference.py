@@ -1,4 +1,7 @@
-"""The truth of a product in float64: all of it, or a grid of its elements and weighted sums of its rows and columns."""
+"""The truth of a product in float64: all of it, or a grid of its elements and weighted sums of its rows and columns.
+
+It is exact where operands are 8-bit integers: float64 holds every sum of their products.
+"""
 
 import math
 from typing import NamedTuple
@@ -106,7 +109,8 @@ class Reference(NamedTuple):
         """Weighted sums of whole rows and columns, as in Freivalds' check, show what lies beside the sample."""
         # The sums themselves are chains of n (or m) and of k additions in float64.
         k = self.product.a.shape[2]
-        magnitude = abs(self.product.alpha) * math.sqrt(k / 9) + abs(self.product.beta)
+        largest = 2.0**14 if bound.stored == "s32" else 1.0  # of a product of two elements
+        magnitude = largest * abs(self.product.alpha) * math.sqrt(k / 9) + abs(self.product.beta)
         lengths = (c.shape[2], c.shape[1])
         unstored = [error_variance(sample, self.values, bound, length) for length in lengths]
         for i, (rows, columns) in enumerate(self.sums):

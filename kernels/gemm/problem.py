@@ -25,6 +25,8 @@ from kernelmark.kernels.gemm import _epilogue
 from kernelmark.kernels.gemm._reference import Product, Reference, reference
 
 Pad = Any
+#: Products of two 8-bit integers, each at most 2^14, of which any sum is less than 2^31.
+MOST_S8 = 2**17 - 1
 
 
 class GemmOperands(Protocol):
@@ -56,6 +58,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     update: the step of weights C by their gradient x, with momentum and weight decay, where beta is 0. A velocity V
     (m x n, inout, with C's leading dimension) becomes momentum V - rate (x + decay C), then C (inout) becomes C + V, as
     in Caffe, with the numbers `momentum`, `rate` and `decay`.
+    s8.s32: sums of integers, which no rounding and no overflow changes; alpha is 1, beta 0, and no epilogue follows.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n", "k")
@@ -67,7 +70,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     m: Dim
     n: Dim
     k: Dim
-    dtype: Literal["f64", "f32", "f16", "bf16", "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32"]
+    dtype: Literal["f64", "f32", "f16", "bf16", "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32", "s8.s32"]
     layout: Literal["NN", "NT", "TN", "TT"] = "NN"
     alpha: float = 1.0
     beta: float = 0.0
@@ -88,6 +91,16 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             raise ValueError(f"beta is {self.beta:g}, expected 0 with epi-update, which reads C by itself")
         if self.epilogue == "update" and (stored := split_dtype(self.dtype)[1]) not in ("f64", "f32"):
             raise ValueError(f"C is stored as {stored}, expected f64 or f32 for the weights of epi-update")
+        if self.dtype == "s8.s32":
+            self._check_integers()
+
+    def _check_integers(self) -> None:
+        """Raise ValueError where a result would not be a plain sum that 32 bits hold, whatever the operands are."""
+        for name, expected in (("alpha", 1), ("beta", 0), ("epilogue", "plain")):
+            if (value := getattr(self, name)) != expected:
+                raise ValueError(f"{name} is {value}, expected {expected} with s8.s32")
+        if self.k > MOST_S8:
+            raise ValueError(f"k is {self.k}, expected at most {MOST_S8} with s8.s32: sums of more pass 2^31 - 1")
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
@@ -171,9 +184,13 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return next((verdict for verdict in found if verdict.reason), found[0])
 
     def tolerance(self, numerics: str, output: str = "c") -> Bound:
-        """Bound of the errors of the sum, of alpha and beta, of the epilogue, and of rounding to the stored type."""
+        """Bound of the errors of the sum, of alpha and beta, of the epilogue, and of rounding to the stored type.
+
+        0 for integers, whatever a kernel declares.
+        """
         scales = abs(self.alpha), abs(self.beta)
         storage, stored = split_dtype(self.dtype)
+        numerics = "exact" if stored == "s32" else numerics
         return _epilogue.bound(self.epilogue, output, numerics, storage, self.k, stored, *scales)
 
     @property

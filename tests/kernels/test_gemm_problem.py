@@ -1,11 +1,14 @@
 """GEMM's reference, tolerance and checks: what is right passes, what is wrong does not."""
 
+import re
+
 import numpy as np
 import pytest
 
 from kernel_rig import drawn
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels.gemm import _reference
 from kernelmark.kernels.gemm import problem as gemm
 
@@ -141,3 +144,48 @@ def test_a_right_product_in_float64_passes_the_checksum_and_one_wrong_element_do
     unseen = next(i for i in range(problem.m) if i not in set(reference.rows))  # type: ignore[arg-type]
     right[unseen, 5] += 1e-6
     assert "checksum" in (problem.check({"c": right}, reference, "fp64").reason or "")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("k", [3, gemm.MOST_S8])
+def test_integers_are_right_only_to_the_last_one(k: int, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not whole:
+        monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn(f"gemm/m131n65k{k}/s8.s32/NT/lda+1")
+    x["a"][0], x["b"][0] = -128, -128  # the largest sum of k products, and with the next column the least
+    x["b"][1] = 127
+    reference = problem.reference(x, np.random.default_rng(0))
+    right = (x["a"].astype(np.int64) @ x["b"].astype(np.int64).T).astype(np.int32)
+    assert (right[0, 0], right[0, 1]) == (2**14 * k, -128 * 127 * k)
+    for numerics in ("exact", "bf16"):
+        assert problem.check({"c": right}, reference, numerics).reason is None
+        for place in ((0, 0), (0, 1), (70, 40)):
+            wrong = right.copy()
+            wrong[place] -= 1
+            assert problem.check({"c": wrong}, reference, numerics).reason, place
+
+
+def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
+    problem, x = drawn(f"gemm/m1n1k{gemm.MOST_S8}/s8.s32/NT")
+    x["a"][:], x["b"][:] = -128, -128
+    reference = problem.reference(x, np.random.default_rng(0))
+    found = {"c": np.full((1, 1), 2**31 - 2**14 - 1, np.int32)}
+    assert problem.check(found, reference, "exact").reason == (
+        "c[0, 0] is 2147467263, expected 2147467264 within 0 (1 of 1 elements wrong)"
+    )
+    found["c"][:] = -(2**31)
+    assert "c[0, 0] was not written" in (problem.check(found, reference, "exact").reason or "")
+
+
+@pytest.mark.parametrize(
+    ("id_", "reason"),
+    [
+        ("m2n2k131072/s8.s32/NT", "k is 131072, expected at most 131071 with s8.s32: sums of more pass 2^31 - 1"),
+        ("m2n2k2/s8.s32/NT/alpha2", "alpha is 2.0, expected 1 with s8.s32"),
+        ("m2n2k2/s8.s32/NT/beta1", "beta is 1.0, expected 0 with s8.s32"),
+        ("m2n2k2/s8.s32/NT/epi-sigmoid", "epilogue is sigmoid, expected plain with s8.s32"),
+    ],
+)
+def test_integers_are_refused_where_a_result_would_not_be_a_sum_of_32_bits(id_: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(reason)):
+        discover().problem(f"gemm/{id_}")

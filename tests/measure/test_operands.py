@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure.cpu import Cpu
-from kernelmark.bench.measure.draw import Draw, logical, poison
+from kernelmark.bench.measure.draw import Draw, logical, poison, spread
 from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Problem
 
 
@@ -86,7 +86,7 @@ def test_poison_marks_outputs_alone() -> None:
 FP8 = ("e4m3", "e5m2")  # of operands alone
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype not in FP8])
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype not in (*FP8, *INTEGERS)])
 def test_poison_is_a_nan_of_its_storage_type(dtype: str) -> None:
     _, _, operands = _loaded(f"copy/m3n4/{dtype}")
     operands.poison()
@@ -112,6 +112,38 @@ def test_operands_of_fp8_are_drawn_and_change(dtype: str) -> None:
     operands.refresh(draw)
     assert np.array_equal(operands.flat["a"].view(np.uint8), draw.flat["a"].view(np.uint8))
     assert np.isnan(draw.flat["a"].reshape(301, 48)[:, 33:].astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_poison_of_integers_is_the_least_of_them(dtype: str) -> None:
+    flat = np.empty(5, numpy_dtype(dtype))
+    poison(flat, dtype)
+    assert (flat == np.iinfo(flat.dtype).min).all()
+
+
+def test_integers_are_drawn_over_all_that_there_are_and_change() -> None:
+    _, draw, operands = _loaded("gemm/m301n16k33/s8.s32/NT/lda+15")
+    before = draw.views("C")["a"].astype(int)
+    assert set(before.flat) == set(range(-128, 128))
+    assert abs(before.mean()) < 4
+    draw.redraw()
+    assert (draw.views("C")["a"] != before).mean() > 0.95
+    operands.load(draw)
+    operands.refresh(draw)
+    assert np.array_equal(operands.flat["a"], draw.flat["a"])
+    assert (draw.flat["a"].reshape(301, 48)[:, 33:] == -128).all()
+    values = spread(np.random.default_rng(0).random(10_000), "s32")
+    assert values.dtype == np.int32
+    assert min(-values.min(), values.max()) > 0.99 * 2**31
+
+
+def test_an_integer_that_is_not_written_is_seen() -> None:
+    _, draw, operands = _loaded("gemm/m5n6k7/s8.s32/NN")
+    (spots,) = operands.spots(draw)
+    spots.poison()
+    assert not spots.written().any()
+    operands.flat["c"][:] = 0
+    assert spots.written().all()
 
 
 def test_restore_gives_inouts_back() -> None:

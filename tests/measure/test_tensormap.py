@@ -102,6 +102,8 @@ def test_images_whose_pixels_are_not_aligned_are_unsupported(hopper: Gpu) -> Non
     ("dtype", "tf32", "element"),
     [
         ("u1", False, "UINT8"),
+        ("i1", False, "UINT8"),
+        ("i4", False, "INT32"),
         ("f2", False, "FLOAT16"),
         ("u2", False, "BFLOAT16"),
         ("f4", False, "FLOAT32"),

@@ -21,6 +21,8 @@ def gemms(problem_class):
     dtypes, layouts = (*DTYPES, "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32"), ("NN", "NT", "TN", "TT")
     for m, dtype, layout, option in product(SIZES, dtypes, layouts, options):
         yield problem_class(m=m, n=m + 1, k=2 * m, dtype=dtype, layout=layout, **option)
+    for m, layout, option in product(SIZES, layouts, ({}, {"batch": 8, "ldb_pad": 1})):
+        yield problem_class(m=m, n=m + 1, k=min(2 * m, 2**17 - 1), dtype="s8.s32", layout=layout, **option)
 
 
 def transposes(problem_class):
@@ -34,7 +36,7 @@ def copies(problem_class):
 
 
 @pytest.mark.parametrize(
-    ("op", "problems", "count"), [("gemm", gemms, 1260), ("transpose", transposes, 200), ("copy", copies, 100)]
+    ("op", "problems", "count"), [("gemm", gemms, 1300), ("transpose", transposes, 200), ("copy", copies, 100)]
 )
 def test_every_problem_is_found_again_by_its_id(registry, op, problems, count):
     made = list(problems(registry.operations[op]))

@@ -3,13 +3,14 @@
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
-from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put, scale, swap
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, add, put, scale, swap
 
 #: Large enough to be sampled and not computed as a whole.
 F32, BF16, F16 = (f"gemm/m1025n1024k1024/{dtype}/NN" for dtype in ("f32", "bf16", "f16"))
 UPDATE = "gemm/m700n900k1000/f32/NN/alpha2/beta0.5"
 BATCH = "gemm/m300n310k500/f32/NN/batch16"
 DOUBLE, SMALL = "gemm/m900n800k1000/f64/NN", "gemm/m33n65k100/f32/NN"
+INTEGERS, FEW_INTEGERS = "gemm/m1025n1024k1024/s8.s32/NN", "gemm/m33n65k100/s8.s32/NN"
 
 
 def exact(problem: object, inputs: Inputs) -> Array:
@@ -78,6 +79,16 @@ def half_stale(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
     np.add.at(c, rows, -change[:, None] * inputs["b"][steps].astype(np.float64))
 
 
+def unsigned_b(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
+    """The bytes of B are read as 0 to 255."""
+    c += inputs["a"].astype(np.float64) @ (256.0 * (inputs["b"] < 0))
+
+
+def saturated(c: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
+    """Sums stop at the ends of 16 bits, as those of pairs of products do in some instructions of a CPU."""
+    np.clip(c, -(2**15), 2**15 - 1, out=c)
+
+
 ALL = slice(None)
 GEMM = Family(
     exact,
@@ -119,5 +130,19 @@ GEMM = Family(
         Wrong("an inner element off by a millionth", DOUBLE, scale(1.000001, None, None), "", 0.9),
         Wrong("an inner element without its last product", SMALL, miss(None, None)),
         Wrong("two columns exchanged", SMALL, swap(1)),
+        *(
+            Wrong(name, problem, spoil, "exact")
+            for problem in (INTEGERS, FEW_INTEGERS)
+            for name, spoil in (
+                ("an inner element larger by one", add(1.0, None, None)),
+                ("the last element smaller by one", add(-1.0, -1, -1)),
+                ("an inner element not written", put(-(2.0**31), None, None)),
+                ("last column without its last product", miss(ALL, -1)),
+                ("a row without its first product", miss(None, ALL, 0)),
+                ("two columns exchanged", swap(1)),
+                ("sums saturated at 16 bits", saturated),
+                ("B read as unsigned", unsigned_b),
+            )
+        ),
     ),
 )

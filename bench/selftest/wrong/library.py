@@ -86,6 +86,8 @@ def _native(problem: Problem) -> str:
     """The numerics in which a kernel computes that declares none."""
     if problem.flop == 0 or problem.op == "fma":
         return "exact"
+    if problem.dtype == "s8.s32":
+        return "exact"
     return "fp64" if problem.dtype == "f64" else "fp32"
 
 
@@ -147,6 +149,11 @@ def swap(axis: int) -> Spoil:
 def put(value: float, *where: int | slice | None) -> Spoil:
     """Return what overwrites elements with a value; None is a place drawn at random."""
     return _at(where, lambda _: np.array(value))
+
+
+def add(value: float, *where: int | slice | None) -> Spoil:
+    """Return what adds a value to elements; None is a place drawn at random."""
+    return _at(where, lambda values: values + value)
 
 
 def scale(factor: float, *where: int | slice | None) -> Spoil:
