@@ -139,12 +139,12 @@ __device__ __forceinline__ void wgmma_wait() {
 // (gemm/wgmma_descriptor.cuh), K 32 bytes deep. D is 64 x N. A thread has 4 elements of each 8 columns, in the order of
 // "wgmma D fragment" in the PTX ISA: d[4 j + e] lies in row 16 warp + lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) +
 // e % 2. mn_major_a, mn_major_b: 1 where the operand is stored along m or n instead of along k (16-bit types only).
-#define WGMMA_8(i)                                                                                               \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),    \
-      "+f"(d[i + 7])
-#define WGMMA_SUMS_32(i) WGMMA_8(i), WGMMA_8(i + 8), WGMMA_8(i + 16), WGMMA_8(i + 24)
-#define WGMMA_SUMS_64(i) WGMMA_SUMS_32(i), WGMMA_SUMS_32(i + 32)
-#define WGMMA_SUMS_128(i) WGMMA_SUMS_64(i), WGMMA_SUMS_64(i + 64)
+// Sums are FP32, those of s8 32-bit integers, which wrap around.
+#define WGMMA_8(C, i) \
+  C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
+#define WGMMA_SUMS_32(C, i) WGMMA_8(C, i), WGMMA_8(C, i + 8), WGMMA_8(C, i + 16), WGMMA_8(C, i + 24)
+#define WGMMA_SUMS_64(C, i) WGMMA_SUMS_32(C, i), WGMMA_SUMS_32(C, i + 32)
+#define WGMMA_SUMS_128(C, i) WGMMA_SUMS_64(C, i), WGMMA_SUMS_64(C, i + 64)
 #define WGMMA_NAMES_32 \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15" \
   ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -159,18 +159,20 @@ __device__ __forceinline__ void wgmma_wait() {
   ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
   ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-// One product of N columns. A thread has SUMS sums; A, B and P are the numbers of the operands after those: both
-// descriptors and `accumulate`. MAJORS ends the instruction, and the last arguments are the operands from `accumulate`
-// on.
-#define WGMMA(TYPE, N, K, SUMS, A, B, P, MAJORS, ...)                                                                  \
-  __device__ __forceinline__ void wgmma_##TYPE(float (&d)[SUMS], unsigned long long a, unsigned long long b,           \
+// One product of N columns. A thread has SUMS sums of a type that C is the constraint and NAME the PTX name of; A, B and
+// P are the numbers of the operands after those: both descriptors and `accumulate`. ENDS ends the instruction, and the
+// last arguments are the operands from `accumulate` on.
+#define WGMMA_OF(SUM, C, NAME, TYPE, N, K, SUMS, A, B, P, ENDS, ...)                                                   \
+  __device__ __forceinline__ void wgmma_##TYPE(SUM (&d)[SUMS], unsigned long long a, unsigned long long b,             \
                                                int accumulate) {                                                       \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                                      \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." #TYPE "." #TYPE                                 \
-                 " {" WGMMA_NAMES_##SUMS "}, %" #A ", %" #B ", p, 1, 1" MAJORS ";\n}"                                  \
-                 : WGMMA_SUMS_##SUMS(0)                                                                                \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k" #K "." NAME "." #TYPE "." #TYPE                            \
+                 " {" WGMMA_NAMES_##SUMS "}, %" #A ", %" #B ", p" ENDS ";\n}"                                          \
+                 : WGMMA_SUMS_##SUMS(C, 0)                                                                             \
                  : "l"(a), "l"(b), __VA_ARGS__);                                                                       \
   }
+#define WGMMA(TYPE, N, K, SUMS, A, B, P, MAJORS, ...) \
+  WGMMA_OF(float, "+f", "f32", TYPE, N, K, SUMS, A, B, P, ", 1, 1" MAJORS, __VA_ARGS__)
 #define WGMMA_16_BIT(TYPE, N, SUMS, A, B, P, MAJOR_A, MAJOR_B)                                                         \
   template <int mn_major_a, int mn_major_b>                                                                            \
   WGMMA(TYPE, N, 16, SUMS, A, B, P, ", %" #MAJOR_A ", %" #MAJOR_B, "r"(accumulate), "n"(mn_major_a),                   \
@@ -190,6 +192,9 @@ WGMMA(e4m3, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
 WGMMA(e5m2, 64, 32, 32, 32, 33, 34, "", "r"(accumulate))
 WGMMA(e5m2, 128, 32, 64, 64, 65, 66, "", "r"(accumulate))
 WGMMA(e5m2, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
+WGMMA_OF(int, "+r", "s32", s8, 64, 32, 32, 32, 33, 34, "", "r"(accumulate))
+WGMMA_OF(int, "+r", "s32", s8, 128, 32, 64, 64, 65, 66, "", "r"(accumulate))
+WGMMA_OF(int, "+r", "s32", s8, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
 // The same with A in registers, four to a thread, which must not change before the wait: a[i] lies in row 16 warp +
 // lane / 4 + 8 (i % 2), column lane % 4 + 4 (i / 2).
 #define WGMMA_TF32_FROM(N, SUMS, A0, A1, A2, A3, B, P)                                                                 \
@@ -198,7 +203,7 @@ WGMMA(e5m2, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                                      \
                  "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" WGMMA_NAMES_##SUMS "}, "                  \
                  "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1;\n}"                                      \
-                 : WGMMA_SUMS_##SUMS(0)                                                                                \
+                 : WGMMA_SUMS_##SUMS("+f", 0)                                                                          \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                               \
   }
 WGMMA_TF32_FROM(64, 32, 32, 33, 34, 35, 36, 37)
@@ -211,6 +216,7 @@ WGMMA_TF32_FROM(256, 128, 128, 129, 130, 131, 132, 133)
 #undef WGMMA_NAMES_32
 #undef WGMMA_NAMES_64
 #undef WGMMA_NAMES_128
+#undef WGMMA_OF
 #undef WGMMA
 #undef WGMMA_16_BIT
 #undef WGMMA_TF32_FROM

@@ -6,13 +6,25 @@
 #include "common.cuh"
 #include "ptx_hopper.cuh"
 
+// What wgmma adds, as does what stores it. PROMOTED: after a few products, sums are added to others (wgmma_promoted.cuh).
+struct SummedInFloat {
+  using Sum = float;
+  using SumPair = float2;
+  static constexpr bool PROMOTED = false;
+};
+struct SummedInInt {
+  using Sum = int;
+  using SumPair = int2;
+  static constexpr bool PROMOTED = false;
+};
+
 // Pair: two neighbours in memory; pair() rounds to it, floats() widens it. wgmma: D += A B, or A B where `accumulate`
 // is false; FP32 is multiplied as TF32.
 template <class T>
 struct Element;
 
 template <>
-struct Element<__half> {
+struct Element<__half> : SummedInFloat {
   using Pair = __half2;
   static __device__ __forceinline__ Pair pair(float2 x) { return __floats2half2_rn(x.x, x.y); }
   static __device__ __forceinline__ float2 floats(Pair x) { return __half22float2(x); }
@@ -24,7 +36,7 @@ struct Element<__half> {
 };
 
 template <>
-struct Element<__nv_bfloat16> {
+struct Element<__nv_bfloat16> : SummedInFloat {
   using Pair = __nv_bfloat162;
   static __device__ __forceinline__ Pair pair(float2 x) { return __floats2bfloat162_rn(x.x, x.y); }
   static __device__ __forceinline__ float2 floats(Pair x) { return __bfloat1622float2(x); }
@@ -36,7 +48,7 @@ struct Element<__nv_bfloat16> {
 };
 
 template <>
-struct Element<float> {
+struct Element<float> : SummedInFloat {
   using Pair = float2;
   static __device__ __forceinline__ Pair pair(float2 x) { return x; }
   static __device__ __forceinline__ float2 floats(Pair x) { return x; }
@@ -45,6 +57,22 @@ struct Element<float> {
                                                bool accumulate) {
     ptx::wgmma_tf32(d, a, b, accumulate);
   }
+};
+
+// 8-bit integers are operands alone, and their sums C alone.
+template <>
+struct Element<signed char> : SummedInInt {
+  template <int mn_major_a, int mn_major_b, int SUMS>
+  static __device__ __forceinline__ void wgmma(int (&d)[SUMS], unsigned long long a, unsigned long long b,
+                                               bool accumulate) {
+    ptx::wgmma_s8(d, a, b, accumulate);
+  }
+};
+
+template <>
+struct Element<int> : SummedInInt {
+  using Pair = int2;
+  static __device__ __forceinline__ Pair pair(int2 x) { return x; }
 };
 
 // How many of a pair's elements lie inside C.
@@ -61,6 +89,9 @@ __device__ __forceinline__ float2 scaled_pair(const T *c, float2 product, unsign
   if (beta != 0.0f && inside == 1) held.x = Element<T>::floats({*c, *c}).x;
   return make_float2(alpha * product.x + beta * held.x, alpha * product.y + beta * held.y);
 }
+
+// Sums of integers: alpha is 1 and beta 0.
+__device__ __forceinline__ int2 scaled_pair(const int *, int2 product, unsigned, float, float) { return product; }
 
 // The same for the pair of C itself, of which those elements are stored.
 template <class T>

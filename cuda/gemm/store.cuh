@@ -61,9 +61,10 @@ struct TileStore : PartsStore<Out> {
   static constexpr unsigned PARTS = BN / COLUMNS, BUFFERS = PARTS < 4 ? PARTS : 4;
   static constexpr unsigned MINE = WARPGROUP_ROWS * COLUMNS / WARPGROUP;  // sums of a buffer, per thread
   using Pair = typename Element<Out>::Pair;
+  using Sum = typename Element<Out>::Sum;
 
   // Stores the sums of 64 rows from row0 on and of BN columns from col0 on; all threads of the warpgroup call it.
-  __device__ __forceinline__ void put(const float (&sums)[BN / 2], unsigned row0, unsigned col0,
+  __device__ __forceinline__ void put(const Sum (&sums)[BN / 2], unsigned row0, unsigned col0,
                                       unsigned product) const {
     Base::template in_parts<PARTS, BUFFERS>(
         [&](unsigned i, unsigned part) { fill(i, &sums[part * MINE], row0, col0 + part * COLUMNS, product); },
@@ -72,14 +73,14 @@ struct TileStore : PartsStore<Out> {
 
  private:
   // Writes a part of the sums to a buffer, pairs of neighbours at a time.
-  __device__ __forceinline__ void fill(unsigned buffer, const float *sums, unsigned row0, unsigned col0,
+  __device__ __forceinline__ void fill(unsigned buffer, const Sum *sums, unsigned row0, unsigned col0,
                                        unsigned product) const {
     const bool other = sizeof(Out) == 4 && threadIdx.x / 4 % 2 == 1;
 #pragma unroll
     for (unsigned i = 0; i < MINE / 2; ++i) {
       const unsigned j = i ^ 4;  // 16 columns from i, with FP32
       const unsigned row = SumPlace::row(i % 2), column = (other ? j : i) / 2 * 8 + SumPlace::column();
-      const float x = other ? sums[2 * j] : sums[2 * i], y = other ? sums[2 * j + 1] : sums[2 * i + 1];
+      const Sum x = other ? sums[2 * j] : sums[2 * i], y = other ? sums[2 * j + 1] : sums[2 * i + 1];
       const Pair pair = scaled(x, y, row0 + row, col0 + column, product);
       unsigned char *to = Base::buffers + buffer * Base::BUFFER_BYTES + swizzled(row, column * sizeof(Out));
       *reinterpret_cast<Pair *>(to) = pair;
@@ -90,9 +91,10 @@ struct TileStore : PartsStore<Out> {
     return row * ROW_BYTES + (byte ^ row % 8 * 16);
   }
 
-  __device__ __forceinline__ Pair scaled(float x, float y, unsigned row, unsigned col, unsigned product) const {
+  __device__ __forceinline__ Pair scaled(Sum x, Sum y, unsigned row, unsigned col, unsigned product) const {
     const unsigned inside = pair_inside(row, col, Base::m, Base::n);
     const Out *held = Base::c + product * Base::stride + offset<Op::N>(row, col, Base::ldc);
-    return Element<Out>::pair(scaled_pair(held, make_float2(x, y), inside, Base::alpha, Base::beta));
+    const typename Element<Out>::SumPair sums{x, y};
+    return Element<Out>::pair(scaled_pair(held, sums, inside, Base::alpha, Base::beta));
   }
 };

@@ -31,7 +31,7 @@ __device__ __forceinline__ void copy_box(unsigned to, const TensorMap &map, unsi
 
 template <class T, unsigned EXTENT, bool ALONG_K>
 struct OperandTile {
-  static_assert(ALONG_K || sizeof(T) == 2, "wgmma takes 32-bit operands stored along k alone");
+  static_assert(ALONG_K || sizeof(T) == 2, "wgmma takes operands of 32 and 8 bits stored along k alone");
   static constexpr unsigned DEPTH = ROW_BYTES / sizeof(T), BYTES = EXTENT * ROW_BYTES;
   static constexpr int MN_MAJOR = !ALONG_K;
 
@@ -59,8 +59,8 @@ struct OperandTile {
 
 // Starts the product of a step's tiles as one group: 64 rows of A's tile from `a` on, all of B's. The first step of a
 // sum does not read `d`.
-template <class T, class A, class B, int SUMS>
-__device__ __forceinline__ void start_product(float (&d)[SUMS], unsigned a, unsigned b, bool first) {
+template <class T, class A, class B, class Sum, int SUMS>
+__device__ __forceinline__ void start_product(Sum (&d)[SUMS], unsigned a, unsigned b, bool first) {
   const unsigned long long from_a = A::descriptor(a), from_b = B::descriptor(b);
   ptx::wgmma_fence();
 #pragma unroll

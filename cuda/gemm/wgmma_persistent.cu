@@ -1,8 +1,8 @@
 // C = alpha op(A) op(B) + beta C on the tensor cores of Hopper, warp-specialised (gemm/wgmma_specialised.cuh).
 // Results are stored by TMA through shared memory, 64 rows x 128 bytes at a time (gemm/store.cuh).
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
-// T = float is multiplied as TF32; it
-// and FP8, whose sums are promoted (gemm/wgmma_promoted.cuh), take A and B along k only.
+// T = float is multiplied as TF32. It, FP8, whose sums are promoted (gemm/wgmma_promoted.cuh), and 8-bit integers take A
+// and B along k only. Sums of integers are stored as they are: alpha is 1, beta 0, and no sum may pass 32 bits.
 // Limit: the tensor cores, or the power that they may draw, while there are enough tiles for the device.
 #include "gemm/store.cuh"
 #include "gemm/wgmma_promoted.cuh"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     unsigned char *own = buffers + warpgroup * Store::BUFFERS * Store::BUFFER_BYTES;
     return Store{{map_c, c, m, n, ldc, stride_c, alpha, beta, own, warpgroup + 1}};
   };
-  if constexpr (sizeof(T) == 1) {
+  if constexpr (Element<T>::PROMOTED) {
     work.run(Promoted{}, store_of);
   } else {
     work.run(Plainly{}, store_of);

@@ -9,9 +9,13 @@
 
 #include "gemm/wgmma_specialised.cuh"
 
+struct PromotedToFloat : SummedInFloat {
+  static constexpr bool PROMOTED = true;
+};
+
 // Operands that are multiplied, never converted.
 template <>
-struct Element<__nv_fp8_e4m3> {
+struct Element<__nv_fp8_e4m3> : PromotedToFloat {
   template <int mn_major_a, int mn_major_b, int SUMS>
   static __device__ __forceinline__ void wgmma(float (&d)[SUMS], unsigned long long a, unsigned long long b,
                                                bool accumulate) {
@@ -20,7 +24,7 @@ struct Element<__nv_fp8_e4m3> {
 };
 
 template <>
-struct Element<__nv_fp8_e5m2> {
+struct Element<__nv_fp8_e5m2> : PromotedToFloat {
   template <int mn_major_a, int mn_major_b, int SUMS>
   static __device__ __forceinline__ void wgmma(float (&d)[SUMS], unsigned long long a, unsigned long long b,
                                                bool accumulate) {

@@ -171,7 +171,7 @@ struct SpecialisedOn {
       const TileOrder::Tile tile = order.at(index);
       const Slices::Part part = slices.at(tile.product);
       const unsigned row0 = (tile.row * CLUSTER + rank) * ROWS + warpgroup * (ROWS / CONSUMERS);
-      float sums[SUMS];
+      typename Element<Type>::Sum sums[SUMS];
       multiply(*this, sums, part.end - part.first, turn, warpgroup);
       store.put(sums, row0, tile.col * BN, tile.product);
     }
@@ -184,8 +184,8 @@ using Specialised = SpecialisedOn<Matrices<T, BN, op_a, op_b>, BN, STAGES, CLUST
 
 // A slice as the tensor cores multiply it, while the next slot arrives.
 struct Plainly {
-  template <class Work, int SUMS, unsigned STAGES>
-  __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
+  template <class Work, class Sum, int SUMS, unsigned STAGES>
+  __device__ __forceinline__ void operator()(const Work &work, Sum (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
                                              unsigned warpgroup) const {
     unsigned last = 0;
     for (unsigned step = 0; step < steps; ++step, turn.next()) {

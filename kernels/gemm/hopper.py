@@ -32,6 +32,8 @@ FP8: dict[str, Any] = TF32 | {
     "dtypes": ("e4m3.f32", "e4m3.bf16", "e5m2.f32"),
     "numerics": {"e4m3": "e4m3", "e5m2": "e5m2"},
 }
+#: And for integers.
+INT8: dict[str, Any] = TF32 | {"dtypes": ("s8.s32",), "numerics": "exact"}
 
 BM = 128  # rows of C, a block
 ROW_BYTES = 128  # of the swizzle, and of a tile along k
@@ -183,6 +185,7 @@ for _name, _domain, _choices, _label in (
     ("wgmma_persistent", HOPPER | HALF, ALL, "wgmma in a persistent grid of clusters"),
     ("wgmma_tf32", TF32, ALL, "TF32 wgmma in a persistent grid of clusters, operands stored along k"),
     ("wgmma_fp8", FP8, ALL[1:], "FP8 wgmma in a persistent grid of clusters, each 128 products promoted to FP32"),
+    ("wgmma_int8", INT8, ALL, "wgmma of 8-bit integers in a persistent grid of clusters, summed in 32 bits"),
 ):
     cuda_kernel(
         "gemm",

@@ -105,6 +105,7 @@ def test_named_barriers_are_of_their_own_threads() -> None:
 #: C++ name, NumPy type, elements of a row of 32 bytes.
 TYPES = {"F16": np.float16, "Bf16": ml_dtypes.bfloat16, "Tf32": np.float32}
 FP8 = {"E4m3": ml_dtypes.float8_e4m3fn, "E5m2": ml_dtypes.float8_e5m2}
+INTEGERS = {"S8": np.int8}
 SPANS = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
@@ -138,14 +139,19 @@ def _mn_major(depth: int, span: int, step: int) -> int:
 @pytest.mark.parametrize("span", SPANS)
 @pytest.mark.parametrize(
     ("kind", "majors"),
-    [("Tf32", "kk"), ("E4m3", "kk"), ("E5m2", "kk"), *itertools.product(("F16", "Bf16"), ("kk", "km", "mk", "mm"))],
+    [
+        ("Tf32", "kk"),
+        *((kind, "kk") for kind in (*FP8, *INTEGERS)),
+        *itertools.product(("F16", "Bf16"), ("kk", "km", "mk", "mm")),
+    ],
 )
 @pytest.mark.parametrize("n", [64, 128, 256])
 def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str, span: int, zero: int) -> None:
-    dtype = (TYPES | FP8)[kind]
+    dtype = (TYPES | FP8 | INTEGERS)[kind]
     depth = 128 // np.dtype(dtype).itemsize
-    a, b = ((RNG.integers(-8, 9, shape) / 4).astype(dtype) for shape in ((64, depth), (n, depth)))
-    c = RNG.integers(-8, 9, (64, n)).astype(np.float32)
+    steps_of = 1 if kind in INTEGERS else 4  # to 1
+    a, b = ((RNG.integers(-8, 9, shape) / steps_of).astype(dtype) for shape in ((64, depth), (n, depth)))
+    c = RNG.integers(-8, 9, (64, n)).astype(np.int32 if kind in INTEGERS else np.float32)
     steps = 4
     laid, descriptors = [], []
     for x, major in ((a, majors[0]), (b, majors[1])):
@@ -160,6 +166,20 @@ def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str
     out = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, n)
     want = a.astype(np.float64) @ b.astype(np.float64).T + (0 if zero else c)
     assert np.array_equal(out, want)
+
+
+def test_wgmma_adds_integers_over_their_whole_range_and_wraps_around() -> None:
+    a, b = (RNG.integers(-128, 128, (64, 128)).astype(np.int8) for _ in "ab")
+    a[:2], b[:2], b[2] = -128, -128, 127
+    c = np.full((64, 64), 2**31 - 1, np.int32)
+    laid = [_laid_out(x, 128).view(np.uint32) for x in (a, b)]
+    pairs = np.array([[_k_major(64, 128, step)] * 2 for step in range(4)], np.uint64)
+    launch = Launch("product<S8, 0, 0, 32>", 1, 128, ("a", "b", "c", "d", 2048, 2048, 4, 0), shared_bytes=16384)
+    buffers = {"a": read(laid[0]), "b": read(laid[1]), "c": Buffer("inout", c.ravel()), "d": read(pairs)}
+    found = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, 64)
+    exact = a.astype(np.int64) @ b.astype(np.int64).T + c
+    assert exact.max() > 2**31
+    assert np.array_equal(found, exact.astype(np.int32))
 
 
 @pytest.mark.parametrize("n", [64, 128, 256])

@@ -14,11 +14,11 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune.profile.counted import count
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
-ALONG_K = (*IN_F32, "wgmma_fp8")
+ALONG_K = (*IN_F32, "wgmma_fp8", "wgmma_int8")
 REGISTERS, TURNED = "wgmma_tf32_registers", "wgmma_tf32_turned"
 OF_TF32 = {REGISTERS: "NN", TURNED: "TN"}  # with a layout
 KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K)
-PERSISTENT = ("wgmma_persistent", "wgmma_tf32")
+PERSISTENT = ("wgmma_persistent", "wgmma_tf32", "wgmma_int8")
 BAND = 8  # as in tileorder.cuh
 
 
@@ -41,6 +41,8 @@ def refusal(name: str, problem: str) -> str:
 def dtype_of(name: str) -> str:
     if name == "wgmma_fp8":
         return "e4m3.bf16"
+    if name == "wgmma_int8":
+        return "s8.s32"
     return "f32" if name in (*IN_F32, *OF_TF32) else "bf16"
 
 
@@ -59,7 +61,7 @@ def test_rows_that_the_tma_cannot_address_are_refused(name: str, sizes: str, ope
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_padding_makes_rows_acceptable_that_the_tma_stores_whole(name: str) -> None:
-    sizes, by_tma = f"k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+", ("wgmma_persistent", "wgmma_tf32", "wgmma_fp8")
+    sizes, by_tma = f"k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+", (*PERSISTENT, "wgmma_fp8")
     assert refusal(name, f"m33n24{sizes}8") == ""
     assert ("a row of c has " in refusal(name, f"m33n29{sizes}3")) == (name in by_tma)
 
@@ -70,7 +72,7 @@ def test_c_may_be_wider_than_its_operands() -> None:
 
 
 @pytest.mark.parametrize("name", ALONG_K)
-def test_tf32_and_fp8_are_multiplied_along_k_only(name: str) -> None:
+def test_tf32_and_bytes_are_multiplied_along_k_only(name: str) -> None:
     assert "has no NN path" in refusal(name, f"m8n8k16/{dtype_of(name)}/NN")
     assert "has no TT path" in refusal(name, f"m8n8k16/{dtype_of(name)}/TT")
 
@@ -198,6 +200,7 @@ def test_boxes_are_128_bytes_wide_and_follow_the_layout() -> None:
     assert boxes("wgmma_persistent", f"{wide}/bf16/NN") == {"a": (128, 64), "b": (64, 64), "c": (64, 64)}
     assert boxes("wgmma_fp8", f"{wide}/e4m3.f32/NT") == {"a": (128, 128), "b": (64, 128), "c": (64, 32)}
     assert boxes("wgmma_fp8", f"{wide}/e4m3.bf16/NT") == {"a": (128, 128), "b": (64, 128), "c": (64, 64)}
+    assert boxes("wgmma_int8", f"{wide}/s8.s32/NT") == {"a": (128, 128), "b": (128, 128), "c": (64, 32)}
     assert boxes(REGISTERS, f"{wide}/f32/NN") == {"b": (32, 32), "a": (128, 32), "c": (64, 32)}
     assert boxes(REGISTERS, f"{wide}/f32/TT") == {"a": (32, 32), "b": (128, 32), "c": (64, 32)}
     assert boxes(TURNED, f"{wide}/f32/TN") == {"a": (32, 32), "b": (32, 32), "c": (64, 32)}
@@ -319,6 +322,14 @@ def test_rows_and_columns_meet_all_banks_as_they_are_turned() -> None:
 def test_fp8_is_right_over_the_edges_of_tiles(dtype: str, tile: Tile, k: int) -> None:
     """An odd and an even number of steps, as for TF32."""
     check("wgmma_fp8", f"m264n136k{k}/{dtype}/NT/alpha2/beta0.5/batch2/lda+16/ldc+8", tile)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "tile", [Tile(BN=256, STAGES=3, CLUSTER=2, SMS=4), PAIRS, ALONE], ids=lambda tile: f"{tile.BN}"
+)
+def test_integers_are_right_over_the_edges_of_tiles(tile: Tile) -> None:
+    check("wgmma_int8", "m264n264k272/s8.s32/NT/batch2/lda+16/ldc+8", tile)
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ VERIFIED = {
     "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out", "shared 99328"),
     "maps of images": ("conv/cuda.implicit_wgmma", "conv/n2c8h5w6k24r3s3pad1/f16/nhwc/fprop", "shared 164864"),
     "cluster and tensor maps": ("gemm/cuda.wgmma_tf32@CLUSTER=2", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
+    "tensor maps of integers": ("gemm/cuda.wgmma_int8@CLUSTER=2", "gemm/m40n48k64/s8.s32/NT", "cluster 2 1 1"),
     "tensor maps of bytes": ("gemm/cuda.wgmma_fp8@CLUSTER=2", "gemm/m40n48k64/e4m3.bf16/NT", "cluster 2 1 1"),
 }
 #: A kernel of two launches, and their functions.

@@ -76,16 +76,17 @@ template <int pending> EMU_INLINE void wgmma_wait() { emu::wgmma_wait(pending); 
 EMU_WGMMA(f16)
 EMU_WGMMA(bf16)
 #undef EMU_WGMMA
-#define EMU_WGMMA_ALONG_K(type)                                                                                       \
+#define EMU_WGMMA_ALONG_K(type, sum)                                                                                  \
   template <int count>                                                                                                \
-  EMU_INLINE void wgmma_##type(float (&d)[count], unsigned long long a, unsigned long long b, int accumulate,         \
+  EMU_INLINE void wgmma_##type(sum (&d)[count], unsigned long long a, unsigned long long b, int accumulate,           \
                                EMU_SITE) {                                                                            \
     static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");                            \
     emu::wgmma(d, {emu::OperandType::type, count * 2, a, b, false, false, accumulate != 0}, site);                    \
   }
-EMU_WGMMA_ALONG_K(tf32)
-EMU_WGMMA_ALONG_K(e4m3)
-EMU_WGMMA_ALONG_K(e5m2)
+EMU_WGMMA_ALONG_K(tf32, float)
+EMU_WGMMA_ALONG_K(e4m3, float)
+EMU_WGMMA_ALONG_K(e5m2, float)
+EMU_WGMMA_ALONG_K(s8, int)
 #undef EMU_WGMMA_ALONG_K
 template <int count>
 EMU_INLINE void wgmma_tf32(float (&d)[count], const unsigned (&a)[4], unsigned long long b, int accumulate, EMU_SITE) {

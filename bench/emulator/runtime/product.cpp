@@ -1,4 +1,5 @@
-// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction; of FP8 with 14 bits.
+// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction; of FP8 with 14 bits. Sums
+// of integers wrap around in 32 bits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,12 +23,21 @@ float decode(OperandType type, const char *bytes) {
     return __builtin_bit_cast(float, word & 0xffffe000u);  // the low 13 bits are ignored
   }
   const auto byte = uint8_t(*bytes);
+  if (type == OperandType::s8) return int8_t(byte);
   if (type == OperandType::e5m2) return Binary16::decode(uint16_t(byte << 8));
   if (type == OperandType::e4m3)  // of binary16's exponents, but with a bias of 7 and not of 15
     return (byte & 0x7f) == 0x7f ? NAN : 256 * Binary16::decode(uint16_t((byte & 0x80) << 8 | (byte & 0x7f) << 7));
   uint16_t half;
   std::memcpy(&half, bytes, 2);
   return type == OperandType::f16 ? Binary16::decode(half) : Bfloat16::decode(half);
+}
+
+double sum_of(OperandType type, uint32_t word) {
+  return type == OperandType::s8 ? double(int32_t(word)) : double(__builtin_bit_cast(float, word));
+}
+
+uint32_t word_of(OperandType type, double sum) {
+  return type == OperandType::s8 ? uint32_t(int64_t(sum)) : __builtin_bit_cast(uint32_t, float(sum));
 }
 
 // Calls put(row, k, value) for each element of an operand that has `rows` rows.
@@ -92,18 +102,18 @@ void multiply(const WarpgroupProduct &product, const Registers &registers, Sums 
   read_operand(product.type, product.b, product.mn_major_b, n,
                [&](unsigned c, unsigned k, float value) { b[k][c] = value; });
   static Limited limited;
-  const bool is_limited = depth == most_k;
+  const bool is_limited = is_fp8(product.type);
   for (unsigned k = 0; is_limited && k < most_k; ++k) {
     for (unsigned i = 0; i < 64; ++i) limited.of_a[i][k] = Limited::exponent(a[i][k]);
     for (unsigned j = 0; j < n; ++j) limited.of_b[k][j] = Limited::exponent(b[k][j]);
   }
   for (unsigned i = 0; i < 64; ++i) {
-    float *to = &sums.values[size_t(i) * n];
-    for (unsigned j = 0; j < n; ++j) row[j] = product.accumulate ? double(to[j]) : 0.0;
+    uint32_t *to = &sums.values[size_t(i) * n];
+    for (unsigned j = 0; j < n; ++j) row[j] = product.accumulate ? sum_of(product.type, to[j]) : 0.0;
     if (is_limited) limited.add(i, a[i], b, n, row);
     for (unsigned k = 0; !is_limited && k < depth; ++k)
       for (unsigned j = 0; j < n; ++j) row[j] += a[i][k] * b[k][j];
-    std::copy_n(row, n, to);
+    for (unsigned j = 0; j < n; ++j) to[j] = word_of(product.type, row[j]);
   }
 }
 

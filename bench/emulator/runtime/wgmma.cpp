@@ -11,7 +11,7 @@ namespace emu {
 
 namespace {
 
-constexpr uint32_t poison = 0x7fedbad1;  // a NaN, which threads read from sums in flight
+constexpr uint32_t poison = 0x7fedbad1;  // a NaN or a large integer, which threads read from sums in flight
 
 bool same(const WarpgroupProduct &x, const WarpgroupProduct &y) {
   return x.type == y.type && x.n == y.n && x.a == y.a && x.b == y.b && x.mn_major_a == y.mn_major_a &&
@@ -23,7 +23,7 @@ Sums &find_sums(Warpgroup &group) {
   for (auto &sums : group.sums)
     if (sums->n == n && sums->of_thread == group.d) return *sums;
   group.sums.push_back(std::make_unique<Sums>(
-      Sums{.n = n, .of_thread = group.d, .values = std::vector<float>(size_t(64) * n)}));
+      Sums{.n = n, .of_thread = group.d, .values = std::vector<uint32_t>(size_t(64) * n)}));
   return *group.sums.back();
 }
 
@@ -32,8 +32,7 @@ void take(Sums &sums, uint32_t first) {
   for (unsigned t = 0; t < warpgroup_size; ++t) {
     if (sums.in_flight[t]) continue;
     for (unsigned i = 0; i < sums.n / 2; ++i) {
-      sums.at(t, i) = sums.of_thread[t][i];
-      std::memcpy(&sums.of_thread[t][i], &poison, sizeof poison);
+      sums.at(t, i) = std::exchange(sums.of_thread[t][i], poison);
     }
     sums.in_flight[t] = true;
     machine.block->threads[first + t].async_proxy().hand_over(uintptr_t(sums.of_thread[t]), sums.n * 2);
@@ -92,7 +91,7 @@ Warpgroup &own_warpgroup(Site site) {
 }
 
 // PTX ISA, "wgmma D fragment".
-float &Sums::at(unsigned thread, unsigned i) {
+uint32_t &Sums::at(unsigned thread, unsigned i) {
   const unsigned warp = thread / 32, lane = thread % 32;
   const unsigned row = 16 * warp + lane / 4 + 8 * (i % 4 / 2), col = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
   return values[size_t(row) * n + col];
@@ -105,7 +104,7 @@ void Warpgroup::run_until(size_t product) {
   finished += count;
 }
 
-void wgmma(float *d, const WarpgroupProduct &product, Site site, const uint32_t *a) {
+void wgmma(void *d, const WarpgroupProduct &product, Site site, const uint32_t *a) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   EMU_COUNTING(machine.counter.reach(Does::product, site.file_name(), site.line());)
   Warpgroup &group = own_warpgroup(site);
@@ -122,7 +121,7 @@ void wgmma(float *d, const WarpgroupProduct &product, Site site, const uint32_t 
     me.async_proxy().lend(uintptr_t(a), 4 * sizeof *a, group.issued() + 1);
   }
   me.async_proxy().last_product = pc;
-  group.d[machine.current - first] = d;
+  group.d[machine.current - first] = static_cast<uint32_t *>(d);
   me.state = State::in_warpgroup;
   me.site = site;
   if (++group.arrived == warpgroup_size)

@@ -12,15 +12,15 @@ namespace emu {
 
 constexpr unsigned warpgroup_size = 128;
 
-// A tile of sums, 64 x n, in the threads' own arrays or, while in flight, in `values`.
+// A tile of sums, 64 x n, in the threads' own arrays or, while in flight, in `values`: words of FP32 or integers.
 struct Sums {
   unsigned n;
-  std::array<float *, warpgroup_size> of_thread;
+  std::array<uint32_t *, warpgroup_size> of_thread;
   std::array<bool, warpgroup_size> in_flight{};
   size_t last_product = 0;  // how many products had been issued when the last of these was
-  std::vector<float> values;
+  std::vector<uint32_t> values;
 
-  float &at(unsigned thread, unsigned i);  // the value of element i of a thread's array
+  uint32_t &at(unsigned thread, unsigned i);  // the value of element i of a thread's array
 };
 
 // A fragment of A in the threads' registers: four words each.
@@ -29,7 +29,7 @@ using Registers = std::array<uint32_t, 4 * warpgroup_size>;
 struct Warpgroup {
   // The threads that have arrived at the next product, and what the first of them requested.
   unsigned arrived = 0;
-  std::array<float *, warpgroup_size> d{};
+  std::array<uint32_t *, warpgroup_size> d{};
   Registers a{};
   WarpgroupProduct wanted{};
 
@@ -54,9 +54,10 @@ struct Warpgroup {
 // The running thread's warpgroup. Aborts where that is not whole.
 Warpgroup &own_warpgroup(Site site);
 
+inline bool is_fp8(OperandType type) { return type == OperandType::e4m3 || type == OperandType::e5m2; }
 // The number of an operand's elements in 16 bytes.
 inline unsigned per_piece(OperandType type) {
-  return type == OperandType::tf32 ? 4 : type == OperandType::e4m3 || type == OperandType::e5m2 ? 16 : 8;
+  return type == OperandType::tf32 ? 4 : is_fp8(type) || type == OperandType::s8 ? 16 : 8;
 }
 // product.cpp: reads the operands as they are in shared memory now, or A in registers, and adds their product.
 void multiply(const WarpgroupProduct &product, const Registers &a, Sums &sums);

@@ -94,6 +94,7 @@ extern "C" __global__ void named(const int *x, int *out) {
 
 struct F16 {
   using Element = unsigned short;
+  using Sum = float;
   template <int a, int b, int count>
   static __device__ void multiply(float (&d)[count], unsigned long long x, unsigned long long y, int more) {
     ptx::wgmma_f16<a, b>(d, x, y, more);
@@ -101,6 +102,7 @@ struct F16 {
 };
 struct Bf16 {
   using Element = unsigned short;
+  using Sum = float;
   template <int a, int b, int count>
   static __device__ void multiply(float (&d)[count], unsigned long long x, unsigned long long y, int more) {
     ptx::wgmma_bf16<a, b>(d, x, y, more);
@@ -108,6 +110,7 @@ struct Bf16 {
 };
 struct Tf32 {
   using Element = unsigned;
+  using Sum = float;
   template <int a, int b, int count>
   static __device__ void multiply(float (&d)[count], unsigned long long x, unsigned long long y, int more) {
     ptx::wgmma_tf32(d, x, y, more);
@@ -115,6 +118,7 @@ struct Tf32 {
 };
 struct E4m3 {
   using Element = unsigned char;
+  using Sum = float;
   template <int a, int b, int count>
   static __device__ void multiply(float (&d)[count], unsigned long long x, unsigned long long y, int more) {
     ptx::wgmma_e4m3(d, x, y, more);
@@ -122,9 +126,19 @@ struct E4m3 {
 };
 struct E5m2 {
   using Element = unsigned char;
+  using Sum = float;
   template <int a, int b, int count>
   static __device__ void multiply(float (&d)[count], unsigned long long x, unsigned long long y, int more) {
     ptx::wgmma_e5m2(d, x, y, more);
+  }
+};
+
+struct S8 {
+  using Element = unsigned char;
+  using Sum = int;
+  template <int a, int b, int count>
+  static __device__ void multiply(int (&d)[count], unsigned long long x, unsigned long long y, int more) {
+    ptx::wgmma_s8(d, x, y, more);
   }
 };
 
@@ -152,8 +166,9 @@ __global__ void product_of_registers(const unsigned *a, const unsigned *b, float
 // C = A B + C by one warpgroup from operands that lie in shared memory as `a` and `b` say byte by byte, one wgmma for
 // each pair of descriptors. `zero` leaves C out of the first.
 template <class T, int MN_A, int MN_B, int COUNT>
-__global__ void product(const unsigned *a, const unsigned *b, float *c, const unsigned long long *descriptors,
+__global__ void product(const unsigned *a, const unsigned *b, typename T::Sum *c, const unsigned long long *descriptors,
                         int words_a, int words_b, int steps, int zero) {
+  using Sum = typename T::Sum;
   DYN_SHARED(unsigned, smem);
   unsigned *smem_b = smem + words_a;
   for (unsigned i = threadIdx.x; i < unsigned(words_a); i += blockDim.x) smem[i] = a[i];
@@ -161,8 +176,8 @@ __global__ void product(const unsigned *a, const unsigned *b, float *c, const un
   ptx::fence_proxy_async();
   __syncthreads();
   const unsigned row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4 * 2;
-  const auto at = [&](int i) -> float & { return c[(row + i % 4 / 2 * 8) * COUNT * 2 + col + i / 4 * 8 + i % 2]; };
-  float d[COUNT];
+  const auto at = [&](int i) -> Sum & { return c[(row + i % 4 / 2 * 8) * COUNT * 2 + col + i / 4 * 8 + i % 2]; };
+  Sum d[COUNT];
   for (int i = 0; i < COUNT; ++i) d[i] = at(i);
   ptx::wgmma_fence();
   for (int step = 0; step < steps; ++step)

@@ -75,8 +75,8 @@ unsigned cluster_rank();
 void cluster_barrier(Site site);
 void named_barrier(unsigned id, unsigned threads, Site site);
 
-// wgmma: operands are read, and sums appear in `d`, at the wait that covers them.
-enum class OperandType { f16, bf16, tf32, e4m3, e5m2 };
+// wgmma: operands are read, and sums appear in `d`, of floats or ints, at the wait that covers them.
+enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8 };
 struct WarpgroupProduct {
   OperandType type;
   unsigned n;
@@ -85,7 +85,7 @@ struct WarpgroupProduct {
   bool a_in_registers = false;
 };
 // a: the thread's registers of A, where they hold it.
-void wgmma(float *d, const WarpgroupProduct &product, Site site, const uint32_t *a = nullptr);
+void wgmma(void *d, const WarpgroupProduct &product, Site site, const uint32_t *a = nullptr);
 void wgmma_fence();
 void wgmma_commit();
 void wgmma_wait(unsigned pending);
