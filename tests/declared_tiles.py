@@ -15,6 +15,8 @@ TYPICAL_OF = {
     "gemm/cuda.wgmma_tf32_turned": "gemm/m4096n4096k4096/f32/TN",
     "gemm/cuda.wgmma_3xtf32": "gemm/m4096n4096k4096/f32/NT",
     "gemm/cuda.wgmma_fp8": "gemm/m4096n4096k4096/{dtype}/NT",
+    "gemm/cuda.wgmma_int8": "gemm/m4096n4096k4096/{dtype}/NT",
+    "gemm/cuda.mma_int8": "gemm/m4096n4096k4096/{dtype}/NT",
     "gemm/cuda.async_fused": "gemm/m4096n4096k4096/f32/NN/epi-bias-relu",
     "gemm/cuda.async_two_step": "gemm/m4096n4096k4096/f32/NN/epi-bias-relu",
     "gemm/cuda.batched": "gemm/m32n32k32/f32/NN/batch4096",

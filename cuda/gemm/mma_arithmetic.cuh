@@ -1,5 +1,5 @@
-// What tensor cores compute from fragments: the arithmetics of gemm/mma.cu, gemm/mma_tf32.cu, gemm/mma_3xtf32.cu and
-// gemm/mma_f64.cu, which explain their roundings, and of the implicit products in conv/implicit_mma.cu. Each has the
+// What tensor cores compute from fragments: the arithmetics of gemm/mma.cu, gemm/mma_int8.cu, gemm/mma_tf32.cu,
+// gemm/mma_3xtf32.cu and gemm/mma_f64.cu, which explain their roundings, and of the implicit products in conv/implicit_mma.cu. Each has the
 // types in memory and of sums, converts a fragment to the operand of a product, and adds the product of A's 16 rows and
 // half of B's 16 columns.
 #pragma once
@@ -31,6 +31,19 @@ __device__ __forceinline__ void Sixteen<__nv_bfloat16>::multiply(float (&sums)[4
                                                                  int half) {
   ptx::mma_m16n8k16_bf16_f32(sums, a.r, {b.r[2 * half], b.r[2 * half + 1]});
 }
+
+// 8-bit integers with sums in 32 bits.
+struct Int8 {
+  using Storage = signed char;
+  using Sum = int;
+  using Operand = Fragment16;
+
+  static __device__ __forceinline__ Operand prepare(const Fragment16 &f) { return f; }
+
+  static __device__ __forceinline__ void multiply(int (&sums)[4], const Operand &a, const Operand &b, int half) {
+    ptx::mma_m16n8k32_s8_s32(sums, a.r, {b.r[2 * half], b.r[2 * half + 1]});
+  }
+};
 
 // FP32 rounded to the nearest TF32.
 struct Tf32 {

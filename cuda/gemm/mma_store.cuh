@@ -8,6 +8,7 @@
 // Two neighbours as one access.
 __device__ __forceinline__ float2 together(float x, float y) { return make_float2(x, y); }
 __device__ __forceinline__ double2 together(double x, double y) { return make_double2(x, y); }
+__device__ __forceinline__ int2 together(int x, int y) { return make_int2(x, y); }
 
 // 16 rows of a warp's tile, WN columns wide. PITCH puts the four rows that are written at once into different banks.
 template <int WN, class Sum = float>

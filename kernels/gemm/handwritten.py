@@ -44,8 +44,8 @@ def arguments(p: GemmProblem) -> tuple[Any, ...]:
     """The arguments of all of them: a, b, c, m, n, k, alpha, beta, the leading dimensions, the strides of a batch."""
     operands = p.operands()[:3]
     strides = (np.int64(operand.shape[-2] * operand.ld) for operand in operands)
-    scalars = (np.float64(p.alpha), np.float64(p.beta)) if p.dtype == "f64" else (p.alpha, p.beta)
-    return ("a", "b", "c", p.m, p.n, p.k, *scalars, *(operand.ld for operand in operands), *strides)
+    kind = {"f64": np.float64, "s8.s32": int}.get(p.dtype, float)
+    return ("a", "b", "c", p.m, p.n, p.k, kind(p.alpha), kind(p.beta), *(operand.ld for operand in operands), *strides)
 
 
 @cuda_kernel(

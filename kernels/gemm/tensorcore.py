@@ -1,4 +1,4 @@
-"""GEMM on tensor cores from compute capability 8.0 on: wmma, and mma.sync in 16 bits, TF32, 3xTF32 and FP64."""
+"""GEMM on tensor cores from compute capability 8.0 on: wmma, and mma.sync in 16 bits, INT8, TF32, 3xTF32 and FP64."""
 
 import math
 from typing import Any
@@ -12,6 +12,8 @@ from kernelmark.kernels.gemm.ladder import grid
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 SIXTEEN: dict[str, Any] = HALF | {"min_arch": 80}
+#: ldmatrix turns 16-bit elements alone, so that bytes have to be stored along k.
+INT8: dict[str, Any] = {"dtypes": ("s8.s32",), "layouts": ("NT",), "numerics": "exact", "min_arch": 80}
 TF32: dict[str, Any] = F32 | {"min_arch": 80, "numerics": "tf32"}
 F64: dict[str, Any] = F32 | {"dtypes": ("f64",), "min_arch": 80, "numerics": "fp64"}
 #: WIDE is for products whose tiles fill a device, a block a multiprocessor; MIDDLE for those of half as many, such as
@@ -21,6 +23,8 @@ MIDDLE = WIDE | {"BN": 128, "WN": 32}
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
 #: The same of FP32 elements, half as deep. Splitting them takes registers, so that a warp's tile is half as wide.
 WIDE_F32, MIDDLE_F32, SMALL_F32 = (tile | {"BK": 16} for tile in (WIDE, MIDDLE, SMALL))
+#: The same of bytes, twice as deep.
+WIDE_INT8, MIDDLE_INT8, SMALL_INT8 = (tile | {"BK": 64} for tile in (WIDE, MIDDLE, SMALL))
 #: The same of FP64, whose sums take twice as many registers.
 WIDE_F64, SMALL_F64 = MIDDLE_F32, SMALL_F32
 ROW_BYTES = 128  # of a panel that is not along k, at the least: a key needs eight places
@@ -34,6 +38,7 @@ SPACE = {
     "STAGES": (2, 3, 4, 5, 6),
 }
 SPACE_F32 = SPACE | {"BK": (16, 32, 64)}
+SPACE_INT8 = SPACE | {"BK": (64, 128)}
 SPACE_F64 = SPACE | {"BK": (16, 32)}
 
 WMMA = "gemm_wmma<{ctype}, {TC}, {T}, {BK}, Op::{op_a}, Op::{op_b}>"
@@ -144,6 +149,18 @@ _MMA: dict[str, Any] = {"entry": MMA, "supports": within_grid("m", 64), "valid":
 def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """16-bit operands by mma.sync, panels copied several steps ahead, fragments read one product ahead."""
     return mma_call(p, t, "Sixteen<{ctype}>")
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/mma_int8.cu",
+    tunables=SPACE_INT8,
+    prefer=by_size(WIDE_INT8, MIDDLE_INT8, SMALL_INT8),
+    **_MMA | INT8,
+)
+def mma_int8(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """8-bit integers by mma.sync, summed in 32 bits."""
+    return mma_call(p, t, "Int8")
 
 
 @cuda_kernel(

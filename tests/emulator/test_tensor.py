@@ -39,6 +39,17 @@ def test_mma_bf16() -> None:
     assert np.array_equal(out.reshape(16, 8), _product(a, b))
 
 
+def test_mma_s8_over_its_whole_range_wraps_around() -> None:
+    a, b = (RNG.integers(-128, 128, shape).astype(np.int8) for shape in ((16, 32), (32, 8)))
+    a[3], b[:, 5], b[:, 6] = -128, -128, 127
+    out = intrinsic(
+        "tensor.cu", Launch("mma_s8", 1, 32, ("a", "b", "c")), {"a": read(a), "b": read(b), "c": written(128, np.int32)}
+    )
+    exact = a.astype(np.int64) @ b.astype(np.int64) + 2**31 - 1
+    assert exact.max() > 2**31
+    assert np.array_equal(out["c"].reshape(16, 8), exact.astype(np.int32))
+
+
 @pytest.mark.parametrize("rounded", [False, True])
 def test_mma_tf32_drops_13_bits_unless_they_are_rounded_before(rounded: bool) -> None:
     a, b = (RNG.uniform(-1, 1, shape).astype(np.float32) for shape in ((16, 8), (8, 8)))

@@ -87,6 +87,28 @@ struct Tf32 {
   EMU_INLINE static float element(unsigned reg) { return emu::tf32_truncate(__builtin_bit_cast(float, reg)); }
 };
 
+// The fragments of m16n8k32 with 8-bit integers.
+struct Bytes {
+  static constexpr int k = 32;
+  using Product = emu::Product<16, 8, k>;
+
+  static void gather(Product &p, unsigned lane, const unsigned *a, const unsigned *b) {
+    const unsigned row = lane / 4, col = lane % 4 * 4;
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      for (unsigned r = 0; r < 4; ++r) p.a[row + r % 2 * 8][col + r / 2 * 16 + byte] = element(a[r], byte);
+      for (unsigned r = 0; r < 2; ++r) p.b[col + r * 16 + byte][row] = element(b[r], byte);
+    }
+  }
+  EMU_INLINE static float element(unsigned reg, unsigned byte) { return int8_t(reg >> 8 * byte); }
+};
+
+// Accumulators of integers, which wrap around.
+struct Whole {
+  using Register = int;
+  EMU_INLINE static double get(const int *d, unsigned e) { return d[e]; }
+  EMU_INLINE static void set(int *d, unsigned e, double value) { d[e] = int(uint32_t(int64_t(value))); }
+};
+
 // Accumulators of 32 bits.
 struct Wide {
   using Register = float;
@@ -184,6 +206,9 @@ EMU_INLINE void mma_m16n8k16_bf16_f32(float (&d)[4], const unsigned (&a)[4], con
 }
 EMU_INLINE void mma_m16n8k8_tf32_f32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE) {
   twins::multiply<twins::Tf32, twins::Wide>(d, a, b, site);
+}
+EMU_INLINE void mma_m16n8k32_s8_s32(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE) {
+  twins::multiply<twins::Bytes, twins::Whole>(d, a, b, site);
 }
 EMU_INLINE void mma_m8n8k4_f64(double &d0, double &d1, double a, double b, EMU_SITE) {
   twins::MultiplyDoubles<8>::Payload payload{{&d0, &d1}, &a, b};

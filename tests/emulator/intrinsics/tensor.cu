@@ -41,6 +41,22 @@ extern "C" __global__ void mma_bf16(const __nv_bfloat16 *a, const __nv_bfloat16 
   store_fragment(d, c);
 }
 
+// a is 16 x 32 by rows, b 32 x 8 by rows; c is their product and the largest integer.
+extern "C" __global__ void mma_s8(const signed char *a, const signed char *b, int *c) {
+  const unsigned row = threadIdx.x / 4, col = threadIdx.x % 4 * 4;
+  unsigned fa[4] = {}, fb[2] = {};
+  int d[4];
+  for (unsigned i = 0; i < 4; ++i) {
+    for (unsigned r = 0; r < 4; ++r)
+      fa[r] |= unsigned(static_cast<unsigned char>(a[(row + r % 2 * 8) * 32 + col + r / 2 * 16 + i])) << 8 * i;
+    for (unsigned r = 0; r < 2; ++r)
+      fb[r] |= unsigned(static_cast<unsigned char>(b[(col + r * 16 + i) * 8 + row])) << 8 * i;
+    d[i] = 0x7fffffff;
+  }
+  ptx::mma_m16n8k32_s8_s32(d, fa, fb);
+  for (unsigned e = 0; e < 4; ++e) c[(threadIdx.x / 4 + e / 2 * 8) * 8 + threadIdx.x % 4 * 2 + e % 2] = d[e];
+}
+
 template <bool rounded>
 __global__ void mma_tf32(const float *a, const float *b, float *c) {
   unsigned fa[4], fb[2];
