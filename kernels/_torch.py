@@ -25,7 +25,7 @@ _LINE = r"^(?:onednn|dnnl)_verbose,.*\bexec,cpu,{},([^,]+),"
 def tensor(array: Array) -> Any:
     """Return a tensor of the same memory, bfloat16 where NumPy has that from ml_dtypes."""
     torch: Any = import_module("torch")
-    if array.dtype == np.float32 or array.dtype == np.float64:
+    if array.dtype.kind in "fi":
         return torch.from_numpy(array)
     return torch.from_numpy(array.view(np.int16)).view(getattr(torch, array.dtype.name))
 

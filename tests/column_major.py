@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark.bench.measure.draw import logical
+from kernelmark.bench.measure.draw import logical, poison, spread
 from kernelmark.bench.plan.dtypes import numpy_dtype
 
-STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16", 28: "e4m3"}
+STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16", 28: "e4m3", 3: "s8", 10: "s32"}
 
 
 def matrix(pointer: int, dtype: str, ld: int, rows: int, cols: int) -> Any:
@@ -83,8 +83,9 @@ class HostOperands(SimpleNamespace):
     def __init__(self, problem: Any, order: str = "C") -> None:
         rng, self.flat, self.kept, self.chosen = np.random.default_rng(0), {}, [], {}
         for spec in problem.operands():
-            values = np.full(spec.elements, np.nan) if spec.role == "out" else rng.uniform(-1, 1, spec.elements)
-            self.flat[spec.name] = values.astype(numpy_dtype(spec.dtype))
+            self.flat[spec.name] = spread(rng.random(spec.elements), spec.dtype)
+            if spec.role == "out":
+                poison(self.flat[spec.name], spec.dtype)
         self.views = {spec.name: logical(self.flat[spec.name], spec, order) for spec in problem.operands()}
         self.before = {o.name: self.views[o.name].copy() for o in problem.operands() if o.role != "out"}
         (self.output,) = (spec.name for spec in problem.operands() if spec.role != "in")

@@ -19,8 +19,8 @@ from scripts import script
 
 _NAMES = script("gpu_binding").recorded()["names"]
 _LT = "nvmath.bindings.cublasLt."
-#: CUBLAS_OP_T, and the values of cublasComputeType_t that a product in FP32 and in TF32 has.
-_T, _COMPUTE = 1, (68, 77)
+#: CUBLAS_OP_T, and the types of scalars by the values of cublasComputeType_t: of products in FP32, TF32 and integers.
+_T, _SCALES = 1, {68: "f32", 77: "f32", 72: "s32"}
 RESULT = np.dtype(
     [
         ("algo", [("data_", "<u8", (8,))]),
@@ -75,7 +75,7 @@ class CublasLt:
         return 130002
 
     def matmul_desc_create(self, compute: int, scale: int) -> int:
-        assert (compute in _COMPUTE, STORED[scale]) == (True, "f32")
+        assert STORED[scale] == _SCALES[compute]
         return self._keep(self.products, TRANSA=0, TRANSB=0, compute=compute)
 
     def matrix_layout_create(self, kind: int, rows: int, columns: int, ld: int) -> int:
@@ -130,7 +130,8 @@ class CublasLt:
         number = ctypes.c_uint64.from_address(algo).value - 1
         assert (nbytes, bool(space)) == (self.algorithms[number], self.algorithms[number] > 0)
         self.ran.append((number, nbytes, self.products[product]["compute"]))
-        factors = [ctypes.c_float.from_address(address).value for address in (alpha, beta)]
+        scalar = ctypes.c_float if self.products[product]["compute"] != 72 else ctypes.c_int32
+        factors = [scalar.from_address(address).value for address in (alpha, beta)]
         ops = (self.products[product][name] for name in ("TRANSA", "TRANSB"))
         inputs = zip(self._matrices(a, a_is), self._matrices(b, b_is), self._matrices(c, c_is), strict=True)
         turn_a, turn_b = (op == _T for op in ops)

@@ -27,6 +27,8 @@ BASELINES = {
 }
 #: Of problems with this word in their ids, whatever number follows it: the first that contends.
 OTHER_BASELINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    # numpy.matmul has no integers.
+    "gemm": dict.fromkeys(("NN", "NT", "TN", "TT"), ("gemm/numpy.matmul", "gemm/numpy.widened")),
     "transpose": {"in": ("transpose/openblas.imatcopy",)},
     "transfer": {
         "work": ("transfer/numba.serial", "transfer/cuda.serial"),

@@ -17,9 +17,9 @@ from kernelmark.kernels.gemm.problem import GemmOperands
 WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
 # Values of cublas_api.h and library_types.h.
 OP = {"N": 0, "T": 1, "C": 2}
-CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14, "e4m3": 28}
-#: Values of cublasComputeType_t: sums in FP32, and of products that may be rounded to TF32.
-COMPUTE_32F, COMPUTE_32F_FAST_TF32 = 68, 77
+CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14, "e4m3": 28, "s8": 3, "s32": 10}
+#: Values of cublasComputeType_t: sums in FP32, of products that may be rounded to TF32, and of integers.
+COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_32I = 68, 77, 72
 #: No TF32 in sgemm, and no 16-bit partial sums in GemmEx: CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION.
 _MATH_MODE = 16
 

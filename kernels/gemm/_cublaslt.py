@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Unsupported, split_dtype
-from kernelmark.kernels.gemm._cublas import CUDA_R, OP, WORKSPACE_BYTES
+from kernelmark.kernels.gemm._cublas import COMPUTE_32I, CUDA_R, OP, WORKSPACE_BYTES
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 _NOT_SUPPORTED = 15  # CUBLAS_STATUS_NOT_SUPPORTED
 #: How slices of k may be summed, by the type of C: in any way, or COMPUTE_TYPE alone, which is FP32, not C's 16 bits.
-_SCHEMES = {"f32": 7, "f16": 2, "bf16": 2}
+_SCHEMES = {"f32": 7, "s32": 7, "f16": 2, "bf16": 2}
 
 
 class Algorithm(NamedTuple):
@@ -70,9 +70,9 @@ def version(problem: object) -> str:
 
 @cache
 def described(problem: GemmProblem, compute: int) -> Described:
-    """Describe a product whose sums are of the type `compute`, with scalars in FP32."""
+    """Describe a product whose sums are of the type `compute`, with scalars of the same 32 bits."""
     lt = api()
-    product = lt.matmul_desc_create(compute, CUDA_R["f32"])
+    product = lt.matmul_desc_create(compute, CUDA_R["s32" if compute == COMPUTE_32I else "f32"])
     for attribute, op in (
         (lt.MatmulDescAttribute.TRANSA, problem.op_b),
         (lt.MatmulDescAttribute.TRANSB, problem.op_a),

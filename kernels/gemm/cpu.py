@@ -60,6 +60,26 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     return in_turn(multiply(a, b, problem, x, rows.x), finish(problem.epilogue, rows))
 
 
+@kernel("gemm", provider="numpy", dtypes=("s8.s32",), **_CPU)
+def widened(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """8-bit integers widened to FP32, or to FP64 where a sum may pass 2^24, NumPy matmul on its BLAS, C narrowed."""
+    kind = "f32" if problem.k <= 2**24 // 2**14 else "f64"
+    a, b, c = (x.scratch(array.shape, kind) for array in (x.a, x.b, x.c))
+    product = multiply(
+        np.swapaxes(a, -1, -2) if problem.op_a == "T" else a,
+        np.swapaxes(b, -1, -2) if problem.op_b == "T" else b,
+        problem,
+        x,
+        c,
+    )
+    return in_turn(
+        lambda: np.copyto(a, x.a),
+        lambda: np.copyto(b, x.b),
+        product,
+        lambda: np.copyto(x.c, c, casting="unsafe"),
+    )
+
+
 @kernel("gemm", provider="numpy", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)
 def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
     """B transposed out of place by NumPy's copyto, then NumPy matmul as NN."""

@@ -1,7 +1,8 @@
 """cuBLASLt, row-major as cuBLAS (NT is (OP_T, OP_N)): what its heuristic chooses, and each algorithm it lists.
 
 Which algorithms there are depends on the problem, the GPU and the version; a row's `tunables` has the settings of its
-own, and `launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), and is taken in NT alone.
+own, and `launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), 8-bit integers in 32 bits
+(CUBLAS_COMPUTE_32I), and both are taken in NT alone.
 """
 
 from functools import partial
@@ -15,16 +16,22 @@ from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 #: Algorithms that are asked for, each a kernel.
 MOST = 20
+#: What it multiplies in NT alone, in words.
+_ALONG_K = {"e4m3": "FP8", "s8": "INT8"}
 
 
 def _supports(problem: GemmProblem) -> str | None:
-    if split_dtype(problem.dtype)[0] == "e4m3" and problem.layout != "NT":
-        return f"layout is {problem.layout}, expected NT: cuBLASLt multiplies FP8 operands that are stored along k"
+    storage = split_dtype(problem.dtype)[0]
+    if storage in _ALONG_K and problem.layout != "NT":
+        what = _ALONG_K[storage]
+        return f"layout is {problem.layout}, expected NT: cuBLASLt multiplies {what} operands that are stored along k"
     return fits_ints(problem)
 
 
 def _launch(problem: GemmProblem, x: GemmOperands, compute: int, most: int, number: int) -> Launch:
     """Multiply by an algorithm of the list by its number. Raises Unsupported where the list is shorter."""
+    are_integers = problem.dtype == "s8.s32"
+    compute = _cublas.COMPUTE_32I if are_integers else compute
     algorithms = _cublaslt.listed(problem, compute, most)
     if number >= len(algorithms):
         count = f"{len(algorithms)} algorithm{'s' * (len(algorithms) != 1)}" if algorithms else "no algorithm"
@@ -33,7 +40,8 @@ def _launch(problem: GemmProblem, x: GemmOperands, compute: int, most: int, numb
     x.chose(**_cublaslt.settings(chosen))
     needed = chosen.workspace_bytes
     space = int(x.scratch((-(-needed // 2),), "f16").data.ptr) if needed else 0
-    alpha, beta = (_cublas.host_scalar(value, "f4").ctypes.data for value in (problem.alpha, problem.beta))
+    scalars, kind = (problem.alpha, problem.beta), "i4" if are_integers else "f4"
+    alpha, beta = (_cublas.host_scalar(value, kind).ctypes.data for value in scalars)
     a, b, c = (int(array.data.ptr) for array in (x.a, x.b, x.c))
     inputs = (alpha, b, described.first, a, described.second)
     outputs = (beta, c, described.c, c, described.c)
@@ -49,19 +57,20 @@ _DECLARED: dict[str, Any] = {
     "library_version": _cublaslt.version,
 }
 _EVERY: dict[str, Any] = {
-    "dtypes": (*F32["dtypes"], *HALF["dtypes"], "e4m3.f32", "e4m3.bf16"),
+    "dtypes": (*F32["dtypes"], *HALF["dtypes"], "e4m3.f32", "e4m3.bf16", "s8.s32"),
     "layouts": LAYOUTS,
-    "numerics": {"f32": "fp32", **HALF["numerics"], "e4m3": "e4m3"},
+    "numerics": {"f32": "fp32", **HALF["numerics"], "e4m3": "e4m3", "s8": "exact"},
 }
 _TF32: dict[str, Any] = F32 | {"numerics": "tf32"}
 _FIRST = "The first algorithm of cublasLtMatmulAlgoGetHeuristic"
+_SUMMED = "summed in FP32, integers in 32 bits"
 _KERNELS: tuple[tuple[str, dict[str, Any], int, int, int, str], ...] = (
-    ("heuristic", _EVERY, _cublas.COMPUTE_32F, 1, 0, f"{_FIRST}, summed in FP32."),
+    ("heuristic", _EVERY, _cublas.COMPUTE_32F, 1, 0, f"{_FIRST}, {_SUMMED}."),
     ("heuristic_tf32", _TF32, _cublas.COMPUTE_32F_FAST_TF32, 1, 0, f"{_FIRST} with COMPUTE_32F_FAST_TF32."),
     *(
         (
             *(f"algo_{number}", _EVERY | {"on_request": True}, _cublas.COMPUTE_32F, MOST, number),
-            f"Algorithm {number} of at most {MOST} that cublasLtMatmulAlgoGetHeuristic lists, summed in FP32.",
+            f"Algorithm {number} of at most {MOST} that cublasLtMatmulAlgoGetHeuristic lists, {_SUMMED}.",
         )
         for number in range(MOST)
     ),

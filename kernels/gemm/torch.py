@@ -1,4 +1,4 @@
-"""GEMM by PyTorch's CPU build: oneDNN for bfloat16, the BLAS that it was built with for other types."""
+"""GEMM by PyTorch's CPU build: oneDNN for bfloat16 and integers, the BLAS that it was built with for other types."""
 
 import re
 from functools import lru_cache
@@ -45,6 +45,39 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     if problem not in known:
         known[problem] = implementation(on_threads(lambda: a @ b, x.threads), "matmul", _blas())
     return on_threads(_product(problem, a, b, tensor(x.c)), x.threads)
+
+
+def _as_int_mm(problem: GemmProblem) -> str | None:
+    if problem.batch > 1:
+        return "has no batched path; take batch 1"
+    if problem.ldc_pad:
+        return f"ldc is padded by {problem.ldc_pad}, expected 0: C must be contiguous"
+    turned = [name for name, op in (("m", problem.op_a), ("n", problem.op_b)) if op == "T"]
+    if single := next((name for name in turned if getattr(problem, name) == 1), None):
+        return f"{single} is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"
+    return None
+
+
+@kernel(
+    "gemm",
+    provider="torch",
+    device="cpu",
+    dtypes=("s8.s32",),
+    modules=("numpy", "torch"),
+    threaded=True,
+    supports=_as_int_mm,
+    library_version=lambda p: _implementations()[p],
+)
+def int_mm(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """PyTorch's torch._int_mm into C, for which it has no public name: 8-bit integers by oneDNN, added in 32 bits."""
+    from kernelmark.kernels._torch import implementation, on_threads, tensor
+
+    multiply = import_module("torch")._int_mm
+    a, b = tensor(x.a.T if problem.op_a == "T" else x.a), tensor(x.b.T if problem.op_b == "T" else x.b)
+    c, known = tensor(x.c), _implementations()
+    if problem not in known:
+        known[problem] = implementation(on_threads(lambda: multiply(a, b), x.threads), "matmul", "PyTorch's loops")
+    return on_threads(lambda: multiply(a, b, out=c), x.threads)
 
 
 def _product(problem: GemmProblem, a: Any, b: Any, c: Any) -> Launch:

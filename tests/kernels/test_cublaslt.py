@@ -17,6 +17,8 @@ KERNELS = {k.name: k for k in REGISTRY.kernels.values() if k.provider == "cublas
 OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch2/lda+1")
 CACHED = (_cublaslt.handle, _cublaslt.described, _cublaslt.listed, _cublaslt._preference)
 NT = "gemm/m5n7k4/f32/NT"
+#: Storage types, and the numerics of each but for those on request.
+DTYPES = {"f32": "fp32", "f16.f32": "f16", "bf16": "bf16", "e4m3.f32": "e4m3", "s8.s32": "exact"}
 
 
 @pytest.fixture
@@ -50,7 +52,9 @@ def test_without_the_bindings_they_are_unavailable() -> None:
 @pytest.mark.parametrize("name", ["heuristic", "heuristic_tf32", "algo_1"])
 def test_cublaslt_is_asked_for_the_problem(name: str, options: str, lt: CublasLt) -> None:
     for dtype in KERNELS[name].domain["dtype"]:
-        for layout in ("NT",) if dtype.startswith("e4m3") else LAYOUTS:
+        if dtype == "s8.s32" and "beta" in options:
+            continue
+        for layout in ("NT",) if dtype.startswith(("e4m3", "s8")) else LAYOUTS:
             launch, operands = set_up(name, f"gemm/m5n7k4/{dtype}/{layout}{options}")
             launch()
             problem = REGISTRY.problem(f"gemm/m5n7k4/{dtype}/{layout}{options}")
@@ -59,12 +63,15 @@ def test_cublaslt_is_asked_for_the_problem(name: str, options: str, lt: CublasLt
 
 
 def test_numerics_and_the_type_of_sums_belong_together(lt: CublasLt) -> None:
-    problems = {dtype: REGISTRY.problem(f"gemm/m5n7k4/{dtype}/NT") for dtype in ("f32", "f16.f32", "bf16", "e4m3.f32")}
+    problems = {dtype: REGISTRY.problem(f"gemm/m5n7k4/{dtype}/NT") for dtype in DTYPES}
     found = {dtype: KERNELS["heuristic"].numerics_for(problem) for dtype, problem in problems.items()}
-    assert found == {"f32": "fp32", "f16.f32": "f16", "bf16": "bf16", "e4m3.f32": "e4m3"}
+    assert found == DTYPES
     for name, compute in (("heuristic", 68), ("algo_0", 68), ("heuristic_tf32", 77)):
         set_up(name, NT)[0]()
         assert lt.ran[-1][2] == compute
+    for name in ("heuristic", "algo_0"):
+        set_up(name, "gemm/m5n7k4/s8.s32/NT")[0]()
+        assert lt.ran[-1][2] == 72
 
 
 def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of_32_mib(lt: CublasLt) -> None:
@@ -74,8 +81,10 @@ def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of
     assert {asked["MAX_WORKSPACE_BYTES"] for asked in lt.asked} == {32 * 2**20}
 
 
-@pytest.mark.parametrize(("dtype", "mask"), [("f32", 7), ("f16.f32", 7), ("f16", 2), ("bf16", 2), ("e4m3.bf16", 2)])
-def test_slices_of_k_are_summed_in_fp32(dtype: str, mask: int, lt: CublasLt) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "mask"), [("f32", 7), ("f16.f32", 7), ("f16", 2), ("bf16", 2), ("e4m3.bf16", 2), ("s8.s32", 7)]
+)
+def test_slices_of_k_are_summed_in_32_bits(dtype: str, mask: int, lt: CublasLt) -> None:
     set_up("heuristic", f"gemm/m5n7k4/{dtype}/NT")
     assert lt.asked[0]["REDUCTION_SCHEME_MASK"] == mask
 
@@ -129,9 +138,10 @@ def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt: CublasLt) -> No
 
 
 @pytest.mark.parametrize("layout", ["NN", "TN", "TT"])
-def test_fp8_is_taken_as_nt_alone(layout: str) -> None:
-    refused = KERNELS["heuristic"].refuses(REGISTRY.problem(f"gemm/m16n16k16/e4m3.bf16/{layout}"))
-    assert refused == f"layout is {layout}, expected NT: cuBLASLt multiplies FP8 operands that are stored along k"
+@pytest.mark.parametrize(("dtype", "what"), [("e4m3.bf16", "FP8"), ("s8.s32", "INT8")])
+def test_bytes_are_taken_as_nt_alone(dtype: str, what: str, layout: str) -> None:
+    refused = KERNELS["heuristic"].refuses(REGISTRY.problem(f"gemm/m16n16k16/{dtype}/{layout}"))
+    assert refused == f"layout is {layout}, expected NT: cuBLASLt multiplies {what} operands that are stored along k"
 
 
 def test_the_version_is_the_librarys(lt: CublasLt) -> None:
