@@ -106,6 +106,8 @@ def tensor_type(loop: Code | None) -> str | None:
     parts = opcode.split(".")
     if parts[0] == "DMMA":
         return "f64.f64"
+    if parts[0] in ("IMMA", "IGMMA"):
+        return "s8.s32"
     named = {"BF16": "bf16", "TF32": "tf32", "E4M3": "fp8", "E5M2": "fp8"}
     operand = next((named[part] for part in parts if part in named), "f16")
     return f"{operand}.{'f32' if 'F32' in parts else 'f16'}"

@@ -35,7 +35,8 @@ class Published(msgspec.Struct, frozen=True):
 def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
     """Return rates of 16-bit operands, which depend on neither their type nor the sums, and of others."""
     same = dict.fromkeys(("f16.f32", "f16.f16", "bf16.f32"), flop_per_s)
-    return same | {f"{name}.{'f64' if name == 'f64' else 'f32'}": rate for name, rate in others.items()}
+    sums = {"f64": "f64", "s8": "s32"}
+    return same | {f"{name}.{sums.get(name, 'f32')}": rate for name, rate in others.items()}
 
 
 _HOPPER = "NVIDIA H100 Tensor Core GPU Architecture, white paper v1.04, tables 2 and 3"
@@ -48,7 +49,7 @@ DEVICES = {
         multiprocessors=132,
         clock_hz=1.98e9,
         multiply_adds=128,
-        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, f64=66.9e12),
+        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, s8=1978.9e12, f64=66.9e12),
         dram_bytes_per_s=3.352e12,
         source=f"{_HOPPER}; tensor rates at 1830 MHz",
     ),
@@ -58,7 +59,7 @@ DEVICES = {
         multiprocessors=114,
         clock_hz=1.755e9,
         multiply_adds=128,
-        tensor=_sixteen_bits(756e12, tf32=378e12, fp8=1513e12, f64=51.2e12),
+        tensor=_sixteen_bits(756e12, tf32=378e12, fp8=1513e12, s8=1513e12, f64=51.2e12),
         dram_bytes_per_s=2.039e12,
         source=f"{_HOPPER}; tensor rates at 1620 MHz",
     ),
@@ -68,7 +69,7 @@ DEVICES = {
         multiprocessors=132,
         clock_hz=1.98e9,
         multiply_adds=128,
-        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, f64=66.9e12),
+        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, s8=1978.9e12, f64=66.9e12),
         dram_bytes_per_s=4.8e12,
         source=f"NVIDIA H200 Tensor Core GPU, datasheet; the processor is that of {_HOPPER}",
     ),
@@ -78,7 +79,7 @@ DEVICES = {
         multiprocessors=108,
         clock_hz=1.41e9,
         multiply_adds=64,
-        tensor=_sixteen_bits(312e12, tf32=156e12, f64=19.5e12),
+        tensor=_sixteen_bits(312e12, tf32=156e12, s8=624e12, f64=19.5e12),
         dram_bytes_per_s=2.039e12,
         source="NVIDIA A100 Tensor Core GPU Architecture, white paper v1.0, tables 1 and 4; datasheet, 80 GB",
         l2_bytes=5120,
@@ -95,6 +96,7 @@ DEVICES = {
             "bf16.f32": 165.2e12,
             "tf32.f32": 82.6e12,
             "fp8.f32": 330.3e12,
+            "s8.s32": 660.6e12,
         },
         dram_bytes_per_s=1.008e12,
         source=_ADA,
@@ -105,7 +107,7 @@ DEVICES = {
         multiprocessors=142,
         clock_hz=2.52e9,
         multiply_adds=128,
-        tensor=_sixteen_bits(362.05e12, tf32=183e12, fp8=733e12),
+        tensor=_sixteen_bits(362.05e12, tf32=183e12, fp8=733e12, s8=733e12),
         dram_bytes_per_s=0.864e12,
         source="NVIDIA L40S, datasheet; its peak in FP32 is at 2520 MHz",
     ),

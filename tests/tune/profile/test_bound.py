@@ -80,6 +80,8 @@ def test_lanes_are_the_multiply_adds_of_one_warp_instruction(opcode: str, expect
         ("HMMA.16816.F32.BF16", "bf16.f32"),
         ("HMMA.1688.F32.TF32", "tf32.f32"),
         ("QGMMA.64x256x32.F32.E4M3.E5M2", "fp8.f32"),
+        ("IGMMA.64x256x32.S8.S8", "s8.s32"),
+        ("IMMA.16832.S8.S8", "s8.s32"),
         ("DMMA.16x8x4", "f64.f64"),
         ("FFMA", None),
     ],

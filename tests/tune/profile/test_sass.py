@@ -252,6 +252,8 @@ def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -
 def test_tensor_cores_are_the_useful_work_of_their_kernels() -> None:
     loop = of("gemm/cuda.mma", "gemm/m4096n4096k4096/bf16/NT").main.loop
     assert loop.products == {"HMMA.16816.F32.BF16": loop.useful}
+    loop = of("gemm/cuda.mma_int8", "gemm/m4096n4096k4096/s8.s32/NT").main.loop
+    assert loop.products == {"IMMA.16832.S8.S8": loop.useful}
 
 
 @pytest.mark.usefixtures("disassembler")
@@ -267,6 +269,7 @@ def test_fp64_is_multiplied_by_tensor_cores_alone(arch: str, opcode: str, step: 
     ("name", "problem", "opcode"),
     [
         ("gemm/cuda.wgmma_fp8", "gemm/m4096n4096k4096/e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3"),
+        ("gemm/cuda.wgmma_int8", "gemm/m4096n4096k4096/s8.s32/NT", "IGMMA.64x256x32.S8.S8"),
         pytest.param(
             *("gemm/cuda.wgmma_persistent", "gemm/m4096n4096k4096/bf16/NT", "HGMMA.64x256x16.F32.BF16"),
             marks=pytest.mark.long,
