@@ -37,6 +37,12 @@ FP8_GEMMS = tuple(
     for m, n, k in ((264, 136, 208), (1928, 2184, 336))
     for options in ("", "/alpha-0.5/beta2", "/batch3", "/lda+16/ldb+32/ldc+24")
 )
+#: And for 8-bit integers, which are not scaled, beside some of which no row begins at 16 bytes.
+INT8_GEMMS = tuple(
+    f"gemm/m{m}n{n}k{k}/{{dtype}}/NT{options}"
+    for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 208), (1928, 2184, 336))
+    for options in ("", "/batch3", "/lda+16/ldb+32/ldc+24")
+)
 EPILOGUES = tuple(
     f"gemm/m{m}n{n}k{k}/{{dtype}}/{words}"
     for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 200), (1928, 2184, 328))
@@ -88,6 +94,7 @@ def _cuda_kernels(problem: str, pattern: str = "") -> tuple[str, ...]:
         *((TRANSPOSITIONS, dtype) for dtype in REAL),
         *((GEMMS + ALIGNED_GEMMS, dtype) for dtype in (*REAL, "f16.f32", "bf16.f32")),
         *((FP8_GEMMS, dtype) for dtype in ("e4m3.f32", "e4m3.bf16", "e5m2.f32")),
+        (INT8_GEMMS, "s8.s32"),
         (EPILOGUES, "f32"),
         *((FMAS, dtype) for dtype in REAL),
         *((FFTS, dtype) for dtype in ("f32", "f64")),

@@ -66,6 +66,7 @@ def gemm_bars() -> Iterator[Bar]:
         yield Bar(f"gemm/{shape}/bf16/NT", "bf16", 1.02)
     yield from (Bar(f"gemm/m4096n4096k4096/f32/{layout}", "tf32", 0.95) for layout in LAYOUTS)
     yield Bar("gemm/m4096n4096k4096/e4m3.bf16/NT", "e4m3", 0.95)
+    yield Bar("gemm/m4096n4096k4096/s8.s32/NT", "exact", 0.95)
     yield Bar("gemm/m4096n4096k4096/f64/NT", "fp64", 0.9)
 
 

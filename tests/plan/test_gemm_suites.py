@@ -32,7 +32,8 @@ def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, name):
     problems = [entry.problem for entry in find_suite(name, registry).entries()]
     assert [p.id for p in problems if registry.problem(p.id) != p] == []
     assert len({p.id for p in problems}) == len(problems) > 0
-    assert {p.dtype for p in problems if p.op == "gemm"} <= ({"bf16", "f32", "e4m3.bf16"} if name == "llm" else {"f32"})
+    dtypes = {"bf16", "f32", "e4m3.bf16", "s8.s32"} if name == "llm" else {"f32"}
+    assert {p.dtype for p in problems if p.op == "gemm"} <= dtypes
 
 
 @pytest.mark.parametrize("name", MADE.SUITES)
@@ -121,12 +122,15 @@ def test_lstm_counts_steps_times_layers(entries):
     assert products(entries("lstm"), "NN") == {(20, 4 * 200, 2 * 200): 20 * 2, (128, 4 * 256, 2 * 256): 32 * 2}
 
 
-def test_llm_is_linear_layers_at_four_token_counts_in_three_types(entries):
+def test_llm_is_linear_layers_at_four_token_counts_in_three_types_and_some_in_integers(entries):
     found = entries("llm")
+    integers = [entry.problem for entry in found if entry.problem.dtype == "s8.s32"]
+    assert {p.id for p in integers} <= {entry.problem.id.replace("bf16", "s8.s32") for entry in found}
+    assert len(integers) == 3 * 4
     assert {entry.problem.layout for entry in found} == {"NT"}
     assert {entry.problem.m for entry in found} == {1, 8, 128, 4096}
     assert len({(entry.problem.n, entry.problem.k) for entry in found}) == 17
-    assert len(found) == 17 * 4 * 3
+    assert len(found) == 17 * 4 * 3 + len(integers)
 
 
 def test_llama_layers_follow_from_width_heads_and_feed_forward(entries):

@@ -54,15 +54,15 @@ def test_no_bar_compares_unlike_numerics(tool: Any, registry: Registry) -> None:
 def test_every_bar_has_kernels_on_both_sides(tool: Any, registry: Registry) -> None:
     bars = [*tool.bars(), *tool.lines()]
     assert len(set(bars)) == len(bars)
-    has_fp8 = any(name.startswith("gemm/cublaslt.") for name in registry.kernels)
+    has_lt = any(name.startswith("gemm/cublaslt.") for name in registry.kernels)
     for bar in bars:
         own, rivals = sides(tool, bar, registry)
         problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
         assert own, bar
         assert [k.id for k in own if k.refuses(problem)] == [k.id for k in rivals if k.refuses(other)] == []
         assert {k.provider for k in own} == {"cuda"}
-        # FP8 is cuBLASLt's alone: cuBLAS has none.
-        assert bool(rivals) is (bar.numerics != "e4m3" or has_fp8), bar
+        # Operands of 8 bits are cuBLASLt's alone: cuBLAS has none.
+        assert bool(rivals) is (problem.operands()[0].dtype not in ("e4m3", "s8") or has_lt), bar
         assert len(rivals) == len(bar.rivals or rivals), bar
 
 
