@@ -106,7 +106,9 @@ struct Bytes {
 struct Whole {
   using Register = int;
   EMU_INLINE static double get(const int *d, unsigned e) { return d[e]; }
-  EMU_INLINE static void set(int *d, unsigned e, double value) { d[e] = int(uint32_t(int64_t(value))); }
+  EMU_INLINE static void set(int *d, unsigned e, double value) {
+    d[e] = int(value - 0x1p32 * __builtin_floor(value * 0x1p-32 + 0.5));
+  }
 };
 
 // Accumulators of 32 bits.
