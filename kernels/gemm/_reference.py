@@ -59,7 +59,8 @@ class Sums(NamedTuple):
 class Reference(NamedTuple):
     """`values` of all elements, or of those where `rows` and `cols` cross, with sums over each whole row and column.
 
-    name: of the output. beside: of the problem's other outputs.
+    name: of the output. beside: of the problem's other outputs. factor: how much larger the errors of a sum are for the
+    scales of its products.
     """
 
     product: Product
@@ -69,6 +70,7 @@ class Reference(NamedTuple):
     sums: tuple[tuple[Sums, ...], ...] = ()
     name: str = "c"
     beside: tuple["Reference", ...] = ()
+    factor: float = 1.0
 
     def check(self, c: Array, bound: Bound) -> Verdict:
         """Compare an output, (batch, m, n)."""

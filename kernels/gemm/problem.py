@@ -21,7 +21,7 @@ from kernelmark import (
     operation,
     split_dtype,
 )
-from kernelmark.kernels.gemm import _epilogue
+from kernelmark.kernels.gemm import _epilogue, _scales
 from kernelmark.kernels.gemm._reference import Product, Reference, reference
 
 Pad = Any
@@ -32,7 +32,7 @@ MOST_S8 = 2**17 - 1
 class GemmOperands(Protocol):
     """Operands of a GEMM kernel's set-up: views of A, B and C as stored, thread count, stream and scratch.
 
-    bias, v: of the epilogues that have them.
+    bias, v: of the epilogues that have them. scale_a, scale_b: of products with scales.
     """
 
     a: Any
@@ -40,6 +40,8 @@ class GemmOperands(Protocol):
     c: Any
     bias: Any
     v: Any
+    scale_a: Any
+    scale_b: Any
     threads: int
     stream: Any
 
@@ -59,10 +61,13 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     (m x n, inout, with C's leading dimension) becomes momentum V - rate (x + decay C), then C (inout) becomes C + V, as
     in Caffe, with the numbers `momentum`, `rate` and `decay`.
     s8.s32: sums of integers, which no rounding and no overflow changes; alpha is 1, beta 0, and no epilogue follows.
+    scale: `blocks` multiplies each 128 of k in a row of op_A(A) by a number of scale_a (k / 128 x m), and in 128
+    columns of op_B(B) by one of scale_b (n / 128 x k / 128). Both are FP32, blocks may end early, and rows of scales
+    are padded to 16 bytes.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n", "k")
-    assumed: ClassVar[Mapping[str, tuple[Any, ...]]] = {"epilogue": ("plain",)}
+    assumed: ClassVar[Mapping[str, tuple[Any, ...]]] = {"epilogue": ("plain",), "scale": ("none",)}
     rate: ClassVar[float] = _epilogue.RATE
     momentum: ClassVar[float] = _epilogue.MOMENTUM
     decay: ClassVar[float] = _epilogue.DECAY
@@ -79,6 +84,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     ldb_pad: int = 0
     ldc_pad: int = 0
     epilogue: _epilogue.Epilogue = "plain"
+    scale: _scales.Scale = "none"
 
     def __post_init__(self) -> None:
         for name in ("lda_pad", "ldb_pad", "ldc_pad"):
@@ -93,6 +99,14 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             raise ValueError(f"C is stored as {stored}, expected f64 or f32 for the weights of epi-update")
         if self.dtype == "s8.s32":
             self._check_integers()
+        if self.scale == "blocks":
+            for name, value, expected in (
+                ("the storage type", self.dtype, ("e4m3.f32", "e4m3.bf16")),
+                ("the layout", self.layout, ("NT",)),
+                ("the epilogue", self.epilogue, ("plain",)),
+            ):
+                if value not in expected:
+                    raise ValueError(f"{name} is {value}, expected {' or '.join(expected)} with scale-blocks")
 
     def _check_integers(self) -> None:
         """Raise ValueError where a result would not be a plain sum that 32 bits hold, whatever the operands are."""
@@ -125,7 +139,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         words += [f"batch{self.batch}"] if self.batch > 1 else []
         pads = {"lda": self.lda_pad, "ldb": self.ldb_pad, "ldc": self.ldc_pad}
         words += [f"{name}+{pad}" for name, pad in pads.items() if pad]
-        return words + ([f"epi-{self.epilogue}"] if self.epilogue != "plain" else [])
+        words += [f"epi-{self.epilogue}"] if self.epilogue != "plain" else []
+        return words + ([f"scale-{self.scale}"] if self.scale != "none" else [])
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
@@ -143,8 +158,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 values["beta"] = _decimal(word, word[4:])
             elif word.startswith("epi-"):
                 values["epilogue"] = word[4:]
+            elif word.startswith("scale-"):
+                values["scale"] = word[6:]
             else:
-                expected = "alphaX, betaX, batchN, lda+N, ldb+N, ldc+N, epi-NAME"
+                expected = "alphaX, betaX, batchN, lda+N, ldb+N, ldc+N, epi-NAME, scale-blocks"
                 raise ValueError(f"{word!r} is not a part of a gemm id; expected {expected}")
         return values
 
@@ -160,6 +177,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             Operand("b", (*batch, *b), stored, "in", self.ldb_pad),
             c,
             *_epilogue.beside(self.epilogue, c),
+            *(_scales.beside(self.m, self.n, self.k, batch) if self.scale == "blocks" else ()),
         )
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference:
@@ -168,6 +186,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             matrix.transpose(0, 2, 1) if op == "T" else matrix
             for matrix, op in zip((self._as_batch(inputs["a"]), self._as_batch(inputs["b"])), self.layout, strict=True)
         )
+        if self.scale == "blocks":
+            of_a, of_b = (self._as_batch(inputs[name]) for name in ("scale_a", "scale_b"))
+            product = Product(*_scales.scaled(a, b, of_a, of_b), c, self.alpha, self.beta)
+            return reference(product, rng)._replace(factor=_scales.factor(of_a, of_b, self.k))
         product = Product(a, b, c, self.alpha, self.beta)
         if self.epilogue == "plain":
             return reference(product, rng)
@@ -179,16 +201,16 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     def check(self, outputs: Arrays, reference: Reference, numerics: str) -> Verdict:
         found = []
         for one in (reference, *reference.beside):
-            verdict = one.check(self._as_batch(outputs[one.name]), self.tolerance(numerics, one.name))
+            verdict = one.check(self._as_batch(outputs[one.name]), self.tolerance(numerics, one.name, one.factor))
             found.append(_unbatched(one.name, verdict, self.batch))
         return next((verdict for verdict in found if verdict.reason), found[0])
 
-    def tolerance(self, numerics: str, output: str = "c") -> Bound:
+    def tolerance(self, numerics: str, output: str = "c", factor: float = 1.0) -> Bound:
         """Bound of the errors of the sum, of alpha and beta, of the epilogue, and of rounding to the stored type.
 
-        0 for integers, whatever a kernel declares.
+        factor: of scales, as in the reference. 0 for integers, whatever a kernel declares.
         """
-        scales = abs(self.alpha), abs(self.beta)
+        scales = abs(self.alpha) * factor, abs(self.beta)
         storage, stored = split_dtype(self.dtype)
         numerics = "exact" if stored == "s32" else numerics
         return _epilogue.bound(self.epilogue, output, numerics, storage, self.k, stored, *scales)

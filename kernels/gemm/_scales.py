@@ -1,0 +1,48 @@
+"""Scales of FP8 operands: op(A) has one for 128 of k in each row, op(B) one for 128 of k in 128 columns.
+
+As in DeepSeek-V3 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2), in the layouts of cuBLASLt's
+CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F and CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F.
+"""
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from kernelmark import Array, Operand
+
+Scale = Literal["none", "blocks"]
+#: Elements of k, and columns of op(B), that have a scale together.
+BLOCK = 128
+
+
+def beside(m: int, n: int, k: int, batch: tuple[int, ...]) -> tuple[Operand, Operand]:
+    """Return scale_a, a row of m for each 128 of k, and scale_b, a row of these for each 128 columns.
+
+    Rows are padded to 16 bytes.
+    """
+    deep, wide = (-(-size // BLOCK) for size in (k, n))
+    return (
+        Operand("scale_a", (*batch, deep, m), "f32", "in", -m % 4),
+        Operand("scale_b", (*batch, wide, deep), "f32", "in", -deep % 4),
+    )
+
+
+def scaled(a: Array, b: Array, scale_a: Array, scale_b: Array) -> tuple[Array, Array]:
+    """Return op(A) (batch, m, k) and op(B) (batch, k, n) times their scales (as stored), in float64."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    for block in range(scale_a.shape[1]):
+        along_k = slice(block * BLOCK, (block + 1) * BLOCK)
+        a[:, :, along_k] *= scale_a[:, block, :, None]
+        b[:, along_k] *= np.repeat(scale_b[:, :, block], BLOCK, axis=1)[:, None, : b.shape[2]]
+    return a, b
+
+
+def factor(scale_a: Array, scale_b: Array, k: int) -> float:
+    """Return the rms of what an element's products are multiplied by, of the element that has the largest.
+
+    That is by how much the error of its sum is smaller or larger than without scales.
+    """
+    products = np.minimum(BLOCK, k - BLOCK * np.arange(scale_a.shape[1]))  # of each scale
+    a, b = (scale.astype(np.float64) ** 2 for scale in (scale_a, scale_b))
+    return math.sqrt((b @ (a * (products / k)[:, None])).max())
