@@ -43,6 +43,8 @@ INT8_GEMMS = tuple(
     for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 208), (1928, 2184, 336))
     for options in ("", "/batch3", "/lda+16/ldb+32/ldc+24")
 )
+#: The same with scales, whose blocks end early.
+SCALED_GEMMS = tuple(f"{problem}/scale-blocks" for problem in FP8_GEMMS)
 EPILOGUES = tuple(
     f"gemm/m{m}n{n}k{k}/{{dtype}}/{words}"
     for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 200), (1928, 2184, 328))
@@ -95,6 +97,7 @@ def _cuda_kernels(problem: str, pattern: str = "") -> tuple[str, ...]:
         *((GEMMS + ALIGNED_GEMMS, dtype) for dtype in (*REAL, "f16.f32", "bf16.f32")),
         *((FP8_GEMMS, dtype) for dtype in ("e4m3.f32", "e4m3.bf16", "e5m2.f32")),
         (INT8_GEMMS, "s8.s32"),
+        *((SCALED_GEMMS, dtype) for dtype in ("e4m3.f32", "e4m3.bf16")),
         (EPILOGUES, "f32"),
         *((FMAS, dtype) for dtype in REAL),
         *((FFTS, dtype) for dtype in ("f32", "f64")),

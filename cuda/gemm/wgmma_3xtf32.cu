@@ -43,17 +43,18 @@ struct InThreeProducts {
 
   template <class Work, int SUMS>
   __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
-                                             unsigned warpgroup) {
+                                             const Patch &patch) {
     InTurn<3>::multiply(work, sums, steps, turn, [&](float(&product)[SUMS], const Turn<STAGES> &now) {
       const unsigned big = now.slot * Work::SLOT_BYTES, small = (STAGES + next) * Work::SLOT_BYTES;
       work.wait(now);
-      split<Work>(small, big, warpgroup);
+      split<Work>(small, big, patch.warpgroup);
       ptx::fence_proxy_async();
       ptx::named_barrier_sync(1, CONSUMERS * WARPGROUP);  // both have split the slot, and multiplied that of two before
-      multiply<Work>(product, work.tiles + small, work.tiles + big, true, warpgroup);
-      multiply<Work>(product, work.tiles + big, work.tiles + small, false, warpgroup);
-      multiply<Work>(product, work.tiles + big, work.tiles + big, false, warpgroup);
+      multiply<Work>(product, work.tiles + small, work.tiles + big, true, patch.warpgroup);
+      multiply<Work>(product, work.tiles + big, work.tiles + small, false, patch.warpgroup);
+      multiply<Work>(product, work.tiles + big, work.tiles + big, false, patch.warpgroup);
       next = next == SMALL_SLOTS - 1 ? 0 : next + 1;
+      return AsTheyAre{};
     });
   }
 
@@ -89,7 +90,7 @@ struct FromRegisters {
 
   template <class Work, int SUMS>
   __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
-                                             unsigned warpgroup) const {
+                                             const Patch &patch) const {
     Rows even, odd;
     float left[SUMS / 2], right[SUMS / 2];
 #pragma unroll
@@ -100,7 +101,7 @@ struct FromRegisters {
     };
     unsigned last = STAGES;  // none
     const auto next = [&](Rows &rows) {
-      const unsigned small = work.tiles + prepare(work, rows, turn, warpgroup);
+      const unsigned small = work.tiles + prepare(work, rows, turn, patch.warpgroup);
       const unsigned big = work.tiles + turn.slot * Work::SLOT_BYTES + Work::A::BYTES;
       start<Work>(left, rows, big, small);
       ptx::wgmma_wait<1>();

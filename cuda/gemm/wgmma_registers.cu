@@ -31,7 +31,8 @@ struct FromRegisters {
 
   template <class Work, int SUMS, unsigned STAGES>
   __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
-                                             unsigned warpgroup) const {
+                                             const Patch &patch) const {
+    const unsigned warpgroup = patch.warpgroup;
     Fragments even, odd;
     unsigned last = 0;
     const auto next = [&](Fragments &rows, bool first) {

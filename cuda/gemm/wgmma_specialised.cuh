@@ -48,6 +48,11 @@ struct Slices {
   }
 };
 
+// What a multiplying warpgroup computes of C: 64 rows from row0 on, BN columns from col0 on.
+struct Patch {
+  unsigned warpgroup, row0, col0, product;
+};
+
 // What the tiles are loaded from: the matrices of a batch. conv/implicit_wgmma.cuh has others.
 template <class T, unsigned BN, Op op_a, Op op_b>
 struct Matrices {
@@ -172,7 +177,7 @@ struct SpecialisedOn {
       const Slices::Part part = slices.at(tile.product);
       const unsigned row0 = (tile.row * CLUSTER + rank) * ROWS + warpgroup * (ROWS / CONSUMERS);
       typename Element<Type>::Sum sums[SUMS];
-      multiply(*this, sums, part.end - part.first, turn, warpgroup);
+      multiply(*this, sums, part.end - part.first, turn, Patch{warpgroup, row0, tile.col * BN, tile.product});
       store.put(sums, row0, tile.col * BN, tile.product);
     }
     store.finish();
@@ -186,13 +191,13 @@ using Specialised = SpecialisedOn<Matrices<T, BN, op_a, op_b>, BN, STAGES, CLUST
 struct Plainly {
   template <class Work, class Sum, int SUMS, unsigned STAGES>
   __device__ __forceinline__ void operator()(const Work &work, Sum (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
-                                             unsigned warpgroup) const {
+                                             const Patch &patch) const {
     unsigned last = 0;
     for (unsigned step = 0; step < steps; ++step, turn.next()) {
       const unsigned slot = work.tiles + turn.slot * Work::SLOT_BYTES;
       work.wait(turn);
       start_product<typename Work::Type, typename Work::A, typename Work::B>(
-          sums, slot + warpgroup * WARPGROUP_ROWS * ROW_BYTES, slot + Work::A::BYTES, step == 0);
+          sums, slot + patch.warpgroup * WARPGROUP_ROWS * ROW_BYTES, slot + Work::A::BYTES, step == 0);
       ptx::wgmma_wait<1>();  // the previous step has read its slot
       if (step > 0) work.release(last);
       last = turn.slot;

@@ -83,7 +83,8 @@ struct InHalves {
 
   template <class Work, int SUMS, unsigned STAGES>
   __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &now,
-                                             unsigned warpgroup) const {
+                                             const Patch &patch) const {
+    const unsigned warpgroup = patch.warpgroup;
     auto &halves = reinterpret_cast<float(&)[HALVES][SUMS / HALVES]>(sums);
     Fragments upper, lower;
     unsigned last = 0;

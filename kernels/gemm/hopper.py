@@ -34,6 +34,8 @@ FP8: dict[str, Any] = TF32 | {
 }
 #: And for integers.
 INT8: dict[str, Any] = TF32 | {"dtypes": ("s8.s32",), "numerics": "exact"}
+#: FP8 with scales, of which cuBLASLt has the same types.
+FP8_BLOCKS: dict[str, Any] = FP8 | {"dtypes": ("e4m3.f32", "e4m3.bf16"), "scales": ("blocks",)}
 
 BM = 128  # rows of C, a block
 ROW_BYTES = 128  # of the swizzle, and of a tile along k
@@ -171,11 +173,13 @@ def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     """The launch of gemm/wgmma_persistent.cu for a problem of any type."""
     c = p.operands()[2]
     map_c = TensorMap("c", (64, ROW_BYTES // DTYPES[c.dtype].itemsize), "128B")
+    scales = ("scale_a", "scale_b") if p.scale == "blocks" else ()
     arguments = (
         *(*maps(p, t.BN // t.CLUSTER, p.dtype == "f32"), map_c, "c"),
-        *(p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p)),
+        *(p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p), *scales),
     )
-    entry = f"gemm_wgmma_persistent<{types(p)}, {t.BN}, {t.STAGES}, {t.CLUSTER}, Op::{p.op_a}, Op::{p.op_b}>"
+    variant = f"{types(p)}, {t.BN}, {t.STAGES}, {t.CLUSTER}, Op::{p.op_a}, Op::{p.op_b}"
+    entry = f"gemm_wgmma_persistent<{variant}{', const float *' * len(scales)}>"
     grid = min(t.SMS // t.CLUSTER, cluster_tiles(p, t)) * t.CLUSTER
     shared_bytes = stages_bytes(t) + store_bytes(p, t) + ATOM_BYTES
     return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
@@ -186,6 +190,7 @@ for _name, _domain, _choices, _label in (
     ("wgmma_tf32", TF32, ALL, "TF32 wgmma in a persistent grid of clusters, operands stored along k"),
     ("wgmma_fp8", FP8, ALL[1:], "FP8 wgmma in a persistent grid of clusters, each 128 products promoted to FP32"),
     ("wgmma_int8", INT8, ALL, "wgmma of 8-bit integers in a persistent grid of clusters, summed in 32 bits"),
+    ("wgmma_fp8_blocks", FP8_BLOCKS, ALL[1:], "FP8 wgmma in a persistent grid of clusters, scaled as it is promoted"),
 ):
     cuda_kernel(
         "gemm",

@@ -100,6 +100,15 @@ CORNERS = (
     # wgmma with columns turned in shared memory: several tiles in turn, shared by a cluster and not.
     Corner("gemm/cuda.wgmma_tf32_turned", "gemm/m520n136k104/f32/TN", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
     Corner("gemm/cuda.wgmma_tf32_turned", "gemm/m264n72k136/f32/TN/beta0.5", {"BN": 64}, multiprocessors=1),
+    # Scales of several blocks of k, an odd and an even number of them, and of columns; padded rows of scales.
+    Corner(
+        *("gemm/cuda.wgmma_fp8_blocks", "gemm/m70n136k528/e4m3.f32/NT/batch2/scale-blocks"),
+        *({"BN": 64, "CLUSTER": 1}, 1),
+    ),
+    Corner(
+        *("gemm/cuda.wgmma_fp8_blocks", "gemm/m262n136k400/e4m3.bf16/NT/beta0.5/scale-blocks"),
+        *({"BN": 128, "CLUSTER": 2}, 2),
+    ),
 )
 
 

@@ -15,9 +15,10 @@ from kernelmark.bench.tune.profile.counted import count
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 ALONG_K = (*IN_F32, "wgmma_fp8", "wgmma_int8")
+BLOCKS = "wgmma_fp8_blocks"
 REGISTERS, TURNED = "wgmma_tf32_registers", "wgmma_tf32_turned"
 OF_TF32 = {REGISTERS: "NN", TURNED: "TN"}  # with a layout
-KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K)
+KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K, BLOCKS)
 PERSISTENT = ("wgmma_persistent", "wgmma_tf32", "wgmma_int8")
 BAND = 8  # as in tileorder.cuh
 
@@ -27,7 +28,7 @@ def kernel(name: str) -> CudaKernel:
 
 
 def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
-    parsed = REGISTRY.problem(f"gemm/{problem}")
+    parsed = REGISTRY.problem(id_of(name, problem))
     taken = tile or kernel(name).tile_for(parsed)
     call, *sums = kernel(name).plan(parsed, taken, H100)
     assert len(sums) == (name == "wgmma_splitk")
@@ -35,11 +36,16 @@ def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
 
 
 def refusal(name: str, problem: str) -> str:
-    return refusal_of(f"gemm/cuda.{name}", f"gemm/{problem}")
+    return refusal_of(f"gemm/cuda.{name}", id_of(name, problem))
+
+
+def id_of(name: str, problem: str) -> str:
+    """The id of a product, which has scales where the kernel is for these."""
+    return f"gemm/{problem}{'/scale-blocks' * (name == BLOCKS)}"
 
 
 def dtype_of(name: str) -> str:
-    if name == "wgmma_fp8":
+    if name in ("wgmma_fp8", BLOCKS):
         return "e4m3.bf16"
     if name == "wgmma_int8":
         return "s8.s32"
@@ -61,7 +67,7 @@ def test_rows_that_the_tma_cannot_address_are_refused(name: str, sizes: str, ope
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_padding_makes_rows_acceptable_that_the_tma_stores_whole(name: str) -> None:
-    sizes, by_tma = f"k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+", (*PERSISTENT, "wgmma_fp8")
+    sizes, by_tma = f"k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+", (*PERSISTENT, "wgmma_fp8", BLOCKS)
     assert refusal(name, f"m33n24{sizes}8") == ""
     assert ("a row of c has " in refusal(name, f"m33n29{sizes}3")) == (name in by_tma)
 
@@ -221,14 +227,14 @@ def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str
     halves = zip(("f16", "bf16.f32", "f16.f32", "bf16"), LAYOUTS, strict=True)
     domain = kernel(name).domain
     variants = list(product(domain["dtype"], domain["layout"])) if "layout" in domain else list(halves)
-    problems = [REGISTRY.problem(f"gemm/m8n8k16/{dtype}/{layout}") for dtype, layout in variants]
+    problems = [REGISTRY.problem(id_of(name, f"m8n8k16/{dtype}/{layout}")) for dtype, layout in variants]
     plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, known_tiles(name))]
     lean(f"gemm/cuda.{name}", (entry for calls in plans for entry, _ in calls), "sm_90a")
 
 
 def check(name: str, problem: str, *tiles: Tile) -> None:
     """Through the emulator, under each tile, whether or not the declaration would take it for so small a problem."""
-    parsed = REGISTRY.problem(f"gemm/{problem}")
+    parsed = REGISTRY.problem(id_of(name, problem))
     assert kernel(name).refuses(parsed) is None
     every = [Case(kernel(name), parsed, tile) for tile in tiles]
     assert not wrong_in_emulator(every)
@@ -330,6 +336,21 @@ def test_fp8_is_right_over_the_edges_of_tiles(dtype: str, tile: Tile, k: int) ->
 )
 def test_integers_are_right_over_the_edges_of_tiles(tile: Tile) -> None:
     check("wgmma_int8", "m264n264k272/s8.s32/NT/batch2/lda+16/ldc+8", tile)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("dtype", "tile"), [("e4m3.bf16", PAIRS), ("e4m3.f32", ALONE)])
+@pytest.mark.parametrize("k", [272, 528])
+def test_scales_are_those_of_the_rows_columns_and_steps(dtype: str, tile: Tile, k: int) -> None:
+    """Three and five steps, whose scales end in padding, as those of the rows do."""
+    check(BLOCKS, f"m262n264k{k}/{dtype}/NT/alpha2/beta0.5/batch2/ldc+8", tile)
+
+
+def test_scales_are_arguments_of_the_kernel_that_has_them_alone() -> None:
+    sizes = "m8n8k16/e4m3.f32/NT"
+    without, with_scales = plan("wgmma_fp8", sizes), plan(BLOCKS, sizes)
+    assert with_scales.args == (*without.args, "scale_a", "scale_b")
+    assert with_scales.entry == without.entry.replace(">", ", const float *, const float *>")
 
 
 @pytest.mark.long
