@@ -56,12 +56,13 @@ class CublasLt:
     MatmulDescAttribute, MatrixLayoutAttribute = _recorded("MatmulDescAttribute"), _recorded("MatrixLayoutAttribute")
     MatmulPreferenceAttribute = _recorded("MatmulPreferenceAttribute")
     MatmulAlgoConfigAttribute = _recorded("MatmulAlgoConfigAttribute")
+    MatmulMatrixScale = _recorded("MatmulMatrixScale")
     MatmulTile = enum.IntEnum("MatmulTile", {"TILE_UNDEFINED": 0, "TILE_128x256": 20})
     MatmulStages = enum.IntEnum("MatmulStages", {"STAGES_UNDEFINED": 0})
     ClusterShape = enum.IntEnum("ClusterShape", {"SHAPE_AUTO": 0, "SHAPE_2x1x1": 5})
 
-    def __init__(self, algorithms: tuple[int, ...] = (0, 64), status: int = 0) -> None:
-        self.algorithms, self.status, self._made = algorithms, status, count(1000)
+    def __init__(self, algorithms: tuple[int, ...] = (0, 64), status: int = 0, version: int = 130002) -> None:
+        self.algorithms, self.status, self.version, self._made = algorithms, status, version, count(1000)
         self.products: dict[int, dict[str, int]] = {}
         self.layouts: dict[int, dict[str, int]] = {}
         self.preferences: dict[int, dict[str, int]] = {}
@@ -72,7 +73,7 @@ class CublasLt:
         return 7
 
     def get_version(self) -> int:
-        return 130002
+        return self.version
 
     def matmul_desc_create(self, compute: int, scale: int) -> int:
         assert STORED[scale] == _SCALES[compute]
@@ -85,7 +86,8 @@ class CublasLt:
         return self._keep(self.preferences)
 
     def matmul_desc_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
-        self.products[handle][self.MatmulDescAttribute(attribute).name] = _read(address, nbytes, "i4")
+        name = self.MatmulDescAttribute(attribute).name
+        self.products[handle][name] = _read(address, nbytes, "u8" if name.endswith("_POINTER") else "i4")
 
     def matrix_layout_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
         name = self.MatrixLayoutAttribute(attribute).name
@@ -136,9 +138,27 @@ class CublasLt:
         inputs = zip(self._matrices(a, a_is), self._matrices(b, b_is), self._matrices(c, c_is), strict=True)
         turn_a, turn_b = (op == _T for op in ops)
         for A, B, C in inputs:
-            product_ = (A.T if turn_a else A).astype("f8") @ (B.T if turn_b else B).astype("f8")
+            product_ = self._product((A.T if turn_a else A).astype("f8"), (B.T if turn_b else B).astype("f8"), product)
             scaled = factors[0] * product_
             C[...] = (scaled + factors[1] * C.astype("f8") if factors[1] else scaled).astype(C.dtype)
+
+    def _product(self, a: Any, b: Any, product: int) -> Any:
+        """A B, with the scales of blocks of 128 that the descriptor has: of both operands' k, and of A's rows."""
+        (m, k), n, has = a.shape, b.shape[1], self.products[product]
+        if "A_SCALE_MODE" not in has:
+            return a @ b
+        scales = self.MatmulMatrixScale
+        assert (has["A_SCALE_MODE"], has["B_SCALE_MODE"]) == (scales.BLK128x128_32F, scales.VEC128_32F)
+        assert (m % 4, n % 4, has["A_SCALE_POINTER"] % 16, has["B_SCALE_POINTER"] % 16) == (0, 0, 0, 0)
+        deep, wide = -(-k // 128), -(-m // 128)
+        of_a = matrix(has["A_SCALE_POINTER"], "f32", -(-deep // 4) * 4, deep, wide)  # K-major
+        of_b = matrix(has["B_SCALE_POINTER"], "f32", n, n, deep)  # N-major
+        found = np.zeros((m, n))
+        for block in range(deep):
+            along_k = slice(128 * block, 128 * block + 128)
+            scale = np.outer(of_a[block, np.arange(m) // 128].astype("f8"), of_b[:, block].astype("f8"))
+            found += scale * (a[:, along_k] @ b[along_k])
+        return found
 
     def _matrices(self, pointer: int, layout: int) -> Iterator[Any]:
         one = SimpleNamespace(**self.layouts[layout])

@@ -16,6 +16,8 @@ from kernelmark.kernels.gemm.problem import GemmProblem
 _NOT_SUPPORTED = 15  # CUBLAS_STATUS_NOT_SUPPORTED
 #: How slices of k may be summed, by the type of C: in any way, or COMPUTE_TYPE alone, which is FP32, not C's 16 bits.
 _SCHEMES = {"f32": 7, "s32": 7, "f16": 2, "bf16": 2}
+#: The first version that has scales of blocks.
+_WITH_BLOCKS = 120900
 
 
 class Algorithm(NamedTuple):
@@ -69,15 +71,29 @@ def version(problem: object) -> str:
 
 
 @cache
-def described(problem: GemmProblem, compute: int) -> Described:
-    """Describe a product whose sums are of the type `compute`, with scalars of the same 32 bits."""
+def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) -> Described:
+    """Describe a product whose sums are of the type `compute`, with scalars of the same 32 bits.
+
+    scales: the addresses of scale_a and scale_b, of a problem that has them. Raises Unsupported where the library has
+    no such scales.
+    """
     lt = api()
     product = lt.matmul_desc_create(compute, CUDA_R["s32" if compute == COMPUTE_32I else "f32"])
-    for attribute, op in (
-        (lt.MatmulDescAttribute.TRANSA, problem.op_b),
-        (lt.MatmulDescAttribute.TRANSB, problem.op_a),
-    ):
-        word = np.array(OP[op], "i4")
+    words = [
+        (lt.MatmulDescAttribute.TRANSA, OP[problem.op_b], "i4"),
+        (lt.MatmulDescAttribute.TRANSB, OP[problem.op_a], "i4"),
+    ]
+    if scales:
+        if lt.get_version() < _WITH_BLOCKS:
+            raise Unsupported(f"{version(problem)} has no scales of blocks, which 12.9 is the first to have")
+        words += [
+            (lt.MatmulDescAttribute.A_SCALE_MODE, lt.MatmulMatrixScale.BLK128x128_32F, "i4"),
+            (lt.MatmulDescAttribute.A_SCALE_POINTER, scales[1], "u8"),
+            (lt.MatmulDescAttribute.B_SCALE_MODE, lt.MatmulMatrixScale.VEC128_32F, "i4"),
+            (lt.MatmulDescAttribute.B_SCALE_POINTER, scales[0], "u8"),
+        ]
+    for attribute, value, kind in words:
+        word = np.array(value, kind)
         lt.matmul_desc_set_attribute(product, attribute, word.ctypes.data, word.nbytes)
     a, b, c = (_layout(problem, operand) for operand in problem.operands()[:3])
     return Described(product, b, a, c)
@@ -95,12 +111,12 @@ def _layout(problem: GemmProblem, operand: Any) -> int:
 
 
 @cache
-def listed(problem: GemmProblem, compute: int, most: int) -> tuple[Algorithm, ...]:
+def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...] = ()) -> tuple[Algorithm, ...]:
     """Return at most `most` algorithms that the heuristic lists for a product, the one it expects to be fastest first.
 
-    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32.
+    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32. scales: as above.
     """
-    lt, product = api(), described(problem, compute)
+    lt, product = api(), described(problem, compute, scales)
     found = np.zeros(most, lt.matmul_heuristic_result_dtype)
     count = np.zeros((), "i4")
     result = split_dtype(problem.dtype)[1]

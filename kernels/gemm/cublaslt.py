@@ -2,7 +2,8 @@
 
 Which algorithms there are depends on the problem, the GPU and the version; a row's `tunables` has the settings of its
 own, and `launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), 8-bit integers in 32 bits
-(CUBLAS_COMPUTE_32I), and both are taken in NT alone.
+(CUBLAS_COMPUTE_32I), and both are taken in NT alone; FP8 with scales of blocks too, where the library has an algorithm
+for them: on Hopper.
 """
 
 from functools import partial
@@ -25,6 +26,12 @@ def _supports(problem: GemmProblem) -> str | None:
     if storage in _ALONG_K and problem.layout != "NT":
         what = _ALONG_K[storage]
         return f"layout is {problem.layout}, expected NT: cuBLASLt multiplies {what} operands that are stored along k"
+    if problem.scale == "blocks":
+        for name, size in (("m", problem.m), ("n", problem.n)):
+            if size % 4:
+                return f"{name} is {size}, expected a multiple of 4: cuBLASLt reads four scales at a time"
+        if problem.batch > 1:
+            return f"batch is {problem.batch}, expected 1: cuBLASLt does not define where the scales of a batch lie"
     return fits_ints(problem)
 
 
@@ -32,11 +39,12 @@ def _launch(problem: GemmProblem, x: GemmOperands, compute: int, most: int, numb
     """Multiply by an algorithm of the list by its number. Raises Unsupported where the list is shorter."""
     are_integers = problem.dtype == "s8.s32"
     compute = _cublas.COMPUTE_32I if are_integers else compute
-    algorithms = _cublaslt.listed(problem, compute, most)
+    scales = tuple(int(scale.data.ptr) for scale in (x.scale_a, x.scale_b)) if problem.scale == "blocks" else ()
+    algorithms = _cublaslt.listed(problem, compute, most, scales)
     if number >= len(algorithms):
         count = f"{len(algorithms)} algorithm{'s' * (len(algorithms) != 1)}" if algorithms else "no algorithm"
         raise Unsupported(f"cuBLASLt lists {count} for this problem")
-    chosen, described = algorithms[number], _cublaslt.described(problem, compute)
+    chosen, described = algorithms[number], _cublaslt.described(problem, compute, scales)
     x.chose(**_cublaslt.settings(chosen))
     needed = chosen.workspace_bytes
     space = int(x.scratch((-(-needed // 2),), "f16").data.ptr) if needed else 0
@@ -60,6 +68,7 @@ _EVERY: dict[str, Any] = {
     "dtypes": (*F32["dtypes"], *HALF["dtypes"], "e4m3.f32", "e4m3.bf16", "s8.s32"),
     "layouts": LAYOUTS,
     "numerics": {"f32": "fp32", **HALF["numerics"], "e4m3": "e4m3", "s8": "exact"},
+    "scales": ("none", "blocks"),
 }
 _TF32: dict[str, Any] = F32 | {"numerics": "tf32"}
 _FIRST = "The first algorithm of cublasLtMatmulAlgoGetHeuristic"

@@ -137,6 +137,40 @@ def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt: CublasLt) -> No
     }
 
 
+@pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/lda+3/ldb+1/ldc+5"])
+@pytest.mark.parametrize("dtype", ["e4m3.f32", "e4m3.bf16"])
+def test_scales_of_blocks_are_those_of_the_problem(dtype: str, options: str, lt: CublasLt) -> None:
+    """Three blocks of k and two of columns, of which the last ones end early; other operands have other scales."""
+    problem = REGISTRY.problem(f"gemm/m132n140k300/{dtype}/NT{options}/scale-blocks")
+    _, others = set_up("heuristic", problem.id)
+    launch, operands = set_up("heuristic", problem.id)
+    for name in ("scale_a", "scale_b"):
+        others.flat[name].fill(float("nan"))
+    launch()
+    assert operands.complaint(problem, "e4m3") is None
+
+
+def test_what_the_library_does_not_define_of_scales_is_refused() -> None:
+    reasons = {
+        "m6n8k16": "m is 6, expected a multiple of 4: cuBLASLt reads four scales at a time",
+        "m8n6k16": "n is 6, expected a multiple of 4: cuBLASLt reads four scales at a time",
+        "m8n8k16/batch2": "batch is 2, expected 1: cuBLASLt does not define where the scales of a batch lie",
+    }
+    for name, reason in reasons.items():
+        sizes, *words = name.split("/")
+        problem = REGISTRY.problem("/".join(["gemm", sizes, "e4m3.f32/NT", *words, "scale-blocks"]))
+        assert KERNELS["heuristic"].refuses(problem) == reason
+
+
+def test_a_library_without_scales_of_blocks_is_unsupported_in_one_line(lt: CublasLt) -> None:
+    lt.version = 120804
+    reason = r"^cublaslt 12\.8\.4 by nvmath has no scales of blocks, which 12\.9 is the first to have$"
+    with pytest.raises(cublaslt.Unsupported, match=reason):
+        set_up("heuristic", "gemm/m8n8k16/e4m3.f32/NT/scale-blocks")
+    lt.version = 120900
+    set_up("heuristic", "gemm/m8n8k16/e4m3.f32/NT/scale-blocks")
+
+
 @pytest.mark.parametrize("layout", ["NN", "TN", "TT"])
 @pytest.mark.parametrize(("dtype", "what"), [("e4m3.bf16", "FP8"), ("s8.s32", "INT8")])
 def test_bytes_are_taken_as_nt_alone(dtype: str, what: str, layout: str) -> None:
