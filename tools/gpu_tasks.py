@@ -67,6 +67,7 @@ TUNED = (
     (("gemm/cuda.wgmma_persistent",), [f"{_4096}/bf16/NT", "gemm/m8192n8192k8192/bf16/NT"]),
     (("gemm/cuda.wgmma_fp8",), [f"{_4096}/e4m3.bf16/NT"]),
     (("gemm/cuda.wgmma_int8",), [f"{_4096}/s8.s32/NT"]),
+    (("gemm/cuda.wgmma_fp8_blocks",), [f"{_4096}/e4m3.bf16/NT/scale-blocks"]),
     (("gemm/cuda.wgmma_3xtf32", "gemm/cuda.wgmma_tf32"), [LARGE, FOUNDING[0]]),
     (("gemm/cuda.wgmma_tf32_registers",), [f"{_4096}/f32/NN", f"{_4096}/f32/TT", FOUNDING[1]]),
     (("gemm/cuda.wgmma_tf32_turned",), [f"{_4096}/f32/TN", f"{_FOUNDING}/f32/TN"]),

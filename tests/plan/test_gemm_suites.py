@@ -130,7 +130,9 @@ def test_llm_is_linear_layers_at_four_token_counts_in_three_types_and_some_in_in
     assert {entry.problem.layout for entry in found} == {"NT"}
     assert {entry.problem.m for entry in found} == {1, 8, 128, 4096}
     assert len({(entry.problem.n, entry.problem.k) for entry in found}) == 17
-    assert len(found) == 17 * 4 * 3 + len(integers)
+    scaled = [entry.problem for entry in found if entry.problem.scale == "blocks"]
+    assert {problem.dtype for problem in scaled} == {"e4m3.bf16"}
+    assert (len(found) - len(scaled) - len(integers), len(scaled)) == (17 * 4 * 3, 4 * 2)
 
 
 def test_llama_layers_follow_from_width_heads_and_feed_forward(entries):
