@@ -163,10 +163,16 @@ def kind(instruction: Instruction) -> Kind:
     return _KIND_OF.get(instruction.name, "other")
 
 
+def kinds_of(listed: Sequence[Instruction]) -> list[Kind]:
+    """Return what each instruction of a loop counts as: beside products of tensor cores, FFMA only serves these."""
+    found = [kind(instruction) for instruction in listed]
+    return ["other" if each == "FFMA" else each for each in found] if {"HMMA", "wgmma"} & set(found) else found
+
+
 def counted(listed: Iterable[Instruction]) -> Code:
     """Return the counts of some instructions."""
     kept = list(listed)
-    kinds = [kind(instruction) for instruction in kept]
+    kinds = kinds_of(kept)
     moves = (i for i, of in zip(kept, kinds, strict=True) if of in _MOVES)
     products = (i.opcode for i, of in zip(kept, kinds, strict=True) if of in USEFUL)
     return Code(
@@ -249,7 +255,7 @@ def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
     They are the FFMA between the two, or all instructions if the loop has no FFMA, times the warps of a scheduler. The
     use may be in the next trip. resident_warps: of a multiprocessor, which has four schedulers. None without LDG.
     """
-    by_ffma = any(kind(instruction) == "FFMA" for instruction in loop)
+    by_ffma = "FFMA" in kinds_of(loop)
     distances = []
     for place, load in enumerate(loop):
         if kind(load) == "LDG":

@@ -269,6 +269,11 @@ def test_fp64_is_multiplied_by_tensor_cores_alone(arch: str, opcode: str, step: 
     ("name", "problem", "opcode"),
     [
         ("gemm/cuda.wgmma_fp8", "gemm/m4096n4096k4096/e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3"),
+        (
+            "gemm/cuda.wgmma_fp8_blocks",
+            "gemm/m4096n4096k4096/e4m3.bf16/NT/scale-blocks",
+            "QGMMA.64x128x32.F32.E4M3.E4M3",
+        ),
         ("gemm/cuda.wgmma_int8", "gemm/m4096n4096k4096/s8.s32/NT", "IGMMA.64x256x32.S8.S8"),
         pytest.param(
             *("gemm/cuda.wgmma_persistent", "gemm/m4096n4096k4096/bf16/NT", "HGMMA.64x256x16.F32.BF16"),
