@@ -26,6 +26,12 @@ PROBLEMS = [
         for layout in LAYOUTS
         for options in OPTIONS
     ),
+    *(
+        f"gemm/m{m}n{n}k{k}/s8.s32/{layout}{options}"
+        for m, n, k in ((1, 1, 1), (31, 33, 17), (65, 1, 1030))
+        for layout in LAYOUTS
+        for options in ("", "/batch3", "/lda+3/ldb+1/ldc+2")
+    ),
 ]
 
 
@@ -45,6 +51,18 @@ def test_every_cpu_kernel_is_right_or_says_why_not(problem: str) -> None:
 
 
 PROVIDERS = ("numba", "numpy", "scipy", "openblas")
+
+
+@pytest.mark.parametrize("k", [1024, 1025, 131071])
+def test_widened_integers_hold_the_largest_sums(k: int) -> None:
+    launch, operands, *_ = set_up(f"gemm/m3n5k{k}/s8.s32/NT", "gemm/numpy.widened", threads=1)
+    operands.flat["a"][:] = operands.flat["b"][:] = -128
+    launch()
+    assert (operands.flat["c"] == 2**14 * k).all()
+    operands.flat["a"][0] = operands.flat["b"][0] = -127  # an odd sum, which FP32 rounds from 2^24 on
+    launch()
+    assert operands.flat["c"][0] == 127**2 + 2**14 * (k - 1)
+
 
 PEAK = """
 import re, sys

@@ -165,6 +165,19 @@ def test_integers_are_right_only_to_the_last_one(k: int, whole: bool, monkeypatc
             assert problem.check({"c": wrong}, reference, numerics).reason, place
 
 
+def test_an_integer_that_is_off_by_one_outside_the_sample_is_found_by_the_checksum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn("gemm/m531n497k2030/s8.s32/NT")
+    reference = problem.reference(x, np.random.default_rng(0))
+    right = _truth(problem, x).astype(np.int32)
+    assert problem.check({"c": right}, reference, "exact").reason is None
+    row = next(i for i in range(531) if i not in reference.rows)
+    right[row, 5] += 1
+    assert f"checksum of c by row[{row}, " in (problem.check({"c": right}, reference, "exact").reason or "")
+
+
 def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
     problem, x = drawn(f"gemm/m1n1k{gemm.MOST_S8}/s8.s32/NT")
     x["a"][:], x["b"][:] = -128, -128

@@ -57,6 +57,30 @@ def test_products_are_right(torch, dtype: str, layout: str, words: str) -> None:
         assert measured.status == ("unsupported" if refused else "ok"), f"{sizes}: {measured.reason}"
 
 
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("words", ["", "/lda+3/ldb+1"])
+def test_products_of_integers_are_right(torch, layout: str, words: str) -> None:
+    for sizes in ("m65n33k31", "m2n70k257", "m128n96k64", "m33n2k1030"):
+        (measured,) = verified(f"gemm/{sizes}/s8.s32/{layout}{words}", "gemm/torch.int_mm")
+        assert measured.status == "ok", f"{sizes}: {measured.reason}"
+    assert re.search(rf"({ONEDNN}|PyTorch's loops|without oneDNN)$", measured.versions), measured.versions
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        ("m3n4k5/s8.s32/NT/batch2", "has no batched path; take batch 1"),
+        ("m3n4k5/s8.s32/NT/ldc+1", "ldc is padded by 1, expected 0: C must be contiguous"),
+        ("m1n4k5/s8.s32/TN", "m is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),
+        ("m4n1k5/s8.s32/NT", "n is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),
+        ("m1n1k5/s8.s32/NN", ""),
+    ],
+)
+def test_integers_that_pytorch_does_not_multiply_into_c_are_refused(torch, problem: str, reason: str) -> None:
+    (measured,) = verified(f"gemm/{problem}", "gemm/torch.int_mm")
+    assert (measured.status, measured.reason) == ("unsupported" if reason else "ok", reason)
+
+
 def test_a_product_tells_what_ran(torch) -> None:
     blas = r"PyTorch's BLAS, \w+( [\d.]+)?"
     for dtype, ran in (("f32", blas), ("bf16", f"({ONEDNN}|{blas})")):  # oneDNN's needs instructions for it
