@@ -103,6 +103,8 @@ struct Products {
 
 // Where the frequencies of 32 filters x 32 tiles are exchanged: a matrix for each, whose columns are contiguous in the
 // output. Columns are XORed so that neither writes of 16 bytes per lane nor reads along a row have bank conflicts.
+// Neighbours are exchanged: a pack in order would lie in registers whose banks are those of its factors, and every
+// second FFMA of the main loop would read three registers of one bank.
 template <Layout layout>
 struct Exchange {
   static constexpr int MATRIX = WIDE * BT;
@@ -119,15 +121,14 @@ struct Exchange {
       float *matrix = smem + (products.frequency() + f) * MATRIX;
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        if constexpr (layout == Layout::nchw) {  // rows of filters, four tiles at once
-          const unsigned to = at(products.filter() + e / 2, products.tile() + e % 2 * 16);
-          store_pack<4>(&matrix[to], &products.sums[f][4 * chunk + e / 2][e % 2 * 4]);
-        } else {  // rows of tiles, four filters at once
-          float filters[4];
+        constexpr bool ROWS = layout == Layout::nchw;  // of filters, four tiles at once; else of tiles, four filters
+        float pack[4];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) filters[i] = products.sums[f][4 * chunk + i][e];
-          store_pack<4>(&matrix[at(products.tile() + e / 4 * 16 + e % 4, products.filter())], filters);
-        }
+        for (int i = 0; i < 4; ++i)
+          pack[i ^ 1] = ROWS ? products.sums[f][4 * chunk + e / 2][e % 2 * 4 + i] : products.sums[f][4 * chunk + i][e];
+        store_pack<4>(&matrix[ROWS ? at(products.filter() + e / 2, products.tile() + e % 2 * 16)
+                                   : at(products.tile() + e / 4 * 16 + e % 4, products.filter())],
+                      pack);
       }
     }
   }
@@ -136,7 +137,7 @@ struct Exchange {
   __device__ __forceinline__ void get(float (&outputs)[2][2], unsigned row, unsigned col) const {
     float met[4][4];
 #pragma unroll
-    for (int f = 0; f < FREQUENCIES; ++f) met[f / 4][f % 4] = smem[f * MATRIX + at(row, col)];
+    for (int f = 0; f < FREQUENCIES; ++f) met[f / 4][f % 4] = smem[f * MATRIX + at(row, col ^ 1)];
     transform<F2::Output>(met, outputs);
   }
 };

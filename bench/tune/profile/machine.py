@@ -72,6 +72,9 @@ def mix(main: Function) -> Iterator[Sequence[str]]:
         useful = "useful" if kind in USEFUL else ""
         yield kind, f"{number:,}", f"{number / loop.instructions:.1%}".replace("%", " %"), useful
     yield "in all", f"{loop.instructions:,}", "", f"{loop.stall_cycles:,} stall cycles, {loop.waits:,} waits"
+    if main.one_bank:
+        share = f"{main.one_bank / loop.mix['FFMA']:.1%}".replace("%", " %")
+        yield "register banks", f"{main.one_bank:,}", share, "of the FFMA read three registers of one bank"
     if main.clumped is not None:
         share = f"{main.clumped:.1%}".replace("%", " %")
         yield "copies clumped", "", share, "of the LDGSTS lie within a quarter of the loop"

@@ -77,7 +77,8 @@ class Function(msgspec.Struct, frozen=True):
 
     blocks_per_sm: on the device that the launches are planned for, by arithmetic. loop_at: first and last address of
     the loop. clumped: the share of the loop's copies that one quarter of it holds. cover: the issue cycles that a load
-    of the loop has at least to arrive, by estimate. They are None in a loop without copies or without loads.
+    of the loop has at least to arrive, by estimate. one_bank: FFMA of the loop that read three registers of one bank.
+    They are None in a loop without copies, without loads or without FFMA.
     """
 
     entry: str
@@ -92,6 +93,7 @@ class Function(msgspec.Struct, frozen=True):
     loop_at: tuple[int, int] | None
     clumped: float | None = None
     cover: int | None = None
+    one_bank: int | None = None
 
 
 class Sass(msgspec.Struct, frozen=True):
@@ -144,6 +146,7 @@ def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device:
                 loop_at=(loop[0].address, loop[-1].address) if loop else None,
                 clumped=clumped(loop),
                 cover=cover(loop, fits.blocks_per_sm * math.ceil(threads / 32)),
+                one_bank=one_bank(loop),
             )
         )
     return Sass(kernel.id, problem.id, tile_text(vars(tile)), arch, cubin.compiler, named, tuple(functions))
@@ -264,6 +267,31 @@ def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
             until = next((i for i, other in enumerate(after) if waited & _registers(other)), len(loop))
             distances.append(sum(kind(other) == "FFMA" for other in after[:until]) if by_ffma else until)
     return round(min(distances) * max(resident_warps / 4, 1)) if distances else None
+
+
+def one_bank(loop: Sequence[Instruction]) -> int | None:
+    """Return how many FFMA read three registers of one bank, all even or all odd. None without FFMA.
+
+    Each takes another issue cycle. A register that the FFMA before kept for the same operand (`.reuse`) is not read.
+    Measured on Volta (Jia and others, as in sass_read.py), and assumed of later architectures.
+    """
+    kept: list[str] = []
+    conflicts, found = 0, False
+    for instruction in loop:
+        sources = [source.strip(" -|") for source in instruction.operands.split(",")[1:]]
+        if instruction.name != "FFMA":
+            kept = []
+            continue
+        read = {_bare(name) for place, name in enumerate(sources) if _bare(name) not in kept[place:][:1]}
+        numbers = [int(name[1:]) for name in read if re.fullmatch(r"R\d+", name)]
+        conflicts += len(numbers) == 3 and len({number % 2 for number in numbers}) == 1
+        kept = [_bare(name) if name.endswith(".reuse") else "" for name in sources]
+        found = True
+    return conflicts if found else None
+
+
+def _bare(operand: str) -> str:
+    return operand.removesuffix(".reuse")
 
 
 def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:

@@ -10,7 +10,18 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.tune.profile import sass_read
 from kernelmark.bench.tune.profile.machine import mix
-from kernelmark.bench.tune.profile.sass import Sass, analyse, clumped, counted, cover, kind, lanes, main_loop, width
+from kernelmark.bench.tune.profile.sass import (
+    Sass,
+    analyse,
+    clumped,
+    counted,
+    cover,
+    kind,
+    lanes,
+    main_loop,
+    one_bank,
+    width,
+)
 from kernelmark.bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
 from missing import needed
 
@@ -154,6 +165,27 @@ def test_cover_is_of_all_warps_of_a_scheduler(warps: int, expected: int) -> None
     assert cover(listing(LOAD, FFMA, FFMA, "STS.128 [R79],R40"), warps) == expected
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("FFMA R4,R0,R2,R4",), 1),
+        (("FFMA R5,R1,-R3,R5",), 1),
+        (("FFMA R4,R0,R3,R4",), 0),
+        (("FFMA R4,R0,R0,R4",), 0),  # two registers
+        (("FFMA R4,R0,c[0x0][0x160],R4",), 0),
+        (("FFMA R4,R0,RZ,R4",), 0),
+        (("FFMA R4,R0.reuse,R2,R4", "FFMA R6,R0,R2,R6"), 1),
+        (("FFMA R4,R0.reuse,R2,R4", "FFMA R6,R2,R0,R6"), 2),  # kept for another operand
+        (("FFMA R4,R0.reuse,R2,R4", "LDS R8,[R9]", "FFMA R6,R0,R2,R6"), 2),
+        (("LDS R8,[R9]",), None),
+    ],
+)
+def test_three_registers_of_one_bank_are_counted_but_for_those_that_are_kept(
+    lines: tuple[str, ...], expected: int | None
+) -> None:
+    assert one_bank(listing(*lines)) == expected
+
+
 SOURCE = """
 extern "C" __global__ void known(const float *__restrict__ a, float *b, int n) {
   __shared__ float smem[1024];
@@ -203,6 +235,15 @@ def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, pro
     main = of(name, problem).main
     assert main.loop.useful_share >= least
     assert main.spill_bytes == 0
+
+
+@pytest.mark.usefixtures("disassembler")
+@pytest.mark.parametrize("direction", ["fprop", pytest.param("dgrad", marks=pytest.mark.long)])
+@pytest.mark.parametrize("layout", ["nchw", pytest.param("nhwc", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["conv/cuda.winograd@BK=64", "conv/cuda.winograd@BK=32"])
+def test_fused_winograd_reads_its_factors_and_sums_from_different_banks(name: str, layout: str, direction: str) -> None:
+    main = of(name, f"{CONV}/{layout}/{direction}").main
+    assert (main.one_bank, main.spill_bytes) == (0, 0)
 
 
 @pytest.mark.usefixtures("disassembler")
