@@ -12,8 +12,8 @@
 // group, where they are neighbours in memory, to be multiples of 4; V = 4 requires the same of the output's rows
 // (kernels/conv/implicit.py). The images that a tile touches have less than 2^31 elements.
 // Limit: FFMA issue, less what copying word by word takes of it: wider copies cannot transpose a panel that is read
-// along the reduction, and neighbouring pixels of a plane are not aligned. Of the instructions of a step on sm_90a, 82
-// % are FFMA with tiles of 128 x 128, 87 to 90 % with 128 x 256. Few channels or pixels leave part of a tile empty; a short
+// along the reduction, and neighbouring pixels of a plane are not aligned. Of the instructions of a step on sm_90a, 81
+// to 83 % are FFMA with tiles of 128 x 128, 87 to 90 % with 128 x 256. Few channels or pixels leave part of a tile empty; a short
 // reduction (the first layer of a network) ends before the pipeline has filled.
 #include "conv/implicit_feed.cuh"
 #include "conv/sum.cuh"
@@ -38,7 +38,6 @@ struct ImplicitLoop {
   using PanelA = PaddedPanel<float, BK, BM, A_ALONG ? Op::T : Op::N, IMPLICIT_PAD<A_ALONG, W, Tile::THREADS / BK>>;
   using PanelB = PaddedPanel<float, BK, BN, B_ALONG ? Op::T : Op::N, IMPLICIT_PAD<B_ALONG, W, Tile::THREADS / BK>>;
   using Fed = Feeds<Map, PanelA, PanelB, A_ALONG ? 1 : W, B_ALONG ? 1 : W, Tile::THREADS, MASKED>;
-  static constexpr bool AHEAD = IMPLICIT_BLOCKS_PER_SM<TM * TN, Tile::THREADS, false> != 2;  // else no register is free
 
   typename Fed::A a;
   typename Fed::B b;
@@ -64,11 +63,13 @@ struct ImplicitLoop {
   // Adds the products of all panels from k0 to k_end to the tile.
   __device__ __forceinline__ void accumulate(Tile &tile) {
     Copies copies{a, b, int(k_end - k0)};
-    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (k_end - k0 + BK - 1) / BK, copies);
+    pipelined<PanelA, PanelB, BK, STAGES>(tile, smem, (k_end - k0 + BK - 1) / BK, copies);
   }
 };
 
-// Stores a tile, V elements at once; its first element is at row0, col0 of the product.
+// Stores a tile, V elements at once; its first element is at row0, col0 of the product. An addition of 0 moves them to
+// other registers: sums that are stored as a pack would lie in the banks of their factors, and every second FFMA of the
+// main loop would read three registers of one bank.
 template <int V, int TM, int TN, class Tile, class Map>
 __device__ __forceinline__ void store_tile(const Tile &tile, float *out, const Map &map, unsigned row0, unsigned col0) {
   size_t across[TN / V];
@@ -82,7 +83,10 @@ __device__ __forceinline__ void store_tile(const Tile &tile, float *out, const M
 #pragma unroll
     for (int j = 0; j < TN; j += V) {
       if (col0 + tile.col(j) >= map.cols()) break;
-      store_pack<V>(line + across[j / V], &tile.sums[i][j]);
+      float pack[V];
+#pragma unroll
+      for (int e = 0; e < V; ++e) pack[e] = tile.sums[i][j + e] + 0.0f;
+      store_pack<V>(line + across[j / V], pack);
     }
   }
 }

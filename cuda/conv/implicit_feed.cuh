@@ -69,6 +69,10 @@ struct FeedShare : FeedColumn<Panel, W, THREADS> {
   // The thread's place along the reduction, its first pack's place across it, and how far pack i is past that.
   static __device__ __forceinline__ unsigned depth() { return Panel::ALONG_K ? Base::col() : Base::row(); }
   static __device__ __forceinline__ unsigned across() { return Panel::ALONG_K ? Base::row() : Base::col(); }
+  // The same place; read from one lane where all lanes share it, for their walk is then kept in uniform registers.
+  static __device__ __forceinline__ unsigned common_depth() {
+    return !Panel::ALONG_K && THREADS / Panel::ROWS % 32 == 0 ? __shfl_sync(~0u, depth(), 0) : depth();
+  }
   static constexpr __device__ __forceinline__ unsigned ahead(unsigned i) { return Base::below(i) + Base::right(i); }
 };
 
@@ -79,6 +83,7 @@ struct GatheredFeed {
   using T = typename Panel::T;
   const Map &map;
   const T *from;
+  const unsigned depth;  // the thread's place in a step
   ReductionWalk<Mine::DEPTH> walk;
   Distances distances;
   unsigned offset[Mine::PACKS];
@@ -87,8 +92,8 @@ struct GatheredFeed {
 
   // Begins at element k0 of the reduction and element w0 across it. Offsets are relative to the first pixel's image.
   __device__ __forceinline__ GatheredFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
-      : map(map_), from(source + map.image.base()),
-        walk(map.reduction_radix(), k0 + Mine::depth()), distances(walk, map.reduction_slopes()) {
+      : map(map_), from(source + map.image.base()), depth(Mine::common_depth()),
+        walk(map.reduction_radix(), k0 + depth), distances(walk, map.reduction_slopes()) {
     const Radix radix = map.gathered_radix();
     const unsigned first = Map::GRADIENT ? 0 : w0 / (radix.fast * radix.mid);
     from += map.reduction_slopes().at(walk.digits) + static_cast<long long>(first) * map.image.image();
@@ -111,7 +116,7 @@ struct GatheredFeed {
 
   // remaining: elements of the reduction from this panel's first on; below 1 past its end.
   __device__ __forceinline__ void copy(T *panel, int remaining) const {
-    const bool within = int(Mine::depth()) < remaining;
+    const bool within = int(depth) < remaining;
     unsigned bits = 0;
     Spot here{};
     if constexpr (MASKED) {

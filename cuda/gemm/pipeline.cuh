@@ -12,9 +12,9 @@
 // write zeros, and thirds write nothing. Thirds are started between multiply-adds, since all copies at once keep what a
 // warp multiplies waiting. On an H200 copies of words whose warp reads four lines of global memory have bank conflicts,
 // nearly one for each line but the first.
-// AHEAD: what a lane multiplies is read one row of the panels ahead, across steps too, so that no multiply-add waits for
-// a read that a barrier has held back. It takes TM + TN registers.
-template <class PanelA, class PanelB, int BK, int STAGES, bool AHEAD, class Tile, class Copies>
+// What a lane multiplies is read one row of the panels ahead, across steps too, so that no multiply-add waits for a read
+// that a barrier has held back. It takes TM + TN registers.
+template <class PanelA, class PanelB, int BK, int STAGES, class Tile, class Copies>
 __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned steps, Copies copies) {
   static_assert(BK % 2 == 0, "each step begins with the same half of the factors");
   static_assert(BK >= 8, "three parts of the copies start before the last multiply-adds");
@@ -36,11 +36,10 @@ __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned step
     if constexpr (THIRDS) copies.template start<1>(slot, more), copies.template start<2>(slot, more);
     ptx::cp_async_commit();
   }
-  if constexpr (AHEAD) arrive(), load(smem, 0);
+  arrive(), load(smem, 0);
   unsigned now = 0, free = LAST;  // where the slots that are read and filled begin
 #pragma unroll 1
   for (unsigned step = 0; step < steps; ++step) {
-    if constexpr (!AHEAD) arrive();
     const bool more = step + STAGES - 1 < steps;
     if constexpr (!THIRDS) {
       copies.template start<0>(smem + free, more);
@@ -49,11 +48,7 @@ __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned step
     }
 #pragma unroll
     for (int kk = 0; kk < BK; ++kk) {
-      if constexpr (!AHEAD) {
-        load(smem + now, kk);
-      } else if (kk + 1 < BK) {
-        load(smem + now, kk + 1);
-      }
+      if (kk + 1 < BK) load(smem + now, kk + 1);
       if constexpr (THIRDS) {
         if (kk == 0) copies.template start<0>(smem + free, more);
         if (kk == BK / 4) copies.template start<1>(smem + free, more);
@@ -62,10 +57,8 @@ __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned step
       if (kk + 1 == BK) {
         if (THIRDS) free = now;
         now = now == LAST ? 0 : now + STAGE;
-        if constexpr (AHEAD) {
-          arrive();
-          if (!THIRDS || step + 1 < steps) load(smem + now, 0);  // else nothing may have been copied there
-        }
+        arrive();
+        if (!THIRDS || step + 1 < steps) load(smem + now, 0);  // else nothing may have been copied there
       }
       tile.multiply(factors[kk % 2]);
     }
@@ -108,6 +101,6 @@ struct Pipeline {
   // Adds the product of op(A)'s rows from row0 and op(B)'s columns from col0, k deep, to the tile.
   __device__ __forceinline__ void accumulate(Tile &tile, float *smem, unsigned row0, unsigned col0, unsigned k) const {
     const Copies copies{{a, 0, row0, k, m, lda}, {b, 0, col0, k, n, ldb}};
-    pipelined<PanelA, PanelB, BK, STAGES, true>(tile, smem, (k + BK - 1) / BK, copies);
+    pipelined<PanelA, PanelB, BK, STAGES>(tile, smem, (k + BK - 1) / BK, copies);
   }
 };

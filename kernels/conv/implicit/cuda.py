@@ -124,9 +124,9 @@ def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def fit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why SQUARE or BROAD cannot be, or None; two blocks of SQUARE have few registers."""
+    """Why SQUARE or BROAD is not wanted, or None; two blocks of SQUARE have few registers."""
     crowded = SQUARE["BN"] == t.BN and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p))
-    return f"{p.direction} of {p.r} x {p.s} takes more registers than each of two blocks has" if crowded else None
+    return f"{p.direction} of {p.r} x {p.s} leaves FFMA in conflict over the registers' banks" if crowded else None
 
 
 _FULLEST = by_waves(FILLING, launched, useful, warps, fit)
