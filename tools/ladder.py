@@ -50,7 +50,7 @@ LADDERS = {
             "implicit_wgmma",
             "implicit_tf32",
         ),
-        *("implicit_3xtf32", "winograd", "winograd4", "fft_tiled", "fft_fused"),
+        *("implicit_3xtf32", "winograd", "winograd4", "winograd4_fused", "fft_tiled", "fft_fused"),
     ),
 }
 ARCHS = ("sm_80", "sm_90a")

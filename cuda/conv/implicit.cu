@@ -13,8 +13,8 @@
 // (kernels/conv/implicit.py). The images that a tile touches have less than 2^31 elements.
 // Limit: FFMA issue, less what copying word by word takes of it: wider copies cannot transpose a panel that is read
 // along the reduction, and neighbouring pixels of a plane are not aligned. Of the instructions of a step on sm_90a, 81
-// to 83 % are FFMA with tiles of 128 x 128, 87 to 90 % with 128 x 256. Few channels or pixels leave part of a tile empty; a short
-// reduction (the first layer of a network) ends before the pipeline has filled.
+// to 83 % are FFMA with tiles of 128 x 128, 87 to 90 % with 128 x 256. Few channels or pixels leave part of a tile
+// empty; a short reduction (the first layer of a network) ends before the pipeline has filled.
 #include "conv/implicit_feed.cuh"
 #include "conv/sum.cuh"
 #include "gemm/pipeline.cuh"

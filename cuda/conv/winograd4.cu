@@ -5,49 +5,14 @@
 // products M = U^T V (36 of ldk x ldt for each group), winograd4_output the outputs. The index that is summed over
 // counts rows, so that the panels of both factors are copied 16 bytes at a time. The host cuts the tiles into chunks,
 // so that V and M stay within bounds; `first` is a chunk's first tile, ldt their number, rounded up to a multiple of 4.
+// Neighbouring tiles are exchanged in M, for the same reason as in conv/winograd.cu.
 // Tile: in the passes a block owns 32 tiles of 4 x 4 outputs x 8 channels, and a thread one of each. Products: a block
 // owns BM filters x BN tiles of one frequency and group (blockIdx.z), as in gemm/async.cu.
 // Preconditions: compute capability 8.0; 3 x 3 filters, stride and dilation 1; ldk and ldt are multiples of 4.
 // Limit: V and M are written and read once, 18 bytes each for an output of one channel or filter, against 4.5 flop for
 // one of both: memory bandwidth up to hundreds of channels and filters, FFMA issue beyond.
-#include "conv/winograd_filters.cuh"
+#include "conv/winograd4_input.cuh"
 #include "gemm/pipeline.cuh"
-
-namespace {
-
-// A thread's tile and channel of the block's 32 x 8. Lanes have neighbouring tiles, as U and M have them; where
-// channels are neighbours in memory, lanes have only eight tiles, of four channels.
-template <Layout layout>
-struct TileChannel {
-  unsigned tile, channel;
-
-  __device__ __forceinline__ TileChannel()
-      : tile(blockIdx.x * 32 + (layout == Layout::nchw ? threadIdx.x % 32 : threadIdx.x / 4 % 32)),
-        channel(blockIdx.y * 8 +
-                (layout == Layout::nchw ? threadIdx.x / 32 : threadIdx.x % 4 + threadIdx.x / 128 * 4)) {}
-};
-
-}  // namespace
-
-// x: n images, h x w, of c channels in all; the outputs are p x q, and a patch begins `top` rows and `left` columns
-// before its outputs. Past the last tile V gets zeros.
-template <Layout layout>
-__global__ void __launch_bounds__(256)
-    winograd4_input(const float *__restrict__ x, float *__restrict__ v, unsigned n, unsigned c, unsigned h, unsigned w,
-                    unsigned p, unsigned q, int top, int left, unsigned first, unsigned ldt) {
-  const TileChannel<layout> mine;
-  if (mine.tile >= ldt || mine.channel >= c) return;
-  const Images<layout> in{c, h, w};
-  const OutputTiles<F4::M> tiles(n, p, q);
-  const unsigned tile = first + mine.tile;
-  const Patch<F4, layout> patch(x + mine.channel * in.channel(), in, tiles.at(tile), top, left);
-  float fetched[6][6], made[6][6];
-  patch.fetch(fetched, 0, tile < tiles.count);
-  transform<F4::Input>(fetched, made);
-  v += size_t(mine.channel) * ldt + mine.tile;
-#pragma unroll
-  for (int f = 0; f < F4::FREQUENCIES; ++f) v[f * (size_t(c) * ldt)] = made[f / 6][f % 6];
-}
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
@@ -59,6 +24,12 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_S
   const Loop loop{u + size_t(blockIdx.z) * c * ldk, v + size_t(blockIdx.z) * c * ldt, ldk, ldt, ldk, ldt};
   typename Loop::Tile tile;
   loop.accumulate(tile, smem, row0, col0, c);
+#pragma unroll
+  for (int i = 0; i < TM * TN; i += 2) {
+    float &even = tile.sums[i / TN][i % TN], &odd = tile.sums[i / TN][i % TN + 1];
+    const float product = even;
+    even = odd, odd = product;
+  }
   tile.template store<4>(m + size_t(blockIdx.z) * ldk * ldt, row0, col0, ldk, ldt, ldt, 1.0f, 0.0f);
 }
 
@@ -72,7 +43,7 @@ __global__ void __launch_bounds__(256)
   const unsigned filter = mine.channel, tile = first + mine.tile;
   if (filter >= k * groups || tile >= tiles.count) return;
   const Images<layout> out{k * groups, p, q};
-  m += size_t(filter / k * ldk + filter % k) * ldt + mine.tile;
+  m += size_t(filter / k * ldk + filter % k) * ldt + (mine.tile ^ 1);
   const size_t frequency = size_t(groups) * ldk * ldt;
   float met[6][6], outputs[4][4];
 #pragma unroll

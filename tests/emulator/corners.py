@@ -109,6 +109,8 @@ CORNERS = (
         *("gemm/cuda.wgmma_fp8_blocks", "gemm/m262n136k400/e4m3.bf16/NT/beta0.5/scale-blocks"),
         *({"BN": 128, "CLUSTER": 2}, 2),
     ),
+    # A block without an empty filter or tile.
+    Corner("conv/cuda.winograd4_fused", "conv/n3c2h15w15k64r3s3pad1/f32/nchw/fprop"),
 )
 
 

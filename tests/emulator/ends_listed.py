@@ -130,6 +130,16 @@ ENDS = (
         )
         for part in ("conv/n4c256h16w8k4r3s3pad1/f32/nchw/fprop", "conv/n4c4h16w8k256r3s3pad1/f32/nhwc/dgrad")
     ),
+    *(
+        End(
+            "conv/cuda.winograd4_fused",
+            part,
+            {"n": 131_080},
+            {"STAGES": 3, "KIB": 64},
+            choose=lambda planned: [planned[0], *planned[-2:]],
+        )
+        for part in ("conv/n4c256h16w8k4r3s3pad1/f32/nchw/fprop", "conv/n4c4h16w8k256r3s3pad1/f32/nhwc/dgrad")
+    ),
     End(
         "conv/cuda.fft_tiled",
         "conv/n32c8h16w16k16r5s5/f32/nchw/fprop",

@@ -46,7 +46,10 @@ OVERFLOWS = (
     ),
     *((f"conv/cuda.{name}", Overflow(*_PLACE, f"conv/{name}.cu")) for name in ("direct", "direct_tiled", "depthwise")),
     *((f"conv/cuda.{name}", Overflow(*_FEED, f"conv/{name}.cu")) for name in ("implicit", "implicit_mma")),
-    *((f"conv/cuda.{name}", Overflow(*_PATCH, f"conv/{name}.cu")) for name in ("winograd", "winograd4")),
+    *(
+        (f"conv/cuda.{name}", Overflow(*_PATCH, f"conv/{name}.cu"))
+        for name in ("winograd", "winograd4", "winograd4_fused")
+    ),
     ("conv/cuda.fft_tiled", Overflow(*_PIXEL, "conv/fft_tiled.cu")),
     ("conv/cuda.fft_fused", Overflow(*_PIXEL, "conv/fft_tiled_fused.cu")),
     ("conv/cuda.fft_tiled", Overflow("conv/fft_tiled.cu", "c + matrix * m * ldb", "c + unsigned(matrix * m * ldb)")),

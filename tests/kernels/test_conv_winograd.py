@@ -11,7 +11,7 @@ from kernelmark.bench.emulator.sweep import Case, entries
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import KernelCall, Scratch
 
-NAMES = F2, F4 = "conv/cuda.winograd", "conv/cuda.winograd4"
+NAMES = F2, F4, FUSED4 = "conv/cuda.winograd", "conv/cuda.winograd4", "conv/cuda.winograd4_fused"
 VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")]
 VGG3 = "conv/n32c256h56w56k256r3s3pad1/f32/nchw/fprop"
 
@@ -56,7 +56,7 @@ def test_the_filters_gradient_lies_outside(name: str) -> None:
     assert "has no wgrad path" in refusal(name, VGG3.replace("fprop", "wgrad"))
 
 
-@pytest.mark.parametrize(("name", "saved"), [(F2, 2.25), (F4, 4.0)])
+@pytest.mark.parametrize(("name", "saved"), [(F2, 2.25), (F4, 4.0), (FUSED4, 4.0)])
 def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(
     name: str, saved: float
 ) -> None:
@@ -130,6 +130,25 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
         assert sum(scratch.nbytes for scratch in sizes) <= max(1024 * case.tile.KIB, least)
 
 
+@pytest.mark.parametrize(
+    "problem", [VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad"]
+)
+def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room_for_what_they_keep(
+    problem: str,
+) -> None:
+    for case in cases(FUSED4, problem):
+        tiles, channels = outputs(case, 4)
+        covered = 0
+        for made, call in zip(calls(case, "winograd4_input"), calls(case, "winograd4_fused"), strict=True):
+            *_, first, ldk, ldt = call.args
+            assert (made.args[1], made.args[-2:]) == (call.args[1], (first, ldt))
+            assert (first, ldk, ldt % 48) == (covered, math.ceil(channels / 64) * 64, 0)
+            assert call.grid == (ldk // 64 * ldt // 48, case.problem.groups)
+            assert call.args[2].nbytes >= 4 * 16 * 64 * 48 * math.prod(call.grid)
+            covered += ldt
+        assert 0 <= covered - tiles < 48
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -152,7 +171,7 @@ def test_tiles_of_every_width_are_right_over_edges_and_more_padding_than_the_fil
 @pytest.mark.long
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("name", "resident"), [(F2, {64: 1, 32: 2}), (F4, {128: 2, 64: 3})])
+@pytest.mark.parametrize(("name", "resident"), [(F2, {64: 1, 32: 2}), (F4, {128: 2, 64: 3}), (FUSED4, {4: 1, 3: 1})])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(
     name: str, resident: dict[int, int], variant: str, arch: str
@@ -161,8 +180,9 @@ def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(
     cubin = lean(name, entries(every), arch)
     for case in every:
         for entry, call in case.calls:
-            if entry.startswith(("winograd_fused", "winograd4_products")):
+            if entry.startswith(("winograd_fused", "winograd4_products", "winograd4_fused")):
                 used = cubin.resources[entry]
                 shared = used.static_shared_bytes + call.shared_bytes
                 blocks = occupancy(typical(arch), call.block, used.registers, shared).blocks_per_sm
-                assert blocks >= resident[case.tile.BM if name == F4 else case.tile.BK]
+                assert used.spill_bytes == 0
+                assert blocks >= resident[vars(case.tile)[{F2: "BK", F4: "BM", FUSED4: "STAGES"}[name]]]

@@ -27,6 +27,10 @@ LOW = MIDDLE | {"BM": 64, "WM": 32, "WN": 64}
 _CHUNKED = (MIDDLE | {"KIB": 2**20}, MIDDLE | {"KIB": 2**15}, LOW | {"KIB": 2**20}, SMALL | {"KIB": 64})
 
 
+#: Filters and tiles of a block of winograd4_fused, which multiplies twelve frequencies at a time.
+FUSED_FILTERS, FUSED_TILES, TOGETHER, THREADS = 64, 48, 12, 384
+
+
 def round_up(a: int, unit: int) -> int:
     """The next multiple of `unit`."""
     return ceil_div(a, unit) * unit
@@ -92,32 +96,37 @@ def winograd4(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
     """Winograd F(4x4,3x3): transforms, and 36 matrix products between them."""
     v = view(p)
     ldk, count = round_up(v.k, PACK), v.tiles(4)
-    step = min(count, chunk(v, ldk, t))
+    step = min(count, chunk(t, frequencies(4) * v.groups * (v.c + ldk), TILES))
     calls = [filters(p, 4, ldk)]
     for first in range(0, count, step):
         calls += _of_chunk(v, t, ldk, first, min(step, count - first), step)
     return calls
 
 
-def chunk(v: View, ldk: int, t: Tile) -> int:
-    """Tiles that are transformed and multiplied at a time."""
-    fitting = 1024 * t.KIB // (4 * frequencies(4) * v.groups * (v.c + ldk))
-    return max(TILES, int(fitting) // TILES * TILES)
+def chunk(t: Tile, floats: int, unit: int) -> int:
+    """Tiles that are transformed and multiplied at a time, a multiple of `unit`; each takes `floats` of scratch."""
+    return max(unit, int(1024 * t.KIB // (4 * floats)) // unit * unit)
+
+
+def _input(v: View, made: Scratch, first: int, ldt: int) -> KernelCall:
+    """The input's transform for ldt tiles from `first` on."""
+    channels = v.c * v.groups
+    return KernelCall(
+        (ceil_div(ldt, TILES), ceil_div(channels, CHANNELS)),
+        256,
+        (v.source, made, v.n, channels, v.h, v.w, v.p, v.q, v.top, v.left, first, ldt),
+        entry="winograd4_input<Layout::{layout}>",
+    )
 
 
 def _of_chunk(v: View, t: Tile, ldk: int, first: int, count: int, most: int) -> list[KernelCall]:
     """The three passes over `count` tiles from `first` on. Scratch is for `most`."""
-    ldt, channels, outputs = round_up(count, PACK), v.c * v.groups, v.k * v.groups
+    ldt, outputs = round_up(count, PACK), v.k * v.groups
     plane = 4 * frequencies(4) * v.groups * round_up(most, PACK)
     made, products = Scratch("input", plane * v.c), Scratch("products", plane * ldk)
     across, batch = ceil_div(ldt, TILES), frequencies(4) * v.groups
     return [
-        KernelCall(
-            (across, ceil_div(channels, CHANNELS)),
-            256,
-            (v.source, made, v.n, channels, v.h, v.w, v.p, v.q, v.top, v.left, first, ldt),
-            entry="winograd4_input<Layout::{layout}>",
-        ),
+        _input(v, made, first, ldt),
         KernelCall(
             (ceil_div(ldt, t.BN), ceil_div(ldk, t.BM), batch),
             warps(t),
@@ -131,3 +140,33 @@ def _of_chunk(v: View, t: Tile, ldk: int, first: int, count: int, most: int) -> 
             entry="winograd4_output<Layout::{layout}>",
         ),
     ]
+
+
+@cuda_kernel(
+    "conv",
+    source="conv/winograd4_fused.cu",
+    entry="winograd4_fused<Layout::{layout}, {STAGES}>",
+    numerics="winograd4",
+    tunables={"STAGES": (4, 3), "KIB": (2**20, 64, 2**13, 2**14, 2**15, 2**16)},
+    prefer=Prefer(({"STAGES": 4, "KIB": 2**20}, {"STAGES": 3, "KIB": 2**20}, {"STAGES": 3, "KIB": 64})),
+    supports=supports(GRID_LIMIT),
+    executed=executed(4),
+    **DOMAIN,
+)
+def winograd4_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """Winograd F(4x4,3x3): products and the output's transform in one kernel, twelve frequencies at a time."""
+    v = view(p)
+    ldk, count, outputs = round_up(v.k, FUSED_FILTERS), v.tiles(4), 16
+    panels = 4 * t.STAGES * CHANNELS * TOGETHER * (FUSED_FILTERS + FUSED_TILES)
+    exchange = 4 * TOGETHER * (FUSED_FILTERS * FUSED_TILES + (2 * FUSED_FILTERS if p.layout == "nchw" else 0))
+    step = min(round_up(count, FUSED_TILES), chunk(t, v.groups * (36 * v.c + outputs * ldk), FUSED_TILES))
+    made = Scratch("input", 4 * frequencies(4) * v.groups * v.c * step)
+    kept = Scratch("kept", 4 * outputs * v.groups * ldk * step)
+    calls = [filters(p, 4, ldk)]
+    for first in range(0, count, step):
+        ldt = round_up(min(step, count - first), FUSED_TILES)
+        sizes = (v.n, v.c, v.k, v.p, v.q, first, ldk, ldt)
+        grid = (ldk // FUSED_FILTERS * (ldt // FUSED_TILES), v.groups)
+        args = (transformed(v, 4, ldk), made, kept, v.target, *sizes)
+        calls += [_input(v, made, first, ldt), KernelCall(grid, THREADS, args, max(panels, exchange))]
+    return calls

@@ -229,7 +229,8 @@ def test_a_loop_of_known_work_has_it_on_every_architecture(tmp_path, arch: str) 
         pytest.param("conv/cuda.implicit", f"{CONV}/nchw/dgrad", 0.87, marks=pytest.mark.long),
         pytest.param("conv/cuda.implicit", f"{CONV}/nchw/wgrad", 0.865, marks=pytest.mark.long),
         pytest.param("conv/cuda.im2col", f"{CONV}/nchw/fprop", 0.82, marks=pytest.mark.long),
-        pytest.param("conv/cuda.winograd4", f"{CONV}/nchw/fprop", 0.87, marks=pytest.mark.long),
+        pytest.param("conv/cuda.winograd4", f"{CONV}/nchw/fprop", 0.865, marks=pytest.mark.long),
+        ("conv/cuda.winograd4_fused", f"{CONV}/nchw/fprop", 0.88),
     ],
 )
 def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, problem: str, least: float) -> None:
@@ -239,7 +240,8 @@ def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, pro
 
 
 #: Tiles of convolutions, with the directions and layouts in which they may be the default.
-BANKED = [("winograd@BK=64", "nchw/fprop"), ("winograd@BK=32", "nchw/fprop"), ("implicit@BM=128,BN=128", "nchw/fprop")]
+BANKED = [("winograd@BK=64", "nchw/fprop"), ("implicit@BM=128,BN=128", "nchw/fprop"), ("winograd4_fused", "nchw/fprop")]
+BANKED += [("winograd@BK=32", "nchw/fprop"), ("winograd4", "nchw/fprop")]
 BANKED += [(f"winograd@BK={width}", variant) for width in (32, 64) for variant in ("nhwc/fprop", "nchw/dgrad")]
 BANKED += [
     ("implicit@BN=256", f"{layout}/{direction}")
