@@ -16,8 +16,9 @@ from tabulate import tabulate
 from kernelmark.bench.measure.compilers import compiler
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.tune.inspect import InspectRow, inspect_rows
+from kernelmark.bench.tune.inspect import InspectRow, sample_problem, tile_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ladder.md"
@@ -97,21 +98,18 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
 
 def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
     """The cells of a kernel: its label, and the resources of its default tile."""
-    rows = inspect_rows(registry, kernel.id, [arch for arch in ARCHS if kernel.runs_on(arch)])
-    chosen = [row for row in rows if row.tunables == _tunables(registry, kernel, rows[0])] or rows
+    chosen = tile_rows(kernel, _large(registry, kernel), ARCHS)
     heaviest = max(chosen, key=lambda row: row.registers).entry  # of several launches
     default = list({row.arch: row for row in chosen if row.entry == heaviest}.values())
     name = f"[{kernel.id}](../cuda/{kernel.source})"
     return name, kernel.label, *(_shared(cells) for cells in zip(*map(_resources, default), strict=True))
 
 
-def _tunables(registry: Registry, kernel: CudaKernel, row: InspectRow) -> str:
-    """The tile that the kernel takes for large problems, as `inspect` writes it."""
-    sample = registry.problem(row.problem)
-    sizes = [dict.fromkeys(sample.sizes, LARGE), *type(sample).typical()]
-    problems = (msgspec.structs.replace(sample, **values) for values in sizes)
-    tile = next((kernel.tile_for(problem) for problem in problems if kernel.refuses(problem) is None), None)
-    return msgspec.json.encode(vars(tile)).decode() if tile and vars(tile) else row.tunables
+def _large(registry: Registry, kernel: CudaKernel) -> Problem:
+    """A problem of LARGE in each dimension, where the kernel takes it, or a typical one."""
+    sample = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
+    large = msgspec.structs.replace(sample, **dict.fromkeys(sample.sizes, LARGE))
+    return large if kernel.refuses(large) is None else sample
 
 
 def _resources(row: InspectRow) -> tuple[str, ...]:
