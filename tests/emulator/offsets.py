@@ -56,7 +56,7 @@ ACCEPTED = {
     ("conv/lowering_dgrad.cuh", "period * dilation % stride"): "a phase of the stride",
     ("conv/lowering_dgrad.cuh", "period * dilation / stride"): "a distance between taps",
     ("conv/winograd4.cu", "size_t(filter / k * ldk + filter % k)"): "one of the filters, padded",
-    ("conv/winograd4_fused.cu", "pass * COLUMNS + nth % COLUMNS"): "one of 36 frequencies",
+    ("conv/winograd4_fused.cu", "(nth / COLUMNS * F4::SIDE + pass * COLUMNS + nth % COLUMNS)"): "one of 36 frequencies",
     ("fft/small.cu", "i * T"): "an element of the tile",
     ("gemm/batched.cu", "size_t(2 * threadIdx.y)"): "shared memory",
     ("gemm/streamk.cu", "size_t(2 * blockIdx.x + (now.first == 0))"): "one of two tiles a block",
