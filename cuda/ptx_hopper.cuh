@@ -159,9 +159,9 @@ __device__ __forceinline__ void wgmma_wait() {
   ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
   ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-// One product of N columns. A thread has SUMS sums of a type that C is the constraint and NAME the PTX name of; A, B and
-// P are the numbers of the operands after those: both descriptors and `accumulate`. ENDS ends the instruction, and the
-// last arguments are the operands from `accumulate` on.
+// One product of N columns. A thread has SUMS sums of a type that C is the constraint and NAME the PTX name of; A, B
+// and P are the numbers of the operands after those: both descriptors and `accumulate`. ENDS ends the instruction, and
+// the last arguments are the operands from `accumulate` on.
 #define WGMMA_OF(SUM, C, NAME, TYPE, N, K, SUMS, A, B, P, ENDS, ...)                                                   \
   __device__ __forceinline__ void wgmma_##TYPE(SUM (&d)[SUMS], unsigned long long a, unsigned long long b,             \
                                                int accumulate) {                                                       \

@@ -6,7 +6,8 @@
 #include "common.cuh"
 #include "ptx_hopper.cuh"
 
-// What wgmma adds, as does what stores it. PROMOTED: after a few products, sums are added to others (wgmma_promoted.cuh).
+// The type of the sums of wgmma, of one and of two neighbours. PROMOTED: sums of a few products are added to others in
+// FP32 (gemm/wgmma_promoted.cuh).
 struct SummedInFloat {
   using Sum = float;
   using SumPair = float2;

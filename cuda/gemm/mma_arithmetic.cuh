@@ -1,7 +1,7 @@
 // What tensor cores compute from fragments: the arithmetics of gemm/mma.cu, gemm/mma_int8.cu, gemm/mma_tf32.cu,
-// gemm/mma_3xtf32.cu and gemm/mma_f64.cu, which explain their roundings, and of the implicit products in conv/implicit_mma.cu. Each has the
-// types in memory and of sums, converts a fragment to the operand of a product, and adds the product of A's 16 rows and
-// half of B's 16 columns.
+// gemm/mma_3xtf32.cu and gemm/mma_f64.cu, which explain their roundings, and of the implicit products in
+// conv/implicit_mma.cu. Each has the types in memory and of sums, converts a fragment to the operand of a product, and
+// adds the product of A's 16 rows and half of B's 16 columns.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

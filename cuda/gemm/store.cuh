@@ -3,8 +3,8 @@
 // waits once a tile, for stores that have had the whole product before to read theirs.
 //
 // A buffer has the TMA's 128-byte swizzle: the place of each 16 bytes of row r is XORed with r % 8. The eight rows that
-// a warp writes at a time then lie in different banks. With FP32 a row's part is 32 bytes, and half a warp writes at a
-// time: of its four rows every other one writes the columns 16 further on first.
+// a warp writes at a time then lie in different banks. With 32-bit elements a row's part is 32 bytes, and half a warp
+// writes at a time: of its four rows every other one writes the columns 16 further on first.
 #pragma once
 #include "gemm/wgmma.cuh"
 
