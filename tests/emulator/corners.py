@@ -111,6 +111,10 @@ CORNERS = (
     ),
     # A block without an empty filter or tile.
     Corner("conv/cuda.winograd4_fused", "conv/n3c2h15w15k64r3s3pad1/f32/nchw/fprop"),
+    # The widest tile with results of 32 bits, which have fewer buffers than parts.
+    Corner("gemm/cuda.wgmma_int8", "gemm/m264n264k144/s8.s32/NT", {"BN": 256, "CLUSTER": 2}, multiprocessors=2),
+    # Three steps along k, of which the promoted sums of two are in turn.
+    Corner("gemm/cuda.wgmma_fp8", "gemm/m16n16k384/e4m3.f32/NT"),
 )
 
 
