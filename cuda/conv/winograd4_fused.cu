@@ -6,8 +6,8 @@
 // After each pass the block exchanges the products through shared memory and transforms them down the columns. The
 // first two passes keep the result, 16 floats a filter and tile, in `kept`; the last one transforms along the rows,
 // too, and stores the outputs. A thread reads what it has kept itself.
-// Preconditions: compute capability 8.0 and 153600 bytes of shared memory a block; 3 x 3 filters, stride and dilation
-// 1; ldk is a multiple of 64, ldt of 48.
+// Preconditions: compute capability 9.0, for which it is compiled without spills, and 153600 bytes of shared memory a
+// block; 3 x 3 filters, stride and dilation 1; ldk is a multiple of 64, ldt of 48.
 // Limit: FFMA issue: a step of 8 channels has 768 FFMA and 40 reads of 16 bytes a thread. A block has a multiprocessor
 // to itself, so nothing hides the first steps of a pass and its exchange: for few channels or few blocks,
 // conv/winograd4.cu is better, though it moves 36 products a filter and tile to memory and back.

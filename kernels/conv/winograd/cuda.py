@@ -148,8 +148,9 @@ def _of_chunk(v: View, t: Tile, ldk: int, first: int, count: int, most: int) -> 
     entry="winograd4_fused<Layout::{layout}, {STAGES}>",
     numerics="winograd4",
     tunables={"STAGES": (4, 3), "KIB": (2**20, 64, 2**13, 2**14, 2**15, 2**16)},
-    prefer=Prefer(({"STAGES": 4, "KIB": 2**20}, {"STAGES": 3, "KIB": 2**20}, {"STAGES": 3, "KIB": 64})),
+    prefer=Prefer(({"STAGES": 4, "KIB": 2**20}, {"STAGES": 3, "KIB": 64})),
     supports=supports(GRID_LIMIT),
+    archs=("sm_90a",),  # others have less shared memory, or spill
     executed=executed(4),
     **DOMAIN,
 )
