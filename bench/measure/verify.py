@@ -77,5 +77,6 @@ def judge(
         verdict = problem.check(outputs, reference, numerics)
     if damage := operands.damage(draw):
         operands.load(draw)
+        operands.poison()
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
     return verdict

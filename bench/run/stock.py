@@ -39,11 +39,12 @@ class Stock:
         return [contender for contender in self._contenders if contender.live]
 
     def redraw(self) -> References:
-        """Fresh values in every set, and the references that belong to them."""
+        """Fresh values in every set, poison in its outputs and their padding, and the references that belong to them."""
         self.draw.redraw()
         for sets in self.sets.values():
             for operands in sets:
                 operands.load(self.draw)
+                operands.poison()
         return References(self._problem, self.draw, self._contenders[0].called)
 
     def align(self, which: dict[Place, int]) -> None:

@@ -58,6 +58,11 @@ def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str,
         assert good.interval is not None
 
 
+def test_unwritten_padding_accuses_no_right_kernel() -> None:
+    (row,) = _run("gemm/m64n64k64/f32/NN/ldc+5", "gemm/numpy.matmul", mode=Mode.COLD)
+    assert (row.status, row.reason) == ("ok", "")
+
+
 def test_a_kernel_that_looks_at_an_element_which_changes_by_chance_is_found_by_the_next_timed_call(monkeypatch):
     found, stand = iter([0]), Contender.judge_standing
 
