@@ -36,6 +36,7 @@ FEW = "".join(
     f" --kernels '*/{name}'"
     for name in (
         "numpy.matmul",
+        "numpy.widened",
         "numpy.copyto",
         "numba.serial",
         "openblas.tnn",

@@ -60,6 +60,7 @@ def taken(cubin: Cubin, symbol: str, types: list[str]) -> list[str]:
         return [f"?{size}" for size in sizes]
     kinds = [
         "p8" if kind.endswith("*")
+        else f"i{size}" if kind == "Int8::Sum"
         else f"f{size}" if kind.endswith("::Sum")  # float or double, as the arithmetic adds
         else KINDS.get(kind, f"s{size}")
         for kind, size in zip(types, sizes, strict=True)
