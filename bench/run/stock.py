@@ -39,7 +39,7 @@ class Stock:
         return [contender for contender in self._contenders if contender.live]
 
     def redraw(self) -> References:
-        """Fresh values in every set, poison in its outputs and their padding, and the references that belong to them."""
+        """Fresh values in every set, poison in its outputs and padding, and the references that belong to them."""
         self.draw.redraw()
         for sets in self.sets.values():
             for operands in sets:
