@@ -16,19 +16,18 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 
+#: Of each operation: the first that contends.
 BASELINES = {
-    "gemm": "gemm/numpy.matmul",
-    "transpose": "transpose/numpy.out",
-    "copy": "copy/numpy.copyto",
-    "fft": "fft/pyfftw.plan",
-    "conv": "conv/cpu.im2col",
-    "aggregate": "aggregate/cpu.host_serial",
-    "transfer": "transfer/numpy.copyto",
+    "gemm": ("gemm/numpy.matmul", "gemm/numpy.widened"),
+    "transpose": ("transpose/numpy.out",),
+    "copy": ("copy/numpy.copyto",),
+    "fft": ("fft/pyfftw.plan",),
+    "conv": ("conv/cpu.im2col",),
+    "aggregate": ("aggregate/cpu.host_serial",),
+    "transfer": ("transfer/numpy.copyto",),
 }
-#: Of problems with this word in their ids, whatever number follows it: the first that contends.
+#: Those before them of problems with this word in their ids, whatever number follows it.
 OTHER_BASELINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    # numpy.matmul has no integers.
-    "gemm": dict.fromkeys(("NN", "NT", "TN", "TT"), ("gemm/numpy.matmul", "gemm/numpy.widened")),
     "transpose": {"in": ("transpose/openblas.imatcopy",)},
     "transfer": {
         "work": ("transfer/numba.serial", "transfer/cuda.serial"),
@@ -247,6 +246,6 @@ def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> st
     op = entry.problem.op
     words = (word.rstrip("0123456789") for word in reversed(entry.problem.id.split("/")[3:]))
     others = (name for word in words for name in OTHER_BASELINES.get(op, {}).get(word, ()))
-    names = [own[op]] if op in own else [*others, BASELINES.get(op)]
+    names = [own[op]] if op in own else [*others, *BASELINES.get(op, ())]
     contending = {kernel.id for kernel in kernels}
     return next((name for name in names if name in contending), None)

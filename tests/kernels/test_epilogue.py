@@ -8,7 +8,6 @@ import pytest
 from emulated import wrong_in_emulator
 from kernel_rig import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.kernels.gemm import _reference
 
@@ -74,22 +73,6 @@ def test_an_epilogue_adds_its_operands_and_their_bytes_and_no_flop(words, operan
     assert (problem.traffic_bytes, problem.flop) == (nbytes, 2 * 3 * 5 * 7)
     assert REGISTRY.problem(problem.id) == problem
     assert len({o.ld for o in problem.operands() if o.name in "cv"}) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("f32/NT/epi-gelu", "epilogue is 'gelu', expected one of plain, bias-relu, sigmoid, update"),
-        ("f32/NT/epi", "'epi' is not a part of a gemm id; expected alphaX"),
-        ("f32/TN/beta1/epi-update", "beta is 1, expected 0 with epi-update, which reads C by itself"),
-        ("bf16/TN/epi-update", "C is stored as bf16, expected f64 or f32 for the weights"),
-    ],
-)
-def test_a_wrong_epilogue_is_one_line(words, expected):
-    with pytest.raises(UsageError) as refused:
-        REGISTRY.problem(f"gemm/m3n5k7/{words}")
-    assert expected in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_weights_in_single_precision_are_updated_by_operands_of_16_bits():

@@ -197,8 +197,19 @@ def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
         ("m2n2k2/s8.s32/NT/alpha2", "alpha is 2.0, expected 1 with s8.s32"),
         ("m2n2k2/s8.s32/NT/beta1", "beta is 1.0, expected 0 with s8.s32"),
         ("m2n2k2/s8.s32/NT/epi-sigmoid", "epilogue is sigmoid, expected plain with s8.s32"),
+        ("m3n5k7/f16/NT/scale-blocks", "the storage type is f16, expected e4m3.f32 or e4m3.bf16 with scale-blocks"),
+        ("m3n5k7/e5m2.f32/NT/scale-blocks", "the storage type is e5m2.f32, expected e4m3.f32 or e4m3.bf16"),
+        ("m3n5k7/e4m3.f32/TN/scale-blocks", "the layout is TN, expected NT with scale-blocks"),
+        ("m3n5k7/e4m3.f32/NT/epi-sigmoid/scale-blocks", "the epilogue is sigmoid, expected plain with scale-blocks"),
+        ("m3n5k7/e4m3.f32/NT/scale-rows", "scale is 'rows', expected one of none, blocks"),
+        ("m3n5k7/e4m3.f32/NT/scale", "'scale' is not a part of a gemm id; expected alphaX"),
+        ("m3n5k7/f32/NT/epi-gelu", "epilogue is 'gelu', expected one of plain, bias-relu, sigmoid, update"),
+        ("m3n5k7/f32/NT/epi", "'epi' is not a part of a gemm id; expected alphaX"),
+        ("m3n5k7/f32/TN/beta1/epi-update", "beta is 1, expected 0 with epi-update, which reads C by itself"),
+        ("m3n5k7/bf16/TN/epi-update", "C is stored as bf16, expected f64 or f32 for the weights"),
     ],
 )
-def test_integers_are_refused_where_a_result_would_not_be_a_sum_of_32_bits(id_: str, reason: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(reason)):
+def test_parts_of_an_id_that_do_not_go_together_are_refused_in_one_line(id_: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(reason)) as refused:
         discover().problem(f"gemm/{id_}")
+    assert "\n" not in str(refused.value)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from kernel_rig import REGISTRY, drawn
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels.gemm import _reference, _scales
 
 BLOCKS = "gemm/m131n264k300/e4m3.f32/NT"
@@ -35,24 +34,6 @@ def test_scales_lie_as_cublaslt_reads_them_and_count_as_traffic():
     plain = REGISTRY.problem("gemm/m130n264k300/e4m3.bf16/NT/batch2")
     assert problem.traffic_bytes - plain.traffic_bytes == 2 * 4 * (3 * 130 + 3 * 3)
     assert (problem.flop, REGISTRY.problem(problem.id)) == (plain.flop, problem)
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("f16/NT/scale-blocks", "the storage type is f16, expected e4m3.f32 or e4m3.bf16 with scale-blocks"),
-        ("e5m2.f32/NT/scale-blocks", "the storage type is e5m2.f32, expected e4m3.f32 or e4m3.bf16"),
-        ("e4m3.f32/TN/scale-blocks", "the layout is TN, expected NT with scale-blocks"),
-        ("e4m3.f32/NT/epi-sigmoid/scale-blocks", "the epilogue is sigmoid, expected plain with scale-blocks"),
-        ("e4m3.f32/NT/scale-rows", "scale is 'rows', expected one of none, blocks"),
-        ("e4m3.f32/NT/scale", "'scale' is not a part of a gemm id; expected alphaX"),
-    ],
-)
-def test_a_product_that_has_no_scales_is_refused_in_one_line(words, expected):
-    with pytest.raises(UsageError) as refused:
-        REGISTRY.problem(f"gemm/m3n5k7/{words}")
-    assert expected in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_only_kernels_that_declare_scales_take_them():
