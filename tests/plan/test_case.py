@@ -94,6 +94,7 @@ def test_a_kernel_of_an_absent_device_takes_no_worker_of_its_device(registry):
 @pytest.mark.parametrize(
     ("problem", "baseline"),
     [
+        ("gemm/m8n8k8/s8.s32/NT", "gemm/numpy.widened"),
         (NT, "gemm/numpy.matmul"),
         ("transpose/m8n8/f32/out", "transpose/numpy.out"),
         ("transpose/m8n8/f32/in", "transpose/openblas.imatcopy"),

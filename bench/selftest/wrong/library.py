@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.dtypes import Array, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.dtypes import NATIVE, Array, bits_dtype, numpy_dtype, split_dtype
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.selftest.finding import Finding, Tick
 
@@ -86,9 +86,7 @@ def _native(problem: Problem) -> str:
     """The numerics in which a kernel computes that declares none."""
     if problem.flop == 0 or problem.op == "fma":
         return "exact"
-    if problem.dtype == "s8.s32":
-        return "exact"
-    return "fp64" if problem.dtype == "f64" else "fp32"
+    return NATIVE[split_dtype(problem.dtype)[0]]
 
 
 def _stored(problem: Problem, values: Array) -> dict[str, Array]:

@@ -160,7 +160,7 @@ def winograd4_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[Kerne
     ldk, count, outputs = round_up(v.k, FUSED_FILTERS), v.tiles(4), 16
     panels = 4 * t.STAGES * CHANNELS * TOGETHER * (FUSED_FILTERS + FUSED_TILES)
     exchange = 4 * TOGETHER * (FUSED_FILTERS * FUSED_TILES + (2 * FUSED_FILTERS if p.layout == "nchw" else 0))
-    step = min(round_up(count, FUSED_TILES), chunk(t, v.groups * (36 * v.c + outputs * ldk), FUSED_TILES))
+    step = min(round_up(count, FUSED_TILES), chunk(t, v.groups * (frequencies(4) * v.c + outputs * ldk), FUSED_TILES))
     made = Scratch("input", 4 * frequencies(4) * v.groups * v.c * step)
     kept = Scratch("kept", 4 * outputs * v.groups * ldk * step)
     calls = [filters(p, 4, ldk)]
