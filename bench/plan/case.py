@@ -16,7 +16,7 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 
-#: Of each operation: the first that contends.
+#: By operation: the first of them that contends is the baseline.
 BASELINES = {
     "gemm": ("gemm/numpy.matmul", "gemm/numpy.widened"),
     "transpose": ("transpose/numpy.out",),
@@ -26,7 +26,7 @@ BASELINES = {
     "aggregate": ("aggregate/cpu.host_serial",),
     "transfer": ("transfer/numpy.copyto",),
 }
-#: Those before them of problems with this word in their ids, whatever number follows it.
+#: By a word in the ids of problems, whatever number follows it: these come before the others.
 OTHER_BASELINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "transpose": {"in": ("transpose/openblas.imatcopy",)},
     "transfer": {
