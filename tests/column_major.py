@@ -1,6 +1,7 @@
 """A stand-in for cuBLAS on host memory: what column-major BLAS defines, by NumPy, from the addresses it is given."""
 
 import ctypes
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +38,25 @@ class Blas:
         C = matrix(c, "f32", ldc, m, n)
         C[...] = factors[0] * (A.T if trans_a else A) + (factors[1] * C if factors[1] else 0)
 
+    def gemm_grouped_batched_ex(self, handle: int, *rest: int) -> None:
+        """A product for each group, from arrays; those of addresses would lie on the device."""
+        *sizes, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, count, each, compute = rest
+        kind = ctypes.c_double if compute == 70 else ctypes.c_float
+
+        def values(address: int, kind: Any = ctypes.c_int) -> list[Any]:
+            return list((kind * count).from_address(address))
+
+        assert values(each) == [1] * count
+        assert compute == (70 if type_c == 1 else 68)
+        for i in range(count):
+            operands = ((a, type_a, lda), (b, type_b, ldb), (c, type_c, ldc))
+            x, y, z = ((values(at, ctypes.c_uint64)[i], dtype, values(ld)[i]) for at, dtype, ld in operands)
+            scalars = [ctypes.addressof(kind.from_address(at + i * ctypes.sizeof(kind))) for at in (alpha, beta)]
+            self.run(
+                "dgemm_ex" if compute == 70 else "gemm_ex",
+                [*(values(size)[i] for size in sizes), scalars[0], *x, *y, scalars[1], *z, 68, -1],
+            )
+
     def run(self, name: str, rest: list[Any]) -> None:
         typed, batched, fixed = "_ex" in name, "batched" in name, "f64" if name.startswith("d") else "f32"
         take = lambda: rest.pop(0)  # noqa: E731
@@ -70,7 +90,7 @@ class Blas:
 
 
 def array(host: Any) -> Any:
-    return SimpleNamespace(data=SimpleNamespace(ptr=host.ctypes.data))
+    return SimpleNamespace(data=SimpleNamespace(ptr=host.ctypes.data), set=partial(np.copyto, host))
 
 
 class HostOperands(SimpleNamespace):

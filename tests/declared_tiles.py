@@ -18,6 +18,7 @@ TYPICAL_OF = {
     "gemm/cuda.wgmma_int8": "gemm/m4096n4096k4096/{dtype}/NT",
     "gemm/cuda.mma_int8": "gemm/m4096n4096k4096/{dtype}/NT",
     "gemm/cuda.wgmma_fp8_blocks": "gemm/m4096n4096k4096/{dtype}/NT/scale-blocks",
+    "gemm/cuda.wgmma_grouped": "gemm/m8192n4096k4096/{dtype}/NT/groups8-skewed",
     "gemm/cuda.async_fused": "gemm/m4096n4096k4096/f32/NN/epi-bias-relu",
     "gemm/cuda.async_two_step": "gemm/m4096n4096k4096/f32/NN/epi-bias-relu",
     "gemm/cuda.batched": "gemm/m32n32k32/f32/NN/batch4096",

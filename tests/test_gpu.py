@@ -45,6 +45,11 @@ INT8_GEMMS = tuple(
 )
 #: The same with scales, whose blocks end early.
 SCALED_GEMMS = tuple(f"{problem}/scale-blocks" for problem in FP8_GEMMS)
+GROUPED_GEMMS = tuple(
+    f"gemm/m{m}n{n}k{k}/{{dtype}}/{words}"
+    for m, n, k in ((1, 8, 8), (31, 40, 24), (1928, 2184, 328))
+    for words in ("NT/groups1-equal", "NN/alpha-0.5/beta2/groups7-skewed", "NT/lda+8/ldb+16/ldc+24/groups40-equal")
+)
 EPILOGUES = tuple(
     f"gemm/m{m}n{n}k{k}/{{dtype}}/{words}"
     for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 200), (1928, 2184, 328))
@@ -98,6 +103,7 @@ def _cuda_kernels(problem: str, pattern: str = "") -> tuple[str, ...]:
         *((FP8_GEMMS, dtype) for dtype in ("e4m3.f32", "e4m3.bf16", "e5m2.f32")),
         (INT8_GEMMS, "s8.s32"),
         *((SCALED_GEMMS, dtype) for dtype in ("e4m3.f32", "e4m3.bf16")),
+        *((GROUPED_GEMMS, dtype) for dtype in (*REAL, "f16.f32", "bf16.f32")),
         (EPILOGUES, "f32"),
         *((FMAS, dtype) for dtype in REAL),
         *((FFTS, dtype) for dtype in ("f32", "f64")),

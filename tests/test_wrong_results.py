@@ -23,6 +23,7 @@ def test_every_operation_and_at_least_sixty_ideas_are_there():
     [
         check.GEMM,
         check.EPILOGUES,
+        check.GROUPS,
         check.SCALES,
         pytest.param(check.ARITHMETIC, marks=pytest.mark.long),
         pytest.param(check.CONV, marks=pytest.mark.long),
@@ -30,7 +31,7 @@ def test_every_operation_and_at_least_sixty_ideas_are_there():
         check.SUMS,
         *check.COMPRESSED,
     ],
-    ids=["gemm", "epilogues", "scales", "arithmetic", "conv", "moves", "sums", "onebit", "int8"],
+    ids=["gemm", "epilogues", "groups", "scales", "arithmetic", "conv", "moves", "sums", "onebit", "int8"],
 )
 def test_each_wrong_result_is_seen_on_a_draw(family):
     findings = list(library.trial((family,), 1, lambda: None))

@@ -65,6 +65,7 @@ TUNED = (
     (("gemm/cuda.async",), [f"{_4096}/f32/{layout}" for layout in gpu_bars.LAYOUTS]),
     (("gemm/cuda.warptile",), [LARGE, f"{_4096}/f32/TT", FOUNDING[0]]),
     (("gemm/cuda.wgmma_persistent",), [f"{_4096}/bf16/NT", "gemm/m8192n8192k8192/bf16/NT"]),
+    (("gemm/cuda.wgmma_grouped",), ["gemm/m8192n4096k4096/bf16/NT/groups8-skewed"]),
     (("gemm/cuda.wgmma_fp8",), [f"{_4096}/e4m3.bf16/NT"]),
     (("gemm/cuda.wgmma_int8",), [f"{_4096}/s8.s32/NT"]),
     (("gemm/cuda.wgmma_fp8_blocks",), [f"{_4096}/e4m3.bf16/NT/scale-blocks"]),

@@ -44,7 +44,7 @@ def pick(rng: np.random.Generator, *choices: str) -> str:
 
 
 def gemm(rng: np.random.Generator) -> str:
-    """A product of any layout, storage type, scaling, batch and padding; half of the FP8 ones in NT have scales."""
+    """A product of any layout, storage type, scaling, batch and padding, some of groups or with scales of blocks."""
     sizes = "".join(f"{name}{size(rng, 4096 if name == 'k' else 600)}" for name in "mnk")
     words = [pick(rng, "NN", "NT", "TN", "TT"), pick(rng, "", "", "alpha1.5", "alpha-0.25")]
     words += [pick(rng, "", "", word) for word in ("beta0.5", "batch3", "lda+3", "ldc+1")]
@@ -54,6 +54,8 @@ def gemm(rng: np.random.Generator) -> str:
     )
     if dtype == "s8.s32":
         words = [word for word in words if not word.startswith(("alpha", "beta", "epi"))]
+    if words[0][0] == "N" and dtype[-3:] != "s32" and "8" not in dtype and not words[-1] and "batch3" not in words:
+        words[-1] = pick(rng, "", "", f"groups{size(rng, 40)}-equal", f"groups{size(rng, 40)}-skewed")
     if dtype.startswith("e4m3") and words[0] == "NT":
         words[-1] = pick(rng, words[-1], "scale-blocks")
     return "/".join(["gemm", sizes, dtype, *filter(None, words)])

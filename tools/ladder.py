@@ -32,7 +32,7 @@ LADDERS = {
     "GEMM on tensor cores": (
         "gemm",
         *("wmma", "mma", "mma_int8", "mma_tf32", "mma_3xtf32", "mma_f64"),
-        *("wgmma", "wgmma_persistent", "wgmma_splitk", "wgmma_tf32", "wgmma_tf32_registers"),
+        *("wgmma", "wgmma_persistent", "wgmma_grouped", "wgmma_splitk", "wgmma_tf32", "wgmma_tf32_registers"),
         *("wgmma_tf32_turned", "wgmma_3xtf32", "wgmma_fp8", "wgmma_fp8_blocks", "wgmma_int8"),
     ),
     "GEMM of few rows, and of many small products": ("gemm", "skinny", "batched"),

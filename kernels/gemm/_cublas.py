@@ -18,8 +18,8 @@ WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
 # Values of cublas_api.h and library_types.h.
 OP = {"N": 0, "T": 1, "C": 2}
 CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14, "e4m3": 28, "s8": 3, "s32": 10}
-#: Values of cublasComputeType_t: sums in FP32, of products that may be rounded to TF32, and of integers.
-COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_32I = 68, 77, 72
+#: Values of cublasComputeType_t: sums in FP32, of products that may be rounded to TF32, in FP64, and of integers.
+COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_64F, COMPUTE_32I = 68, 77, 70, 72
 #: No TF32 in sgemm, and no 16-bit partial sums in GemmEx: CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION.
 _MATH_MODE = 16
 
@@ -54,6 +54,9 @@ class _Ctypes:
             "cublasCgemm3mStridedBatched", *head, *matrix, s, *matrix, s, p, *matrix, s, i
         )
         self.gemm_ex = self._routine("cublasGemmEx", *head, *typed, *typed, p, *typed, i, i)
+        self.gemm_grouped_batched_ex = self._routine(
+            "cublasGemmGroupedBatchedEx", *[p] * 8, i, p, p, i, p, p, p, i, p, i, p, i
+        )
         self.gemm_strided_batched_ex = self._routine(
             "cublasGemmStridedBatchedEx", *head, *typed, s, *typed, s, p, *typed, s, i, i, i
         )
@@ -131,6 +134,12 @@ def handle_of(x: GemmOperands) -> _CuBlas:
 def host_scalar(value: complex, dtype: str) -> Any:
     """A host scalar that lives as long as the process, since launches hold its address only."""
     return np.array(value, dtype)
+
+
+@cache
+def host_array(values: tuple[float, ...], dtype: str) -> Any:
+    """The same for an array."""
+    return np.array(values, dtype)
 
 
 def geam(x: GemmOperands, dtype: str, m: int, n: int, alpha: float, a: Any, op_a: str, beta: float, c: Any) -> Launch:

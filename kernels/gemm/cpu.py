@@ -1,5 +1,6 @@
 """GEMM on the CPU: NumPy, SciPy's BLAS, and the strategies for C = A x B^T of the founding text."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from kernelmark import Launch, kernel
 from kernelmark.kernels._launches import in_turn
 from kernelmark.kernels.gemm._epilogue import EPILOGUES
+from kernelmark.kernels.gemm._groups import GROUPED
 from kernelmark.kernels.gemm._steps import Rows, finish
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 from kernelmark.kernels.transpose._openblas import imatcopy, omatcopy
@@ -58,6 +60,14 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     else:
         rows = Rows(x.c, x.c, bias=x.bias if problem.epilogue == "bias-relu" else None)
     return in_turn(multiply(a, b, problem, x, rows.x), finish(problem.epilogue, rows))
+
+
+@kernel("gemm", provider="numpy", dtypes=_REAL, groupings=GROUPED, **_CPU)
+def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """NumPy matmul for one group after another, on the BLAS it was built with; with beta, NumPy's steps after each."""
+    b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
+    groups = enumerate(pairwise(problem.group_rows))
+    return in_turn(*(multiply(x.a[i:j], b[g], problem, x, x.c[i:j]) for g, (i, j) in groups if j > i))
 
 
 @kernel("gemm", provider="numpy", dtypes=("s8.s32",), **_CPU)

@@ -6,12 +6,20 @@ founding texts mean by op_T. The `_colmajor` kernels read the same buffers as co
 product: their NT is the call (OP_N, OP_T).
 """
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from kernelmark import Launch, kernel, split_dtype
+import msgspec
+import numpy as np
+
+from kernelmark import DTYPES, Launch, kernel, split_dtype
 from kernelmark.kernels._cuda import INT_LIMIT
+from kernelmark.kernels._launches import in_turn
 from kernelmark.kernels.gemm import _cublas
+from kernelmark.kernels.gemm._groups import GROUPED
 from kernelmark.kernels.gemm.handwritten import F32, HALF
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
@@ -75,6 +83,18 @@ def _launch(routine: _Routine, problem: GemmProblem, x: GemmOperands, order: str
     return partial(function, blas.handle, *arguments, *routine.computed)
 
 
+def _groups(problem: GemmProblem, x: GemmOperands) -> Iterator[tuple[GemmProblem, Any]]:
+    """Yield a product and its operands for each group that has rows."""
+    a, b, c = problem.operands()
+    for group, (first, end) in enumerate(pairwise(problem.group_rows)):
+        places = (a, first * a.ld), (b, group * b.shape[-2] * b.ld), (c, first * c.ld)
+        pointers = {o.name: getattr(x, o.name).data.ptr + place * DTYPES[o.dtype].itemsize for o, place in places}
+        arrays = {name: SimpleNamespace(data=SimpleNamespace(ptr=pointer)) for name, pointer in pointers.items()}
+        if end > first:
+            one = msgspec.structs.replace(problem, m=end - first, groups=1, grouping="none")
+            yield one, SimpleNamespace(stream=x.stream, **arrays)
+
+
 def gemm(problem: GemmProblem, x: GemmOperands) -> Launch:
     """SGEMM or DGEMM, row-major."""
     return _launch(_SGEMM if problem.dtype == "f32" else _DGEMM, problem, x, "C")
@@ -133,3 +153,42 @@ def _declare(name: str, routine: _Routine, declared: dict[str, Any], label: str)
 
 for _kernel in _KERNELS:
     _declare(*_kernel)
+
+
+_OF_GROUPS: dict[str, Any] = _CUBLAS | {
+    "groupings": GROUPED,
+    "layouts": ("NN", "NT"),
+    "numerics": {"f64": "fp64", "f32": "fp32", **HALF["numerics"]},
+    "supports": fits_ints,
+}
+
+
+@kernel("gemm", dtypes=("f64", "f32", *HALF["dtypes"]), **_OF_GROUPS)
+def loop(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SGEMM, DGEMM or GemmEx of cuBLAS with COMPUTE_32F, called for one group after another."""
+    routine = {"f32": _SGEMM, "f64": _DGEMM}.get(problem.dtype, _GEMMEX)
+    return in_turn(*(_launch(routine, one, own, "C") for one, own in _groups(problem, x)))
+
+
+@kernel("gemm", dtypes=("f64", "f32", "f16", "bf16"), **_OF_GROUPS)
+def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """GemmGroupedBatchedEx of cuBLAS with COMPUTE_32F or COMPUTE_64F, a group for each B."""
+    blas, scalar = _cublas.handle_of(x), "f8" if problem.dtype == "f64" else "f4"
+    calls = [_arguments(one, own, "C", scalar, types=True) for one, own in _groups(problem, x)]
+    op_a, op_b, m, n, k, _, a, (type_a, *_), lda, b, (type_b, *_), ldb, _, c, (type_c, *_), ldc = zip(
+        *calls, strict=True
+    )
+    # The addresses of matrices lie on the device, all else in the host's memory.
+    table = x.scratch((3, len(calls)), "f64")
+    table.set(np.array([a, b, c], np.uint64).view(np.float64))
+    at_a, at_b, at_c = (int(table.data.ptr) + 8 * len(calls) * i for i in range(3))
+
+    def each(*values: float, kind: str = "i4") -> int:
+        return int(_cublas.host_array(values, kind).ctypes.data)
+
+    alpha, beta = (each(*[value] * len(calls), kind=scalar) for value in (problem.alpha, problem.beta))
+    matrices = (at_a, type_a, each(*lda), at_b, type_b, each(*ldb), beta, at_c, type_c, each(*ldc))
+    sizes = [each(*values) for values in (op_a, op_b, m, n, k)]
+    computed = _cublas.COMPUTE_64F if problem.dtype == "f64" else _cublas.COMPUTE_32F
+    ones = each(*[1] * len(calls))
+    return partial(blas.api.gemm_grouped_batched_ex, blas.handle, *sizes, alpha, *matrices, len(calls), ones, computed)

@@ -21,6 +21,7 @@ from kernelmark import (
 )
 from kernelmark.kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes, whole_16_bytes
 from kernelmark.kernels._waves import Choice, by_waves
+from kernelmark.kernels.gemm._groups import GROUPED
 from kernelmark.kernels.gemm.handwritten import HALF, within_grid, within_ints
 from kernelmark.kernels.gemm.problem import GemmProblem
 
@@ -204,6 +205,60 @@ for _name, _domain, _choices, _label in (
         prefer=fastest(block_tiles, *_choices),
         **_domain,
     )(persistent)
+
+
+#: Groups that a launch can have, and what it is told of them (`Groups` in gemm/wgmma_grouped.cu).
+MOST_GROUPS = 256
+GROUPS = np.dtype([("count", "u4"), ("rows", "u4", MOST_GROUPS), ("tiles", "u4", MOST_GROUPS)])
+#: A cluster is of one group, so that a block alone wastes less where groups are small. It reads all of its columns of
+#: op(B) by itself: half as much again for a multiply-add, hence its rate.
+GROUPED_TILES = (
+    *ALL[:2],
+    *(Choice({**values, "CLUSTER": 1}, 0.9 * rate, resident) for values, rate, resident in ALL[:2]),
+    ALL[2],
+)
+
+
+def group_tiles(p: GemmProblem, t: Tile) -> list[int]:
+    """The tiles along m of each group, each as many rows as a cluster's."""
+    return [ceil_div(end - first, BM * t.CLUSTER) for first, end in itertools.pairwise(p.group_rows)]
+
+
+def grouped_blocks(p: GemmProblem, t: Tile) -> int:
+    """Tiles of all groups, each as large as a block computes."""
+    return sum(group_tiles(p, t)) * ceil_div(p.n, t.BN) * int(t.CLUSTER)
+
+
+def supports_grouped(p: GemmProblem) -> str | None:
+    """Why the kernel of groups cannot take the problem, or None."""
+    if p.groups > MOST_GROUPS:
+        return f"there are {p.groups} groups, expected at most {MOST_GROUPS}"
+    return supports_persistent(p) or whole_16_bytes(p.operands()[2])
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma_grouped.cu",
+    entry="gemm_wgmma_grouped",
+    supports=supports_grouped,
+    tunables=PERSISTENT,
+    valid=whole_boxes,
+    prefer=fastest(grouped_blocks, *GROUPED_TILES),
+    groupings=GROUPED,
+    **HOPPER | HALF | {"layouts": ("NN", "NT")},
+)
+def wgmma_grouped(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """Warp-specialised wgmma in a persistent grid of clusters over groups of rows, each with a B of its own."""
+    c, tiles = p.operands()[2], np.cumsum(group_tiles(p, t))
+    groups = np.zeros((), GROUPS)
+    groups["count"] = p.groups
+    groups["rows"][: p.groups], groups["tiles"][: p.groups] = p.group_rows[1:], tiles
+    map_c = TensorMap("c", (64, ROW_BYTES // DTYPES[c.dtype].itemsize), "128B")
+    arguments = (*maps(p, t.BN // t.CLUSTER), map_c, "c", p.m, p.n, p.k, p.alpha, p.beta, c.ld, groups[()])
+    entry = f"gemm_wgmma_grouped<{types(p)}, {t.BN}, {t.STAGES}, {t.CLUSTER}, Op::{p.op_b}>"
+    grid = min(t.SMS // t.CLUSTER * t.CLUSTER, grouped_blocks(p, t))
+    shared_bytes = stages_bytes(t) + store_bytes(p, t) + ATOM_BYTES
+    return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
 
 
 def rows_and_columns(p: GemmProblem) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from kernelmark import (
     operation,
     split_dtype,
 )
-from kernelmark.kernels.gemm import _epilogue, _scales
+from kernelmark.kernels.gemm import _epilogue, _groups, _scales
 from kernelmark.kernels.gemm._reference import Product, Reference, reference
 
 Pad = Any
@@ -61,13 +61,19 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     (m x n, inout, with C's leading dimension) becomes momentum V - rate (x + decay C), then C (inout) becomes C + V, as
     in Caffe, with the numbers `momentum`, `rate` and `decay`.
     s8.s32: sums of integers, which no rounding and no overflow changes; alpha is 1, beta 0, and no epilogue follows.
+    grouping: how the rows of op(A) and C are divided into `groups`, each of which is multiplied by an op(B) of its own:
+    `equal`, or `skewed` in proportion to 1, 1/2, 1/3 ... B then has a matrix for each group, one after another.
     scale: `blocks` multiplies each 128 of k in a row of op_A(A) by a number of scale_a (k / 128 x m), and in 128
     columns of op_B(B) by one of scale_b (n / 128 x k / 128). Both are FP32, blocks may end early, and rows of scales
     are padded to 16 bytes.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n", "k")
-    assumed: ClassVar[Mapping[str, tuple[Any, ...]]] = {"epilogue": ("plain",), "scale": ("none",)}
+    assumed: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "epilogue": ("plain",),
+        "scale": ("none",),
+        "grouping": ("none",),
+    }
     rate: ClassVar[float] = _epilogue.RATE
     momentum: ClassVar[float] = _epilogue.MOMENTUM
     decay: ClassVar[float] = _epilogue.DECAY
@@ -85,6 +91,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     ldc_pad: int = 0
     epilogue: _epilogue.Epilogue = "plain"
     scale: _scales.Scale = "none"
+    groups: Dim = 1
+    grouping: _groups.Grouping = "none"
 
     def __post_init__(self) -> None:
         for name in ("lda_pad", "ldb_pad", "ldc_pad"):
@@ -99,14 +107,30 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             raise ValueError(f"C is stored as {stored}, expected f64 or f32 for the weights of epi-update")
         if self.dtype == "s8.s32":
             self._check_integers()
+        if self.grouping != "none":
+            self._expect(
+                f"groups{self.groups}-{self.grouping}",
+                ("the storage type", self.dtype, ("f64", "f32", "f16", "bf16", "f16.f32", "bf16.f32")),
+                ("the layout", self.layout, ("NN", "NT")),
+                ("the epilogue", self.epilogue, ("plain",)),
+                ("batch", str(self.batch), ("1",)),
+            )
+        elif self.groups > 1:
+            raise ValueError(f"groups is {self.groups}, expected 1 without a grouping: equal or skewed")
         if self.scale == "blocks":
-            for name, value, expected in (
+            self._expect(
+                "scale-blocks",
                 ("the storage type", self.dtype, ("e4m3.f32", "e4m3.bf16")),
                 ("the layout", self.layout, ("NT",)),
                 ("the epilogue", self.epilogue, ("plain",)),
-            ):
-                if value not in expected:
-                    raise ValueError(f"{name} is {value}, expected {' or '.join(expected)} with scale-blocks")
+            )
+
+    @staticmethod
+    def _expect(word: str, *parts: tuple[str, str, tuple[str, ...]]) -> None:
+        """Raise ValueError where a part of the problem, (name, value, expected), cannot stand beside a word."""
+        for name, value, expected in parts:
+            if value not in expected:
+                raise ValueError(f"{name} is {value}, expected {' or '.join(expected)} with {word}")
 
     def _check_integers(self) -> None:
         """Raise ValueError where a result would not be a plain sum that 32 bits hold, whatever the operands are."""
@@ -140,6 +164,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         pads = {"lda": self.lda_pad, "ldb": self.ldb_pad, "ldc": self.ldc_pad}
         words += [f"{name}+{pad}" for name, pad in pads.items() if pad]
         words += [f"epi-{self.epilogue}"] if self.epilogue != "plain" else []
+        words += [f"groups{self.groups}-{self.grouping}"] if self.grouping != "none" else []
         return words + ([f"scale-{self.scale}"] if self.scale != "none" else [])
 
     @classmethod
@@ -160,8 +185,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 values["epilogue"] = word[4:]
             elif word.startswith("scale-"):
                 values["scale"] = word[6:]
+            elif word.startswith("groups"):
+                number, _, values["grouping"] = word[6:].partition("-")
+                values["groups"] = _whole(word, number)
             else:
-                expected = "alphaX, betaX, batchN, lda+N, ldb+N, ldc+N, epi-NAME, scale-blocks"
+                expected = "alphaX, betaX, batchN, lda+N, ldb+N, ldc+N, epi-NAME, groupsN-equal, scale-blocks"
                 raise ValueError(f"{word!r} is not a part of a gemm id; expected {expected}")
         return values
 
@@ -170,27 +198,36 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         a = (self.m, self.k) if self.op_a == "N" else (self.k, self.m)
         b = (self.k, self.n) if self.op_b == "N" else (self.n, self.k)
         batch = (self.batch,) if self.batch > 1 else ()
+        groups = (self.groups,) if self.grouping != "none" else batch
         role: Literal["inout", "out"] = "inout" if self.beta or self.epilogue == "update" else "out"
         c = Operand("c", (*batch, self.m, self.n), result, role, self.ldc_pad)
         return (
             Operand("a", (*batch, *a), stored, "in", self.lda_pad),
-            Operand("b", (*batch, *b), stored, "in", self.ldb_pad),
+            Operand("b", (*groups, *b), stored, "in", self.ldb_pad),
             c,
             *_epilogue.beside(self.epilogue, c),
             *(_scales.beside(self.m, self.n, self.k, batch) if self.scale == "blocks" else ()),
         )
 
-    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference:
+    @property
+    def group_rows(self) -> tuple[int, ...]:
+        """Where each group's rows begin, and where the last ones end."""
+        return _groups.edges(self.m, self.groups, self.grouping)
+
+    def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference | _groups.GroupedReference:
         c = self._as_batch(inputs["c"]) if self.beta else None
+        stored_b = inputs["b"] if self.grouping != "none" else self._as_batch(inputs["b"])
         a, b = (
             matrix.transpose(0, 2, 1) if op == "T" else matrix
-            for matrix, op in zip((self._as_batch(inputs["a"]), self._as_batch(inputs["b"])), self.layout, strict=True)
+            for matrix, op in zip((self._as_batch(inputs["a"]), stored_b), self.layout, strict=True)
         )
         if self.scale == "blocks":
             of_a, of_b = (self._as_batch(inputs[name]) for name in ("scale_a", "scale_b"))
             product = Product(*_scales.scaled(a, b, of_a, of_b), c, self.alpha, self.beta)
             return reference(product, rng)._replace(factor=_scales.factor(of_a, of_b, self.k))
         product = Product(a, b, c, self.alpha, self.beta)
+        if self.grouping != "none":
+            return _groups.grouped(product, self.group_rows, rng)
         if self.epilogue == "plain":
             return reference(product, rng)
         if self.epilogue == "update":
@@ -198,7 +235,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         bias = self._as_batch(inputs["bias"]) if "bias" in inputs else None
         return _epilogue.activated(self.epilogue, product, bias, rng)
 
-    def check(self, outputs: Arrays, reference: Reference, numerics: str) -> Verdict:
+    def check(self, outputs: Arrays, reference: Reference | _groups.GroupedReference, numerics: str) -> Verdict:
         found = []
         for one in (reference, *reference.beside):
             verdict = one.check(self._as_batch(outputs[one.name]), self.tolerance(numerics, one.name, one.factor))
@@ -218,7 +255,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     @property
     def largest(self) -> int:
         """The largest of sizes, batch and leading dimensions."""
-        return max(self.m, self.n, self.k, self.batch, *(operand.ld for operand in self.operands()))
+        return max(self.m, self.n, self.k, self.batch, self.groups, *(operand.ld for operand in self.operands()))
 
     @property
     def flop(self) -> int:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import Launch, kernel
+from kernelmark import DTYPES, Launch, kernel
+from kernelmark.kernels.gemm._groups import GROUPED
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 
@@ -53,7 +54,7 @@ def _as_int_mm(problem: GemmProblem) -> str | None:
     if problem.ldc_pad:
         return f"ldc is padded by {problem.ldc_pad}, expected 0: C must be contiguous"
     turned = [name for name, op in (("m", problem.op_a), ("n", problem.op_b)) if op == "T"]
-    if single := next((name for name in turned if getattr(problem, name) == 1), None):
+    if single := next((name for name in (*turned, "k") if turned and getattr(problem, name) == 1), None):
         return f"{single} is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"
     return None
 
@@ -78,6 +79,35 @@ def int_mm(problem: GemmProblem, x: GemmOperands) -> Launch:
     if problem not in known:
         known[problem] = implementation(on_threads(lambda: multiply(a, b), x.threads), "matmul", "PyTorch's loops")
     return on_threads(lambda: multiply(a, b, out=c), x.threads)
+
+
+def _as_grouped_mm(problem: GemmProblem) -> str | None:
+    if (problem.alpha, problem.beta) != (1, 0):
+        return "has neither alpha nor beta; take 1 and 0"
+    for operand in problem.operands()[:2]:
+        if (pitch := operand.ld * DTYPES[operand.dtype].itemsize) % 16:
+            return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of 16"
+    return None
+
+
+@kernel(
+    "gemm",
+    provider="torch",
+    device="cpu",
+    dtypes=("f32", "f16", "bf16"),
+    groupings=GROUPED,
+    modules=("numpy", "torch"),
+    threaded=True,
+    supports=_as_grouped_mm,
+)
+def grouped_mm(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """PyTorch's grouped_mm, which allocates its result, copied into C."""
+    from kernelmark.kernels._torch import on_threads, tensor
+
+    multiply = import_module("torch.nn.functional").grouped_mm
+    a, b, c = tensor(x.a), tensor(np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b), tensor(x.c)
+    ends = tensor(np.array(problem.group_rows[1:], np.int32))
+    return on_threads(lambda: c.copy_(multiply(a, b, offs=ends)), x.threads)
 
 
 def _product(problem: GemmProblem, a: Any, b: Any, c: Any) -> Launch:

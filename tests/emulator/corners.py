@@ -115,6 +115,16 @@ CORNERS = (
     Corner("gemm/cuda.wgmma_int8", "gemm/m264n264k144/s8.s32/NT", {"BN": 256, "CLUSTER": 2}, multiprocessors=2),
     # Three steps along k, of which the promoted sums of two are in turn.
     Corner("gemm/cuda.wgmma_fp8", "gemm/m16n16k384/e4m3.f32/NT"),
+    # Groups whose ends lie within tiles and within 64 rows, of several tiles, and some without rows.
+    Corner(
+        *("gemm/cuda.wgmma_grouped", "gemm/m700n136k72/bf16/NT/groups5-skewed", {"BN": 128, "CLUSTER": 2}),
+        multiprocessors=2,
+    ),
+    Corner(
+        "gemm/cuda.wgmma_grouped", "gemm/m200n72k40/f16.f32/NN/beta0.5/groups9-equal", {"BN": 64}, multiprocessors=1
+    ),
+    Corner("gemm/cuda.wgmma_grouped", "gemm/m254n72k40/bf16/NT/beta0.5/groups2-equal", {"BN": 64}, multiprocessors=1),
+    Corner("gemm/cuda.wgmma_grouped", "gemm/m7n264k16/bf16/NT/groups20-skewed", {"BN": 256}),
 )
 
 

@@ -1,5 +1,6 @@
 """The cuBLAS calls mean the problem, in both conventions: a stand-in computes what column-major BLAS defines."""
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import kernelmark.kernels.gemm._cublas as module
 from column_major import Blas, HostOperands, blas_stand_in
 from kernel_rig import LAYOUTS, REGISTRY
 
-KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.gemm.cublas"]
+EVERY = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.gemm.cublas"]
+GROUPED = [kernel for kernel in EVERY if "none" not in kernel.domain["grouping"]]
+KERNELS = [kernel for kernel in EVERY if kernel not in GROUPED]
 OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch2/lda+1")
 
 
@@ -27,6 +30,19 @@ def test_cublas_is_asked_for_the_problem(kernel: Any, options: str, monkeypatch:
             operands = HostOperands(problem, kernel.order)
             kernel.setup(problem, operands)()
             assert operands.complaint(problem, kernel.numerics_for(problem)) is None, problem.id
+
+
+@pytest.mark.parametrize(
+    "options", ["groups1-equal", "beta0.5/alpha2/groups5-skewed", "lda+3/ldb+1/ldc+5/groups9-equal"]
+)
+@pytest.mark.parametrize("kernel", GROUPED, ids=lambda kernel: kernel.id)
+def test_groups_are_multiplied_each_by_its_own_b(kernel: Any, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_cublas", blas_stand_in(Blas()))
+    for dtype, layout in itertools.product(("f64", "f32", "f16", "bf16"), kernel.domain["layout"]):
+        problem = REGISTRY.problem(f"gemm/m7n5k4/{dtype}/{layout}/{options}")
+        operands = HostOperands(problem)
+        kernel.setup(problem, operands)()
+        assert operands.complaint(problem, kernel.numerics_for(problem)) is None, problem.id
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)

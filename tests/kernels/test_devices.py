@@ -35,6 +35,7 @@ PROBLEMS = {
         "m512n512k512/{}/TN",
         "m8192n8192k8192/{}/NT",
         "m8192n8192k8192/{}/NT/scale-blocks",
+        "m8192n4096k4096/{}/NT/groups8-skewed",
         "m64n64k128/{}/NT/batch1000",
         "m16n4096k4096/{}/NT",
         "m1n576k7168/{}/NN",

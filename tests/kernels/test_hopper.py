@@ -15,10 +15,12 @@ from kernelmark.bench.tune.profile.counted import count
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 ALONG_K = (*IN_F32, "wgmma_fp8", "wgmma_int8")
-BLOCKS = "wgmma_fp8_blocks"
+BLOCKS, GROUPED = "wgmma_fp8_blocks", "wgmma_grouped"
+#: What the ids of their products end with.
+WORDS = {BLOCKS: "/scale-blocks", GROUPED: "/groups3-skewed"}
 REGISTERS, TURNED = "wgmma_tf32_registers", "wgmma_tf32_turned"
 OF_TF32 = {REGISTERS: "NN", TURNED: "TN"}  # with a layout
-KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K, BLOCKS)
+KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K, BLOCKS, GROUPED)
 PERSISTENT = ("wgmma_persistent", "wgmma_tf32", "wgmma_int8")
 BAND = 8  # as in tileorder.cuh
 
@@ -40,8 +42,8 @@ def refusal(name: str, problem: str) -> str:
 
 
 def id_of(name: str, problem: str) -> str:
-    """The id of a product, which has scales where the kernel is for these."""
-    return f"gemm/{problem}{'/scale-blocks' * (name == BLOCKS)}"
+    """The id of a product, which has scales or groups where the kernel is for these."""
+    return f"gemm/{problem}{WORDS.get(name, '')}"
 
 
 def dtype_of(name: str) -> str:
@@ -67,7 +69,7 @@ def test_rows_that_the_tma_cannot_address_are_refused(name: str, sizes: str, ope
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_padding_makes_rows_acceptable_that_the_tma_stores_whole(name: str) -> None:
-    sizes, by_tma = f"k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+", (*PERSISTENT, "wgmma_fp8", BLOCKS)
+    sizes, by_tma = f"k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+", (*PERSISTENT, "wgmma_fp8", BLOCKS, GROUPED)
     assert refusal(name, f"m33n24{sizes}8") == ""
     assert ("a row of c has " in refusal(name, f"m33n29{sizes}3")) == (name in by_tma)
 
@@ -351,6 +353,25 @@ def test_scales_are_arguments_of_the_kernel_that_has_them_alone() -> None:
     without, with_scales = plan("wgmma_fp8", sizes), plan(BLOCKS, sizes)
     assert with_scales.args == (*without.args, "scale_a", "scale_b")
     assert with_scales.entry == without.entry.replace(">", ", const float *, const float *>")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("problem", "tile"), [("f16.f32/NN/beta0.5/ldc+8", PAIRS), ("bf16/NT/alpha2/ldb+8", ALONE)])
+def test_groups_end_within_tiles_of_a_cluster_and_of_a_block(problem: str, tile: Tile) -> None:
+    """Of 549, 275 and 184 rows."""
+    check(GROUPED, f"m1008n136k72/{problem}", tile)
+
+
+def test_a_launch_is_told_where_rows_and_tiles_of_each_group_end() -> None:
+    sizes, tile = "m1008n136k72/bf16/NT", Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)
+    call = plan(GROUPED, sizes, tile)
+    found = call.args[-1]
+    assert (found["count"], found["rows"][:4].tolist(), found["tiles"][:4].tolist()) == (
+        *(3, [549, 824, 1008, 0]),
+        [3, 5, 6, 0],
+    )
+    assert call.grid == 2 * 6 * 2
+    assert "257 groups, expected at most 256" in refusal_of("gemm/cuda.wgmma_grouped", f"gemm/{sizes}/groups257-equal")
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from kernelmark.bench.plan.suites import FOLDER, find_suite
 from scripts import script
 
 MADE = script("suites")
-NAMES = ["alexnet", "deepbench-gemm", "deepbench-rnn", "fasttext", "llm", "lstm", "mlp", "square-sweep"]
+NAMES = ["alexnet", "deepbench-gemm", "deepbench-rnn", "experts", "fasttext", "llm", "lstm", "mlp", "square-sweep"]
 CONV = [
     *("vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10", "convnet-benchmarks"),
     "deepbench-conv",
@@ -32,8 +32,8 @@ def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, name):
     problems = [entry.problem for entry in find_suite(name, registry).entries()]
     assert [p.id for p in problems if registry.problem(p.id) != p] == []
     assert len({p.id for p in problems}) == len(problems) > 0
-    dtypes = {"bf16", "f32", "e4m3.bf16", "s8.s32"} if name == "llm" else {"f32"}
-    assert {p.dtype for p in problems if p.op == "gemm"} <= dtypes
+    dtypes = {"llm": {"bf16", "f32", "e4m3.bf16", "s8.s32"}, "experts": {"bf16", "f32"}}
+    assert {p.dtype for p in problems if p.op == "gemm"} <= dtypes.get(name, {"f32"})
 
 
 @pytest.mark.parametrize("name", MADE.SUITES)
@@ -133,6 +133,14 @@ def test_llm_is_linear_layers_at_four_token_counts_in_three_types_and_some_in_in
     scaled = [entry.problem for entry in found if entry.problem.scale == "blocks"]
     assert {problem.dtype for problem in scaled} == {"e4m3.bf16"}
     assert (len(found) - len(scaled) - len(integers), len(scaled)) == (17 * 4 * 3, 4 * 2)
+
+
+def test_experts_have_as_many_rows_as_their_tokens_take(entries):
+    found = [entry.problem for entry in entries("experts")]
+    # Each of 8 and 4096 tokens goes to two of 8; 8192 and 4096 are expected of each of 4 and 8.
+    assert {(p.groups, p.m) for p in found} == {(8, 2 * 8), (8, 2 * 4096), (4, 4 * 8192), (8, 8 * 4096)}
+    assert len(found) == 2 * (2 * 2 * 2) + 2 * 4
+    assert {(p.n, p.k) for p in found} == {(2 * 14336, 4096), (4096, 14336), (4096, 7168), (7168, 2048)}
 
 
 def test_llama_layers_follow_from_width_heads_and_feed_forward(entries):

@@ -53,7 +53,7 @@ def test_an_operation_registered_twice_is_refused_by_name(registry, complaint):
         ({"op": "gem"}, "'gem'", "fma, gemm, transfer, transpose"),
         ({"numerics": "fp33"}, "'fp33'", "fp64, fp32"),
         ({"numerics": {"f32": "fp33"}}, "'fp33'", "fp64, fp32"),
-        ({"places": ("out",)}, "places is unknown", "dtypes, epilogues, executed, host_memory, ks, label"),
+        ({"places": ("out",)}, "places is unknown", "executed, groupings, groupss, host_memory, ks, label"),
         ({"dtpyes": ("f32",)}, "dtpyes is unknown", "did you mean dtypes?"),
         ({"provider": ""}, "provider is missing", "string"),
         ({"dtypes": ("f31",)}, "'f31'", "f64, f32, f16, bf16"),

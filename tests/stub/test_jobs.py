@@ -22,6 +22,7 @@ VERIFIED = {
     "cluster and tensor maps": ("gemm/cuda.wgmma_tf32@CLUSTER=2", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
     "tensor maps of integers": ("gemm/cuda.wgmma_int8@CLUSTER=2", "gemm/m40n48k64/s8.s32/NT", "cluster 2 1 1"),
     "tensor maps of bytes": ("gemm/cuda.wgmma_fp8@CLUSTER=2", "gemm/m40n48k64/e4m3.bf16/NT", "cluster 2 1 1"),
+    "groups of rows": ("gemm/cuda.wgmma_grouped", "gemm/m40n48k64/bf16/NT/groups3-skewed", "shared 164864"),
     "scales of blocks": ("gemm/cuda.wgmma_fp8_blocks", "gemm/m40n48k64/e4m3.bf16/NT/scale-blocks", "shared 164864"),
 }
 #: A kernel of two launches, and their functions.

@@ -9,10 +9,11 @@ from kernelmark.bench.selftest.wrong.arithmetic import ARITHMETIC
 from kernelmark.bench.selftest.wrong.conv import CONV
 from kernelmark.bench.selftest.wrong.epilogues import EPILOGUES
 from kernelmark.bench.selftest.wrong.gemm import GEMM
+from kernelmark.bench.selftest.wrong.groups import GROUPS
 from kernelmark.bench.selftest.wrong.moves import MOVES
 from kernelmark.bench.selftest.wrong.scales import SCALES
 
-FAMILIES = (GEMM, EPILOGUES, SCALES, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
+FAMILIES = (GEMM, EPILOGUES, GROUPS, SCALES, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
 #: How many draws each wrong result is judged on.
 SEEDS = 20
 

@@ -1,0 +1,69 @@
+"""Grouped products: groups of rows of A and C, one after another, each multiplied by a B of its own.
+
+As in a layer of experts, where each token (a row of A) goes to one of them and the tokens of an expert lie together.
+"""
+
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from kernelmark import Array, Bound, Verdict
+from kernelmark.kernels.gemm._reference import Product, Reference, reference
+
+Grouping = Literal["none", "equal", "skewed"]
+GROUPED: tuple[Grouping, ...] = ("equal", "skewed")
+
+
+@cache
+def edges(m: int, groups: int, grouping: Grouping) -> tuple[int, ...]:
+    """Return where each group's rows begin, and where the last ones end: groups + 1 rows from 0 to m.
+
+    equal: m / groups each. skewed: in proportion to 1, 1/2, 1/3 ... (Zipf's law). Edges are rounded down, so that a
+    group has no rows where m is small.
+    """
+    shares = [Fraction(1, i if grouping == "skewed" else 1) for i in range(1, groups + 1)]
+    sums = [Fraction(0)]
+    for share in shares:
+        sums.append(sums[-1] + share)
+    return tuple(int(m * sum_ / sums[-1]) for sum_ in sums)
+
+
+class GroupedReference(NamedTuple):
+    """The references of the groups that have rows, each with the number of its group, its first row and its end."""
+
+    parts: tuple[tuple[int, int, int, Reference], ...]
+    name: str = "c"
+    beside: tuple[Reference, ...] = ()
+    factor: float = 1.0
+
+    @property
+    def values(self) -> Array:
+        """All elements, (1, m, n), where no group is sampled."""
+        return np.concatenate([part.values for *_, part in self.parts], axis=1)
+
+    def check(self, c: Array, bound: Bound) -> Verdict:
+        """Compare C (1, m, n) group by group; the verdict is that of the first that is wrong, else of the worst."""
+        found = []
+        for group, first, end, part in self.parts:
+            verdict = part.check(c[:, first:end], bound)
+            if verdict.reason:
+                where = f"rows are counted from {first}, where group {group} begins"
+                return msgspec.structs.replace(verdict, reason=f"{verdict.reason}; {where}")
+            found.append(verdict)
+        return max(found, key=lambda verdict: verdict.max_error or 0.0)
+
+
+def grouped(product: Product, at: tuple[int, ...], rng: "np.random.Generator") -> GroupedReference:
+    """Return the reference of a product whose A and C are (1, m, .), and whose B has a matrix for each group."""
+    a, b, c, alpha, beta = product
+
+    def part(group: int, rows: slice) -> Reference:
+        own = None if c is None else c[:, rows]
+        return reference(Product(a[:, rows], b[group : group + 1], own, alpha, beta), rng)
+
+    found = ((i, first, end) for i, (first, end) in enumerate(pairwise(at)) if end > first)
+    return GroupedReference(tuple((i, first, end, part(i, slice(first, end))) for i, first, end in found))
