@@ -47,11 +47,11 @@ def beyond_block(threads: int, sums: int, blocks: int = 1) -> str | None:
 
 
 def rows_of_16_bytes(p: Problem) -> str | None:
-    """Why a tensor map cannot describe the operands, or None."""
+    """Why operands are not aligned as tensor maps (and some libraries) take them, or None."""
     for operand in p.operands():
         pitch = operand.ld * DTYPES[operand.dtype].itemsize
         if pitch % 16:
-            return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of 16, for the TMA"
+            return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of 16"
     return None
 
 

@@ -138,7 +138,7 @@ def host_scalar(value: complex, dtype: str) -> Any:
 
 @cache
 def host_array(values: tuple[float, ...], dtype: str) -> Any:
-    """The same for an array."""
+    """Return a host array that lives as long as the process."""
     return np.array(values, dtype)
 
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from kernelmark import DTYPES, Launch, kernel, split_dtype
-from kernelmark.kernels._cuda import INT_LIMIT
+from kernelmark.kernels._cuda import INT_LIMIT, rows_of_16_bytes
 from kernelmark.kernels._launches import in_turn
 from kernelmark.kernels.gemm import _cublas
 from kernelmark.kernels.gemm._groups import GROUPED
@@ -170,7 +170,12 @@ def loop(problem: GemmProblem, x: GemmOperands) -> Launch:
     return in_turn(*(_launch(routine, one, own, "C") for one, own in _groups(problem, x)))
 
 
-@kernel("gemm", dtypes=("f64", "f32", "f16", "bf16"), **_OF_GROUPS)
+def _aligned(problem: GemmProblem) -> str | None:
+    """Why GemmGroupedBatchedEx cannot take `problem`, or None: m1n1k1 in f16 met a misaligned address."""
+    return fits_ints(problem) or (rows_of_16_bytes(problem) if problem.dtype in ("f16", "bf16") else None)
+
+
+@kernel("gemm", dtypes=("f64", "f32", "f16", "bf16"), **_OF_GROUPS | {"supports": _aligned})
 def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
     """GemmGroupedBatchedEx of cuBLAS with COMPUTE_32F or COMPUTE_64F, a group for each B."""
     blas, scalar = _cublas.handle_of(x), "f8" if problem.dtype == "f64" else "f4"
@@ -179,9 +184,10 @@ def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
         *calls, strict=True
     )
     # The addresses of matrices lie on the device, all else in the host's memory.
-    table = x.scratch((3, len(calls)), "f64")
-    table.set(np.array([a, b, c], np.uint64).view(np.float64))
-    at_a, at_b, at_c = (int(table.data.ptr) + 8 * len(calls) * i for i in range(3))
+    tables = [x.scratch((len(calls),), "f64") for _ in range(3)]
+    for table, addresses in zip(tables, (a, b, c), strict=True):
+        table.set(np.array(addresses, np.uint64).view(np.float64))
+    at_a, at_b, at_c = (int(table.data.ptr) for table in tables)
 
     def each(*values: float, kind: str = "i4") -> int:
         return int(_cublas.host_array(values, kind).ctypes.data)

@@ -207,7 +207,7 @@ for _name, _domain, _choices, _label in (
     )(persistent)
 
 
-#: Groups that a launch can have, and what it is told of them (`Groups` in gemm/wgmma_grouped.cu).
+#: Groups that a launch can have, and the table that describes them (`Groups` in gemm/wgmma_grouped.cu).
 MOST_GROUPS = 256
 GROUPS = np.dtype([("count", "u4"), ("rows", "u4", MOST_GROUPS), ("tiles", "u4", MOST_GROUPS)])
 #: A cluster is of one group, so that a block alone wastes less where groups are small. It reads all of its columns of

@@ -358,11 +358,11 @@ def test_scales_are_arguments_of_the_kernel_that_has_them_alone() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("problem", "tile"), [("f16.f32/NN/beta0.5/ldc+8", PAIRS), ("bf16/NT/alpha2/ldb+8", ALONE)])
 def test_groups_end_within_tiles_of_a_cluster_and_of_a_block(problem: str, tile: Tile) -> None:
-    """Of 549, 275 and 184 rows."""
+    """Multiply groups of 549, 275 and 184 rows."""
     check(GROUPED, f"m1008n136k72/{problem}", tile)
 
 
-def test_a_launch_is_told_where_rows_and_tiles_of_each_group_end() -> None:
+def test_a_launch_knows_where_rows_and_tiles_of_each_group_end() -> None:
     sizes, tile = "m1008n136k72/bf16/NT", Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)
     call = plan(GROUPED, sizes, tile)
     found = call.args[-1]

@@ -66,9 +66,9 @@ def test_the_ring_has_at_least_three_tiles_and_fits_wherever_there_is_a_tma(dtyp
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        ("m64n30/f32", "rows of a begin every 120 bytes, expected a multiple of 16, for the TMA"),
-        ("m30n64/f32", "rows of b begin every 120 bytes, expected a multiple of 16, for the TMA"),
-        ("m8n4/f16", "rows of a begin every 8 bytes, expected a multiple of 16, for the TMA"),
+        ("m64n30/f32", "rows of a begin every 120 bytes, expected a multiple of 16"),
+        ("m30n64/f32", "rows of b begin every 120 bytes, expected a multiple of 16"),
+        ("m8n4/f16", "rows of a begin every 8 bytes, expected a multiple of 16"),
     ],
 )
 def test_rows_that_no_tensor_map_describes_are_refused(sizes: str, expected: str) -> None:
