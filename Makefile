@@ -81,9 +81,19 @@ mutants: .venv/.installed
 mutants-table: .venv/.installed
 	$(BIN)/python tools/mutants.py --table
 
-# Builds an environment of 3 GB in build/conformance once. PyCUDA is taken from .whl/, where make gpu has its wheels.
-conformance: .venv/.installed
-	PYTHONPATH=.:tools $(BIN)/python tools/conformance.py
+# Python 3.12 is what machines with a GPU have. PyCUDA is taken from .whl/, where make gpu has its wheels; without one,
+# what is recorded of it stays. It links to the driver, of which an empty library is enough to import it.
+CONFORMANCE_PYTHON ?= $(or $(shell python3.12 -c 'print("python3.12")' 2>/dev/null),$(PYTHON))
+build/conformance/installed: tools/data/gpu-packages.txt $(wildcard .whl/*.whl)
+	$(CONFORMANCE_PYTHON) -m venv --clear build/conformance
+	build/conformance/bin/python -m pip install --quiet --no-deps --requirement $<
+	$(if $(filter %.whl,$^),build/conformance/bin/python -m pip install --quiet --no-deps --no-index $(filter %.whl,$^))
+	echo | $(CC) -shared -Wl,-soname,libcuda.so.1 -x c - -o build/conformance/libcuda.so.1
+	@touch $@
+
+# The environment has 3 GB and is built once.
+conformance: build/conformance/installed
+	LD_LIBRARY_PATH=build/conformance PYTHONPATH=. build/conformance/bin/python tools/conformance.py
 
 pictures: .venv/.installed
 	PYTHONPATH=. $(BIN)/python tools/pictures.py $(PICTURES_ARGS)

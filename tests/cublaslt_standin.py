@@ -6,6 +6,7 @@ tools/data/gpu-signatures.json records of the bindings.
 
 import ctypes
 import enum
+import json
 from collections.abc import Iterator
 from itertools import count
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from column_major import STORED, matrix
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from scripts import script
 
-_NAMES = script("gpu_binding").recorded()["names"]
+_NAMES = json.loads(script("conformance").RECORD.read_text())["names"]
 _LT = "nvmath.bindings.cublasLt."
 #: CUBLAS_OP_T, and the types of scalars by the values of cublasComputeType_t: of products in FP32, TF32 and integers.
 _T, _SCALES = 1, {68: "f32", 77: "f32", 72: "s32"}
@@ -41,7 +42,7 @@ class Refused(Exception):
 
 
 def _recorded(kind: str) -> Any:
-    values = {name.rpartition(".")[2]: int(_NAMES[name]["is"]) for name in _NAMES if name.startswith(f"{_LT}{kind}.")}
+    values = {name.rpartition(".")[2]: int(_NAMES[name]) for name in _NAMES if name.startswith(f"{_LT}{kind}.")}
     return enum.IntEnum(kind, values)
 
 

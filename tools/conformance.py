@@ -1,96 +1,405 @@
 """Binds what bench and kernels call of a GPU's packages to these packages: `make conformance`; no GPU is needed.
 
-Builds the environment of tools/data/gpu-packages.txt in build/conformance, binds every name in it, writes
-tools/data/gpu-signatures.json, and compiles every kernel there. PyCUDA comes as a wheel in .whl/, since it has none in
-a registry; without one, what is recorded of it stays.
+Runs in the environment of tools/data/gpu-packages.txt. Writes each signature to tools/data/gpu-signatures.json, against
+which `make test` binds the calls again, and compiles every kernel. Names are followed from imports over assignments;
+OWNERS has those that a function gets from elsewhere.
 """
 
-import hashlib
+import ast
+import ctypes
+import importlib
+import importlib.util
+import inspect
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from fnmatch import filter as matching
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import BuiltinFunctionType
+from typing import Any, NamedTuple
+from unittest.mock import Mock, patch
 
-from gpu_binding import RECORD, complaints, differences, recorded
-from gpu_calls import all_uses
-from gpu_ctypes import declared
-from gpu_reader import ROOT
+from kernelmark.bench.measure import tensormap
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.compilers import compiler
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.tune.inspect import sample_problem
+from kernelmark.kernels.conv.vendor import _cudnn
+from kernelmark.kernels.gemm import _cublas
 
-FOLDER = ROOT / "build" / "conformance"
-PACKAGES = ROOT / "tools" / "data" / "gpu-packages.txt"
-_PYTHON = FOLDER / "bin" / "python"
-_PYCUDA = "pycuda."
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "tools" / "data" / "gpu-signatures.json"
+PACKAGES = ("cuda", "cudnn", "cupy", "nvmath", "pycuda", "pynvml")
+_DRIVER, _CUDNN = "cuda.bindings.driver", "kernels/conv/vendor/cudnn_frontend.py"
+_SETTING = r'settings\["(\w+)"\]'
+#: Modules, functions, and instances (with `()`), by the names that they have in modules that import a package: `api()`
+#: is what a call of `api` returns, `ways.function` a name in ways.py, which need not import one.
+OWNERS = {
+    "cuda.core.ObjectCode()": "from_cubin()",
+    "cudnn": "cudnn_frontend._frontend()",
+    "cudnn.pygraph()": "cudnn_frontend.graph",
+    "cudnn.tensor()": "cudnn_frontend.result cudnn_frontend.set_output() cudnn_frontend.set_data_type() "
+    "cudnn_frontend.set_dim()",
+    "cupy.RawKernel()": "ways.function get_function()",
+    "cupy.RawModule()": "cufft.module",
+    "cupy.cuda.Device()": "spread.device",
+    "cupy.cuda.Graph()": "end_capture()",
+    "cupy.cuda.MemoryPool()": "get_default_memory_pool()",
+    "cupy.cuda.Stream()": "begun stream _timed host.stream",
+    "cupy.cuda.cufft.PlanNd()": "cufft.planned cufft.plans[]",
+    "cupy.cuda.nccl": "nccl._library()",
+    "cupy.cuda.nccl.NcclCommunicator()": "rank",
+    "cupy.ndarray()": "cuda.buffer cuda.source cuda.target cufft.source cufft.copied draw.flat "
+    "draw.reshape() draw.view() host.source host.target operands._buffers[] operands.guard operands.raw spread.part",
+    "libcuda": "cuda.CDLL() present.CDLL()",
+    "libcuda.cuTensorMapEncodeIm2col": "encode_im2col()",
+    "libcuda.cuTensorMapEncodeTiled": "encode_tiled()",
+    "libcudnn": "cudnn.cudnn()",
+    "nvmath.bindings.cublas": "_cublas.api cublas.api",
+    "nvmath.bindings.cublasLt": "_cublaslt.api() cublaslt.api() _cublaslt.lt",
+    "pycuda.driver.Context()": "launch_pycuda.context",
+    "pycuda.driver.Function()": "launch_pycuda.function",
+    "pycuda.driver.Module()": "module_from_buffer()",
+    "pynvml": "nvml._nvml",
+}
+#: Names that getattr is given as strings: file, pattern of the strings, what stands before each.
+STRINGS = (
+    ("bench/measure/cuda.py", r'limit\("(\w+)"\)', f"{_DRIVER}.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_"),
+    ("bench/measure/launch.py", _SETTING, f"{_DRIVER}.CUfunction_attribute.CU_FUNC_ATTRIBUTE_"),
+    ("bench/measure/launch.py", _SETTING, "pycuda.driver.function_attribute."),
+    ("bench/measure/nvml.py", r'"(nvml\w+|NVML_\w+)"', "pynvml."),
+    ("bench/measure/tensormap.py", r'"(T?B?FLOAT\d+)"', f"{_DRIVER}.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_"),
+    ("kernels/gemm/_cublas.py", r'"(\w+geam)"', "nvmath.bindings.cublas."),
+    ("kernels/gemm/cublas.py", r'_Routine\("(\w+)", "(\w+)"', "nvmath.bindings.cublas."),
+    (_CUDNN, r'"(fprop|dgrad|wgrad)":', "cudnn.pygraph.conv_"),
+    (_CUDNN, r'": "([A-Z]\w+)"', "cudnn.data_type."),
+    (_CUDNN, r'_MODES = \("(\w+)", "(\w+)", "(\w+)"\)', "cudnn.heur_mode."),
+    (_CUDNN, r'(?<!: )"(?!FALLBACK)([A-Z]\w{2,})"', "cudnn.numerical_note."),
+)
+_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+#: Parameters of C functions that have 8 bytes: pointers, arrays, handles, which are pointers, and the wide integers.
+_WIDE = re.compile(r"[*[]|(Handle|Stream|Descriptor)_t|size_t|long|64_t")
+Names = Mapping[str, str]
 
 
-def environment() -> None:
-    """Install what is pinned, and the wheels in .whl/, unless that has been done."""
-    wheels = sorted((ROOT / ".whl").glob("*.whl"))
-    key = hashlib.sha256(PACKAGES.read_bytes() + repr([wheel.name for wheel in wheels]).encode()).hexdigest()
-    done = FOLDER / "installed"
-    if done.is_file() and done.read_text() == key:
-        return
-    subprocess.run([_base_python(), "-m", "venv", "--clear", FOLDER], check=True)
-    install: list[str | Path] = [_PYTHON, "-m", "pip", "install", "--quiet", "--no-deps"]
-    subprocess.run([*install, "--requirement", PACKAGES], check=True)
-    if wheels:
-        subprocess.run([*install, "--no-index", *wheels], check=True)
-    _write_stub()
-    done.write_text(key)
+class Arguments(NamedTuple):
+    """Arguments of a call: how many have no name, the names of the others, and whether `*` or `**` adds more."""
+
+    positional: int
+    keywords: tuple[str, ...]
+    stars: bool
 
 
-def _base_python() -> str:
-    """Return Python 3.12, which machines with a GPU have, or this one: CONFORMANCE_PYTHON names another."""
-    wanted = os.environ.get("CONFORMANCE_PYTHON", "python3.12")
-    if shutil.which(wanted) and subprocess.run([wanted, "-c", ""], check=False).returncode == 0:
-        return wanted
-    print(f"conformance: {wanted} does not run; the names are bound by {sys.executable}", file=sys.stderr)
-    return sys.executable
+class Use(NamedTuple):
+    """A name of a package as it is used, and its arguments if it is called; `end` is the last line and column."""
+
+    name: str
+    file: str
+    line: int
+    end: tuple[int, int]
+    arguments: Arguments | None
 
 
-def _write_stub() -> None:
-    """Build a libcuda with the symbols that PyCUDA links to, which is enough to import it."""
-    for extension in FOLDER.glob("lib/*/site-packages/pycuda/_driver*.so"):
-        listed = subprocess.run(["nm", "-D", "--undefined-only", extension], capture_output=True, text=True, check=True)
-        names = sorted(set(re.findall(r"\bcu[A-Z]\w+", listed.stdout)))
-        source = "".join(f"int {name}(void) {{ return 100; }}\n" for name in names)
-        compile_ = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-x", "c", "-", "-o"]
-        subprocess.run([*compile_, FOLDER / "libcuda.so.1"], input=source, text=True, check=True)
+def all_uses() -> list[Use]:
+    """Return what the folders that touch a GPU use, in the order of files."""
+    folders = (ROOT / folder for folder in ("bench/measure", "bench/selftest", "kernels"))
+    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    return [use for path in files for use in uses_of(str(path.relative_to(ROOT)), path.read_text())]
 
 
-def _inside(script: str, text: str = "") -> str:
-    """Run a script of tools/ by the environment's Python; return what it prints."""
-    env = {**os.environ, "LD_LIBRARY_PATH": str(FOLDER), "PYTHONPATH": str(ROOT)}
-    command: list[str | Path] = [_PYTHON, ROOT / "tools" / script]
-    return subprocess.run(command, input=text, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+def uses_of(file: str, text: str) -> Iterator[Use]:
+    """Yield what a module uses."""
+    for wanted, pattern, owner in STRINGS:
+        for match in re.finditer(pattern, text) if wanted == file else ():
+            line = text.count("\n", 0, match.start()) + 1
+            yield from (Use(owner + word, file, line, (line, 0), None) for word in match.groups())
+    tree = ast.parse(text)
+    module = _Module(file, [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)])
+    for target, value in _assigned(ast.walk(tree)):
+        if isinstance(target, ast.Attribute):
+            module.assign(target, value)
+    yield from module.uses(tree)
 
 
-def record() -> dict[str, Any]:
-    """Bind all names that are used, and return what is to be recorded."""
-    names = sorted({use.name for use in all_uses()} | set(declared()))
-    found = json.loads(_inside("gpu_signatures.py", "\n".join(names)))
-    if RECORD.is_file() and not list(FOLDER.glob("lib/*/site-packages/pycuda")):
-        kept = recorded()
-        found["versions"] |= {"pycuda": kept["versions"].get("pycuda")}
-        of_pycuda = {name for name in found["names"] if name.startswith(_PYCUDA)}
-        found["names"] |= {name: bound for name, bound in kept["names"].items() if name in of_pycuda}
-    return dict(found)
+class _Module:
+    """What names stand for in a module."""
+
+    def __init__(self, file: str, imports: Iterable[ast.Import | ast.ImportFrom]) -> None:
+        self._file, self._stars, imported = file, dict[str, list[ast.expr]](), dict[str, str]()
+        for node in imports:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+                top, whole = name.partition(".")[0], alias.asname or isinstance(node, ast.ImportFrom)
+                if top in PACKAGES:
+                    imported[alias.asname or (alias.name if whole else top)] = name if whole else top
+        owners = {word: owner for owner, words in OWNERS.items() for word in words.split()}
+        here = f"{Path(file).stem}."
+        self._owners = owners if imported else {}
+        self._owners |= {word.removeprefix(here): owners[word] for word in owners if word.startswith(here)} | imported
+
+    def assign(self, target: ast.expr, value: ast.expr) -> None:
+        whole = value.body if isinstance(value, ast.IfExp) else value  # both have the same length
+        if isinstance(target, ast.Name) and isinstance(whole, ast.Tuple):
+            self._stars[target.id] = whole.elts
+        is_known = not isinstance(value, ast.Attribute) or _word(value) in self._owners or self._is_constant(value)
+        if is_known and (owner := self._owner(value)):
+            self._owners[_word(target)] = owner
+
+    def uses(self, tree: ast.AST) -> Iterator[Use]:
+        """Yield what a function uses, which has names of its own, and the functions in it."""
+        outer, self._owners = self._owners, dict(self._owners)
+        for target, value in _assigned(_outside_functions(tree)):
+            self.assign(target, value)
+        inner = set[ast.AST]()
+        for node in _outside_functions(tree):
+            if isinstance(node, _FUNCTION):
+                yield from self.uses(node)
+            elif isinstance(node, ast.Call):
+                inner.add(node.func)
+                yield from self._call(node)
+            if isinstance(node, ast.Attribute):
+                if node not in inner and self._is_constant(node):
+                    yield from self._use(node, self._owner(node), None)
+                inner.add(node.value)
+        self._owners = outer
+
+    def _call(self, node: ast.Call) -> Iterator[Use]:
+        function, *arguments = node.args if _word(node.func) == "partial" and node.args else (node.func, *node.args)
+        flat, keywords = list(self._flat(arguments)), [keyword.arg for keyword in node.keywords]
+        count = sum(not isinstance(argument, ast.Starred) for argument in flat)
+        given = Arguments(count, tuple(filter(None, keywords)), count < len(flat) or None in keywords)
+        yield from self._use(node, self._owner(function).replace("()", ".__call__"), given)
+
+    def _use(self, node: ast.expr, name: str, arguments: Arguments | None) -> Iterator[Use]:
+        """Yield the use of a package's name, which is not a method of our own wrapper of a C library."""
+        if "." in name and (not name.startswith("lib") or re.match(r"lib\w+\.cu", name)):
+            yield Use(name, self._file, node.lineno, (node.end_lineno or 0, node.end_col_offset or 0), arguments)
+
+    def _flat(self, arguments: Iterable[ast.expr]) -> Iterator[ast.expr]:
+        """Yield arguments, and the elements of a tuple that has a name in the place of the name."""
+        for argument in arguments:
+            match argument:
+                case ast.Starred(ast.Name(name)) if name in self._stars:
+                    yield from self._flat(self._stars[name])
+                case _:
+                    yield argument
+
+    def _owner(self, node: ast.expr) -> str:
+        """Return what an expression stands for, "" for what is not a package's."""
+        if own := self._owners.get(_word(node)):
+            return own
+        match node:
+            case ast.Attribute(value, name):
+                return self._member(value, name)
+            case ast.Call(ast.Name("getattr"), [value, ast.IfExp(_, ast.Constant(str(name)))]):
+                return self._member(value, name)
+            case ast.Call(ast.Name("getattr"), [value, ast.JoinedStr(parts)]):
+                return self._member(value, "".join(str(p.value) if isinstance(p, ast.Constant) else "*" for p in parts))
+            case ast.Call(function):
+                owner = self._owner(function)
+                return f"{owner}()" if owner.rpartition(".")[2][:1].isupper() and "()" not in owner else ""
+            case ast.Subscript(value):
+                return self._owner(value)
+        return ""
+
+    def _is_constant(self, node: ast.expr) -> bool:
+        """Return whether no instance has it: what these have is seen in themselves alone."""
+        return "()" not in self._owner(node) and (not isinstance(node, ast.Attribute) or self._is_constant(node.value))
+
+    def _member(self, node: ast.expr, name: str) -> str:
+        owner = self._owner(node)
+        return f"{owner.removesuffix('()')}.{name}" if owner else ""
+
+
+def _word(node: ast.expr) -> str:
+    match node:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name
+        case ast.Call(function):
+            return f"{_word(function)}()"
+        case ast.Subscript(value):
+            return f"{_word(value)}[]"
+    return ""
+
+
+def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes below one, without what is in the functions below it."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if not isinstance(node, _FUNCTION):
+            yield from _outside_functions(node)
+
+
+def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield targets and values of assignments, one by one."""
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                yield from zip(targets, values, strict=False)
+            case ast.Assign([target], value) | ast.AnnAssign(target=target, value=ast.expr() as value):
+                yield target, value
+
+
+def complaints(uses: Iterable[Use], names: Names) -> Iterator[str]:
+    """Yield a line for each use that does not fit what is recorded."""
+    for use in uses:
+        if use.name not in names:
+            yield f"{use.file}:{use.line}: {use.name}: no such name is recorded; run make conformance"
+        elif use.arguments and (why := misfit(names[use.name], use.arguments)):
+            yield f"{use.file}:{use.line}: {use.name}{names[use.name]}: {why}"
+
+
+def misfit(signature: str, given: Arguments) -> str:
+    """Return why a call with these arguments fails, "" where it does not."""
+    try:
+        taken = _parsed(signature)  # a SyntaxError where the name is no function's
+        (taken.bind_partial if given.stars else taken.bind)(*[0] * given.positional, **dict.fromkeys(given.keywords, 0))
+    except (SyntaxError, TypeError) as error:
+        return str(error)
+    return ""
+
+
+def _parsed(signature: str) -> inspect.Signature:
+    scope: dict[str, Any] = {}
+    exec(f"def function{signature}: ...", scope)
+    return inspect.signature(scope["function"])
+
+
+def differences(names: Names) -> Iterator[str]:
+    """Yield a line for each C function whose parameters have other sizes in `argtypes` than in the header."""
+    for name, sizes in declared().items():
+        if (expected := _sizes(names.get(name, "()"))) != sizes:
+            yield f"{name}: parameters have {sizes} bytes by ctypes, expected {expected}"
+
+
+def _sizes(signature: str) -> list[int]:
+    return [parameter.annotation for parameter in _parsed(signature).parameters.values()]
+
+
+class _Library(defaultdict[str, Mock]):
+    """Stands for a C library: takes the types of the functions that are asked of it."""
+
+    def __getattr__(self, name: str) -> Mock:
+        return self[name]
+
+
+def declared() -> dict[str, list[int]]:
+    """Return the bytes of each parameter of the functions that are called by ctypes."""
+    library = _Library(Mock)
+    with patch("cuda.pathfinder.load_nvidia_dynamic_lib"), patch("ctypes.CDLL", lambda path: library):
+        cublas = _cublas._Ctypes()
+        cublas.get_version(cublas.create())
+    types: dict[str, tuple[Any, ...]] = {"libcuda.cuTensorMapEncodeTiled": tensormap.SIGNATURE}
+    types["libcuda.cuTensorMapEncodeIm2col"] = tensormap.IM2COL_SIGNATURE
+    types |= {f"libcublas.{name}": function.argtypes for name, function in library.items()}
+    types |= {f"libcudnn.{name}": signature for name, signature in _cudnn._SIGNATURES.items()}
+    return {name: [ctypes.sizeof(one) for one in signature] for name, signature in types.items()}
+
+
+def prototypes(names: Iterable[str]) -> dict[str, str]:
+    """Return the parameters of C functions with their bytes by the headers, `(_0: 8, _1: 4)`."""
+    (nvidia,) = importlib.import_module("nvidia").__path__
+    headers = (Path(nvidia, "cu13/include", name) for name in ("cuda.h", "cublas_api.h"))
+    text = "".join(path.read_text() for path in (*headers, *Path(nvidia, "cudnn/include").glob("*.h")))
+    text, found = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL), {}
+    for name in names:
+        function = name.partition(".")[2].replace("*", r"\w+")
+        function = re.sub(r"_v\d$", r"(?:_v\\d)?", function)  # cuda.h adds the version by a macro
+        if prototype := re.search(rf"\b{function}\s*\(([^()]*)\);", text):
+            parameters = [] if prototype[1].strip() == "void" else prototype[1].split(",")
+            sizes = (f"_{i}: {8 if _WIDE.search(parameter) else 4}" for i, parameter in enumerate(parameters))
+            found[name] = f"({', '.join(sizes)})"
+    return found
+
+
+def bound(name: str) -> str:
+    """Return the signature of a name, its number, or its type. Raises AttributeError where a package has it not."""
+    owner, found = _found(name)
+    if isinstance(found, int):
+        return str(int(found))
+    if not callable(found):
+        return type(found).__name__
+    held = inspect.getattr_static(owner, name.rpartition(".")[2], None)
+    is_static = isinstance(held, staticmethod | classmethod) or type(found) is BuiltinFunctionType
+    is_method = isinstance(owner, type) and not is_static
+    texts = [*_inspected(found), *_documented(name.rpartition(".")[2], found)]
+    parameters = (text[1:] if is_method else text for text in texts)
+    return next((f"({', '.join(text)})" for text in parameters if text != ["*args", "**kwargs"]), "(*args, **kwargs)")
+
+
+def _found(name: str) -> tuple[Any, Any]:
+    """Return the object of a name and what holds it; `*` in a name stands for any letters."""
+    owner: Any = None
+    top, *parts = name.split(".")
+    found: Any = importlib.import_module(top)
+    for part in parts:
+        with suppress(ImportError, AttributeError):  # a module that its package does not import
+            importlib.import_module(f"{found.__name__}.{part}")
+        owner, found = found, getattr(found, next(iter(matching(dir(found), part)), part))
+    return owner, found
+
+
+def _inspected(found: Any) -> Iterator[list[str]]:
+    with suppress(ValueError, TypeError):
+        parameters = inspect.signature(found).parameters.values()
+        plain = [p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else None) for p in parameters]
+        yield str(inspect.Signature(plain))[1:-1].split(", ") if plain else []
+
+
+def _documented(name: str, found: Any) -> Iterator[list[str]]:
+    """Yield parameters from docstrings as Cython, nanobind and Boost write them."""
+    for called, doc in ((name, found.__doc__), ("__init__", found.__init__.__doc__)):
+        python = (doc or "").partition("C++ signature")[0]
+        for line in reversed(re.findall(rf"^[ \w.]*?\b{called}\((.*)\)", python, re.MULTILINE)[:2]):
+            plain = re.sub(r"\(\w+\)|\[\w[^][]*\]|\\", "", line.strip("[] ").replace("[,", ","))
+            parts = [part.partition("=") for part in plain.split(",") if part.strip()]
+            names = [head.split(":")[0].split()[-1] + ("=None" if equals else "") for head, equals, _ in parts]
+            names = names[:-1] if names[-1:] == ["*"] else names  # Cython writes a star also before **keywords alone
+            with suppress(SyntaxError):
+                _parsed(f"({', '.join(names)})")
+                yield names[called == "__init__" :]
 
 
 def main() -> int:
-    """Check, and record where all is bound; return 1 where something does not fit, else 0."""
-    environment()
-    found = record()
-    wrong = [*complaints(all_uses(), found["names"]), *differences(declared(), found["names"])]
+    """Check, record what is bound and compile every kernel; return 1 where something does not fit, else 0."""
+    sys.setdlopenflags(os.RTLD_LAZY)  # PyCUDA is imported with an empty libcuda
+    uses = all_uses()
+    names = {use.name for use in uses} | declared().keys()
+    kept = json.loads(RECORD.read_text())
+    found = prototypes(sorted(name for name in names if name.startswith("lib")))
+    for name in sorted(names - found.keys()):
+        if name.startswith("pycuda") and not importlib.util.find_spec("pycuda"):
+            found[name] = kept["names"][name]
+        else:
+            with suppress(AttributeError):
+                found[name] = bound(name)
+    wrong = [*complaints(uses, found), *differences(found)]
     print("\n".join(wrong), end="\n" * bool(wrong))
     if not wrong:
-        RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-        print(f"{len(found['names'])} names are bound, recorded in {RECORD.relative_to(ROOT)}")
-        print(_inside("gpu_compile.py"), end="")
+        versions = {one.name: one.version for one in metadata.distributions()}
+        record = {"python": sys.version.split()[0], "versions": versions, "names": found}
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        print(f"{len(found)} names are bound, recorded in {RECORD.relative_to(ROOT)}")
+        compile_kernels()
     return 1 if wrong else 0
+
+
+def compile_kernels() -> None:
+    """Compile a call of each kernel; raises CompileError where the environment lacks something that one needs."""
+    registry = discover()
+    kernels = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel)]
+    for kernel in kernels:
+        problem = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
+        tile = kernel.tile_for(problem)
+        assert tile is not None, f"{kernel.id} takes {problem.id}, so it has a tile for it"
+        compile_cubin(kernel.source, tuple(dict(kernel.calls(problem, tile))), "sm_90a", kernel.id)
+    print(f"{len(kernels)} kernels compile for sm_90a by {compiler()}")
 
 
 if __name__ == "__main__":

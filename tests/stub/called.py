@@ -13,7 +13,6 @@ from stub.recording import RECORDED
 #: cuda.pathfinder looks for cuBLAS and cuDNN.
 ON_STUB = ("cuda.core.", "cuda.bindings.", "libcuda.", "pycuda.")
 SIGNATURE_ONLY = ("cuda.pathfinder.", "cupy.", "cudnn.", "libcublas.", "libcudnn.", "nvmath.", "pynvml.")
-UNRECORDED = {"how": "nothing; run make conformance"}
 
 
 def recording(folder: Path) -> dict[str, str]:
@@ -25,18 +24,16 @@ def unexecuted(folder: Path, packages: Sequence[str]) -> list[str]:
     """Return what is missing: functions of these packages that are called, and were not executed when it was recorded.
 
     A package of which nothing is called is missing too, and so is a function of a package that is neither on the stub
-    nor among those whose signatures are all that can be checked. Prints each function, whether it was executed, and
-    how its signature is bound.
+    nor among those whose signatures are all that can be checked. Prints each function and whether it was executed.
     """
     places = {tuple(place) for place in json.loads((folder / "calls.json").read_text())}
-    names, executed = script("gpu_binding").recorded()["names"], {}
-    for use in script("gpu_calls").all_uses():
+    executed: dict[str, bool] = {}
+    for use in script("conformance").all_uses():
         if use.arguments is not None:
-            executed[use.name] = executed.get(use.name, False) or (use.file, use.span[1], use.span[3]) in places
+            executed[use.name] = executed.get(use.name, False) or (use.file, *use.end) in places
     others = tuple(set(ON_STUB) - set(packages))
     states = {name: _state(name, done) for name, done in sorted(executed.items()) if not name.startswith(others)}
-    rows = [(name, state, names.get(name, UNRECORDED)["how"]) for name, state in states.items()]
-    print(tabulate(rows, headers=("function", "executed on the stub", "bound by")))
+    print(tabulate(states.items(), headers=("function", "executed on the stub")))
     unused = [package for package in packages if not any(name.startswith(package) for name in states)]
     return [*unused, *(name for name, state in states.items() if state == "no")]
 
