@@ -54,8 +54,6 @@ lint: .venv/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/sizes.py
-	$(BIN)/python tools/prose.py
 
 # Prints its seed, and a line for each fault that calls the command as it was called then.
 fuzz: .venv/.installed
