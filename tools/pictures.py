@@ -4,16 +4,16 @@ make pictures      takes the latest run of the default store; PICTURES_ARGS="--d
 """
 
 import argparse
-import html
 import os
-import pty
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
@@ -21,10 +21,6 @@ FOLDER = ROOT / "docs" / "pictures"
 SOURCE, BARRIER, PROBLEM = "cuda/transpose/tiled.cu", "__syncthreads();", "transpose/m512n512/f32/out"
 COLUMNS = 100
 WIDTH, HEIGHT, COLOURS = 1300, 1000, 64
-#: A character's width and a line's height, in units of the picture; the colours of a terminal, by code (ECMA-48).
-CHARACTER, LINE, MARGIN = 7.8, 18, 16
-STYLES = {"0": "", "1": "font-weight:bold", "31": "fill:#ff7b72", "32": "fill:#7ee787"}
-_CODE = re.compile(r"\033\[([0-9;]*)m")
 
 
 def page(which: list[str], target: Path) -> None:
@@ -53,50 +49,18 @@ def watched() -> str:
         shutil.copytree(ROOT / "kernelmark", Path(folder) / "kernelmark", symlinks=True)
         source = Path(folder) / SOURCE
         source.write_text(source.read_text().replace(BARRIER, "", 1))
-        words = ["-m", "kernelmark", "watch", SOURCE, PROBLEM, "--once"]
+        command = f"{sys.executable} -m kernelmark watch {SOURCE} {PROBLEM} --once"
         variables = os.environ | {"PYTHONPATH": folder, "COLUMNS": str(COLUMNS), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-        main, terminal = pty.openpty()
-        process = subprocess.Popen([sys.executable, *words], cwd=folder, env=variables, stdout=terminal)
-        os.close(terminal)
-        printed = "".join(_read(main))
-        process.wait()
-        return f"$ kernelmark watch {SOURCE} {PROBLEM} --once\n{printed}".replace(folder + "/", "")
-
-
-def _read(fd: int) -> Iterator[str]:
-    try:
-        while data := os.read(fd, 65536):
-            yield data.decode().replace("\r\n", "\n")
-    except OSError:  # how the end of a terminal is reported
-        return
+        on_terminal = ["script", "--quiet", "--command", command, "/dev/null"]
+        ended = subprocess.run(on_terminal, cwd=folder, env=variables, capture_output=True, text=True, check=True)
+        return f"$ kernelmark watch {SOURCE} {PROBLEM} --once\n{ended.stdout}".replace(folder + "/", "")
 
 
 def as_svg(text: str) -> str:
     """Return lines of a terminal, with bold and colours, as a picture."""
-    lines = text.rstrip("\n").split("\n")
-    width = 2 * MARGIN + CHARACTER * max(len(_CODE.sub("", line)) for line in lines)
-    height = 2 * MARGIN + LINE * len(lines)
-    body = "\n".join(
-        f'<text x="{MARGIN}" y="{MARGIN + LINE * (i + 0.75):g}">{_spans(line)}</text>' for i, line in enumerate(lines)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}">\n'
-        "<style>text { font: 13px ui-monospace, 'DejaVu Sans Mono', monospace; "
-        "fill: #e6edf3; white-space: pre }</style>\n"
-        f'<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n{body}\n</svg>\n'
-    )
-
-
-def _spans(line: str) -> str:
-    """Return a line with a span for each stretch of one style."""
-    first, *rest = _CODE.split(line)
-    spans, styles = [html.escape(first)], ""
-    for codes, text in zip(rest[::2], rest[1::2], strict=True):
-        for code in codes.split(";"):
-            styles = ";".join(filter(None, (styles, STYLES[code]))) if code not in ("", "0") else ""
-        if text:
-            spans.append(f'<tspan style="{styles}">{html.escape(text)}</tspan>' if styles else html.escape(text))
-    return "".join(spans)
+    console = Console(record=True, width=COLUMNS, file=StringIO())
+    console.print(Text.from_ansi(text))
+    return console.export_svg(title="kernelmark watch")
 
 
 def main() -> None:
