@@ -5,17 +5,17 @@ from typing import Any
 import msgspec
 
 from kernelmark.bench.claims.answer import Answer
-from kernelmark.bench.compare.document import CompareDocument
+from kernelmark.bench.compare.view import CompareDocument
 from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.crossover_json import CrossoverDocument
+from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument
 from kernelmark.bench.report.run_json import RunDocument
 from kernelmark.bench.report.runs import RunSummary
-from kernelmark.bench.report.scaling_json import ScalingDocument
+from kernelmark.bench.report.scaling_view import ScalingDocument
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.profile.view import Profile
-from kernelmark.bench.tune.select.document import SelectDocument
+from kernelmark.bench.tune.select.answer import SelectDocument
 from kernelmark.bench.tune.select.model import Model
 
 

@@ -78,8 +78,7 @@ def scaling(
     from kernelmark.bench.plan.discovery import discover
     from kernelmark.bench.record.store import Store, default_store
     from kernelmark.bench.report.scaling import Asked, computed
-    from kernelmark.bench.report.scaling_json import write_json
-    from kernelmark.bench.report.scaling_view import render
+    from kernelmark.bench.report.scaling_view import render, write_json
 
     store = Store(db or default_store(), create=False)
     found = computed(store, discover(plugins), Asked(network, workers, link), run_id, aggregation)

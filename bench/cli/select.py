@@ -148,7 +148,7 @@ def _export(model: Any, style: str, output: Path | None) -> None:
 
 
 def _write_json(out: IO[str], model: Any, found: Any) -> None:
-    from kernelmark.bench.tune.select.document import document
+    from kernelmark.bench.tune.select.answer import document
 
     out.write(document(model, found))
 

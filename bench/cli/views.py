@@ -121,8 +121,7 @@ def crossover(
     from kernelmark.bench.plan.discovery import discover
     from kernelmark.bench.plan.suites import find_suite
     from kernelmark.bench.record.store import Store, default_store
-    from kernelmark.bench.report.crossover import render, write_csv
-    from kernelmark.bench.report.crossover_json import write_json
+    from kernelmark.bench.report.crossover import render, write_csv, write_json
     from kernelmark.bench.report.export import write_text
     from kernelmark.bench.report.standings import find_run, listed, standings
 

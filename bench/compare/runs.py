@@ -5,13 +5,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from kernelmark.bench.compare.cases import REMEDY, Compared, Comparison, Side
-from kernelmark.bench.compare.document import Kept
-from kernelmark.bench.compare.view import Findings, csv_writer, gather, render
+from kernelmark.bench.compare.view import ComparedCase, CompareDocument, Findings, as_row, csv_writer, gather, render
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.export import check_writable, write_text
 from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.report.runs import summary_of
 
 Asked = tuple[Store, str]
 
@@ -42,16 +44,21 @@ def compare_runs(
         if fail_slower is not None:
             _check_decidable(comparison)
         machines += [f"device: {a} -> {b}" for a, b in sorted(comparison.devices)]
-        kept = Kept() if json_to is not None else None
-        found = _gathered(comparison, machines, csv_path, kept)
-        if kept is not None and json_to is not None:
-            kept.write(comparison, found, machines, _differences(_settings(old), _settings(now)), json_to)
+        cases: list[ComparedCase] = []
+        keep = (lambda case: None) if json_to is None else (lambda case: cases.append(as_row(case)))
+        found = _gathered(comparison, machines, csv_path, keep)
+        if json_to is not None:
+            one, other = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
+            differs, alone = _differences(_settings(old), _settings(now)), (comparison.base_only, comparison.new_only)
+            document = CompareDocument(one, other, machines, differs, margin, dict(found.verdicts), *alone, cases)
+            json_to.write(msgspec.json.encode(document).decode() + "\n")
         text = f"{_header(old, now, machines, margin)}\n\n{render(comparison, found)}"
         return text, fail_slower is not None and found.fails(fail_slower)
 
 
-def _gathered(comparison: Comparison, machines: Sequence[str], csv_path: Path | None, kept: Kept | None) -> Findings:
-    keep: Callable[[Compared], object] = kept or (lambda case: None)
+def _gathered(
+    comparison: Comparison, machines: Sequence[str], csv_path: Path | None, keep: Callable[[Compared], object]
+) -> Findings:
     if csv_path is None:
         return gather(comparison, keep)
     found: list[Findings] = []

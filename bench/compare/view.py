@@ -1,4 +1,4 @@
-"""What `kernelmark compare` prints of its cases: the worst, a tally; and CSV with every case."""
+"""What `kernelmark compare` prints of its cases: the worst, a tally; and CSV and JSON with every case."""
 
 import csv
 import math
@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
 from typing import IO, Any, NamedTuple
+
+import msgspec
 
 from kernelmark.bench.compare.cases import (
     FASTER,
@@ -22,6 +24,7 @@ from kernelmark.bench.compare.siblings import Siblings, siblings
 from kernelmark.bench.compare.stats import POWER
 from kernelmark.bench.report.format import count, interval, percent, seconds, short
 from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.runs import RunSummary
 
 #: Cases that the terminal is shown.
 LISTED = 50
@@ -42,13 +45,48 @@ PAIRS = (
     Column("speed in NEW"),
     Column("NEW/BASE", wraps=18),
 )
-CASE_COLUMNS = (
-    "case", "kernel", "problem", "mode", "threads", "isa",
-    "base_status", "new_status", "base_processes", "new_processes", "base_time_s_median", "new_time_s_median",
-    "ratio", "ratio_ci95_low", "ratio_ci95_high", "p", "p_holm", "verdict", "reason",
-)  # fmt: skip
-COLUMNS = ("base_run", "new_run", "machines", *CASE_COLUMNS)
 _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
+
+
+class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A case that both runs have; ratio: NEW's time over BASE's; p: of this case alone, p_holm: among all."""
+
+    case: str
+    kernel: str
+    problem: str
+    mode: str
+    threads: int
+    isa: str
+    base_status: str
+    new_status: str
+    base_processes: int
+    new_processes: int
+    base_time_s_median: float | None
+    new_time_s_median: float | None
+    ratio: float | None
+    ratio_ci95_low: float | None
+    ratio_ci95_high: float | None
+    p: float | None
+    p_holm: float | None
+    verdict: str
+    reason: str
+
+
+class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `compare --json` prints. machines, differs: `what: base -> new`; base_only, new_only: cases of one alone."""
+
+    base: RunSummary
+    new: RunSummary
+    machines: list[str]
+    differs: list[str]
+    margin: float
+    verdicts: dict[str, int]
+    base_only: int
+    new_only: int
+    cases: list[ComparedCase]
+
+
+COLUMNS = ("base_run", "new_run", "machines", *ComparedCase.__struct_fields__)
 
 
 class Findings(NamedTuple):
@@ -177,13 +215,14 @@ def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) ->
     writer.writerow(COLUMNS)
     runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")
 
-    return lambda case: writer.writerow([*runs, *case_values(case)])
+    return lambda case: writer.writerow([*runs, *msgspec.structs.astuple(as_row(case))])
 
 
-def case_values(case: Compared) -> Sequence[Any]:
-    """Return the values of `CASE_COLUMNS`; unknown is None."""
+def as_row(case: Compared) -> ComparedCase:
+    """Return a case as it is written; unknown is None."""
     base, new = case.base, case.new
     statuses = (base.status, new.status, len(base.medians), len(new.medians))
     numbers = [x if math.isfinite(x) else None for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
     times = (base.time_s_median, new.time_s_median)
-    return [*base[:6], *statuses, *times, *numbers, case.verdict, case.reason]
+    values: list[Any] = [*base[:6], *statuses, *times, *numbers, case.verdict, case.reason]
+    return ComparedCase(*values)

@@ -1,25 +1,21 @@
-"""The fastest kernel of each problem of a suite, and where the winner changes, as tables and CSV."""
+"""The fastest kernel of each problem of a suite, and where the winner changes, as tables, CSV and JSON."""
 
 import csv
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+import msgspec
+
 from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting
 from kernelmark.bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
 from kernelmark.bench.report.layout import Column, paragraph, table
 from kernelmark.bench.report.noise import MARK, marked, noise_of
+from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
 
-COLUMNS = (
-    "suite", "run_id", "problem", "device", "device_name", "threads", "mode", "precision",
-    "fastest", "numerics", "time_s_median", "time_s_ci95_low", "time_s_ci95_high",
-    "runner_up", "ratio", "ratio_ci95_low", "ratio_ci95_high",
-    "fft", "fft_speedup", "fft_speedup_ci95_low", "fft_speedup_ci95_high",
-    "along", "from", "previous", "gain", "gain_ci95_low", "gain_ci95_high",
-    "ratio_in_turn", "fft_speedup_in_turn", "gain_in_turn",
-)  # fmt: skip
 STANDING = (
     Column("problem"),
     Column("fastest"),
@@ -31,6 +27,56 @@ STANDING = (
     Column("FFT against the rest", spare=1, wraps=18),
 )
 KIN = (Column("kernel"), Column("sibling"), Column("against", spare=1), Column("sibling's speed", wraps=18))
+
+
+class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
+    """A problem in a setting. Its first columns are those of the fastest kernel; "" and null stand for none.
+
+    ratio: how many times faster than the runner-up. from, previous: the neighbour where another kernel won, and which.
+    """
+
+    suite: str
+    run_id: str
+    problem: str
+    device: str
+    device_name: str
+    threads: int
+    mode: str
+    precision: str
+    fastest: str
+    numerics: str
+    time_s_median: float
+    time_s_ci95_low: float | None
+    time_s_ci95_high: float | None
+    runner_up: str = ""
+    ratio: float | None = None
+    ratio_ci95_low: float | None = None
+    ratio_ci95_high: float | None = None
+    fft: str = ""
+    fft_speedup: float | None = None
+    fft_speedup_ci95_low: float | None = None
+    fft_speedup_ci95_high: float | None = None
+    along: str = ""
+    before: str = ""
+    previous: str = ""
+    gain: float | None = None
+    gain_ci95_low: float | None = None
+    gain_ci95_high: float | None = None
+    ratio_in_turn: bool | None = None
+    fft_speedup_in_turn: bool | None = None
+    gain_in_turn: bool | None = None
+
+
+class CrossoverDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `crossover --json` prints. problems: how many the suite has, with a time or without."""
+
+    run: RunSummary
+    suite: str
+    problems: int
+    rows: list[CrossoverRow]
+
+
+COLUMNS = CrossoverRow.__struct_encode_fields__
 
 
 def render(suite: Suite, found: Sequence[Contest]) -> str:
@@ -103,23 +149,30 @@ def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str])
 
     `ratio_in_turn` and the like: whether the two kernels shared a job, so that the interval is one of paired samples.
     """
-    writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows(suite, run_id, found))
+    for row in rows(suite, run_id, found):
+        values = msgspec.to_builtins(row)
+        writer.writerow({name: yes_or_no(v) if isinstance(v, bool) else v for name, v in values.items()})
 
 
-def rows(suite: Suite, run_id: str, found: Sequence[Contest]) -> Iterator[dict[str, Any]]:
-    """Yield the values of `COLUMNS` that are known, for each problem and setting."""
+def write_json(suite: Suite, store: Reader, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
+    """Write a `CrossoverDocument`."""
+    problems = len({entry.problem.id for entry in suite.entries()})
+    document = CrossoverDocument(summary_of(store, run_id), suite.name, problems, list(rows(suite, run_id, found)))
+    out.write(msgspec.json.encode(document).decode() + "\n")
+
+
+def rows(suite: Suite, run_id: str, found: Sequence[Contest]) -> Iterator[CrossoverRow]:
+    """Yield the row of each problem and setting."""
     turned = {(change.after.problem, change.after.setting): change for change in changes(suite, found)}
     for c in found:
-        yield _row(suite, run_id, c) | _turn(turned.get((c.problem, c.setting)))
+        yield CrossoverRow(suite=suite.name, run_id=run_id, **_row(c), **_turn(turned.get((c.problem, c.setting))))
 
 
-def _row(suite: Suite, run_id: str, c: Contest) -> dict[str, Any]:
+def _row(c: Contest) -> dict[str, Any]:
     lead, fft, setting = c.lead, fastest_fft(c), c.setting
     return {
-        "suite": suite.name,
-        "run_id": run_id,
         "problem": c.problem,
         "device": setting.device,
         "device_name": setting.machine,
@@ -139,7 +192,7 @@ def _row(suite: Suite, run_id: str, c: Contest) -> dict[str, Any]:
 def _turn(change: Change | None) -> dict[str, Any]:
     if change is None:
         return {}
-    previous = {"from": change.before.problem, "previous": change.old}
+    previous = {"before": change.before.problem, "previous": change.old}
     return {"along": change.along, **previous, **_ratio("gain", change.gain)}
 
 
@@ -147,4 +200,4 @@ def _ratio(name: str, ratio: Ratio | None) -> dict[str, Any]:
     if ratio is None:
         return {}
     ends = {f"{name}_ci95_low": ratio.low, f"{name}_ci95_high": ratio.high}
-    return {name: ratio.median, **ends, f"{name}_in_turn": yes_or_no(ratio.in_turn)}
+    return {name: ratio.median, **ends, f"{name}_in_turn": ratio.in_turn}
