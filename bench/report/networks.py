@@ -22,6 +22,8 @@ COLUMNS = (
     Column("layers", spare=2),
 )
 FASTEST = "the fastest of each layer"
+#: The passes of a batch, with the parts of a network that each takes.
+PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")}
 
 
 class Sum(NamedTuple):
@@ -55,9 +57,8 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
         return "no network: none of the run's suites declares which part of one its problems are"
     rows = list(results)
     titles: dict[str, list[Sequence[str]]] = defaultdict(list)
-    for network in dict.fromkeys(layer.network for layer in layers):
-        own = [layer for layer in layers if layer.network == network]
-        for setting, times in _by_setting(own, rows).items():
+    for network, own in by_network(layers).items():
+        for setting, times in times_of(own, rows).items():
             titles[setting.title] += [(network, by, *cells) for by, *cells in _lines(own, times)]
     tables = (
         f"{paragraph(title, style=style)}\n{table(COLUMNS, cells, style, titled=True)}"
@@ -66,6 +67,12 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
     noise = noise_of(rows).sentence
     parts = [*tables, *([paragraph(noise, style=style)] if noise and titles else [])]
     return "\n\n".join(parts) or "no times: none of the networks' layers has one"
+
+
+def by_network(layers: Sequence[Layer]) -> dict[str, list[Layer]]:
+    """Return the layers of each network."""
+    names = dict.fromkeys(layer.network for layer in layers)
+    return {network: [layer for layer in layers if layer.network == network] for network in names}
 
 
 def weights(forward: Iterable[tuple[int, Problem]]) -> int:
@@ -103,14 +110,15 @@ class Batch(NamedTuple):
 def batches(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Batch]:
     """Return the batch of a network in each setting in which all its layers, forward and backward, have a time."""
     found = {}
-    for setting, times in _by_setting(layers, results).items():
-        chosen = [(layer.count, _chosen(times.get(layer.problem, {}), None)) for layer in layers]
+    for setting, times in times_of(layers, results).items():
+        chosen = [(layer.count, fastest_of(times.get(layer.problem, {}))) for layer in layers]
         if {layer.part for layer in layers} == {"forward", "backward"} and (seconds := total(chosen)):
             found[setting] = Batch(seconds, [r for _, r in chosen if r])
     return found
 
 
-def _by_setting(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
+def times_of(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
+    """Return the rows of a network's layers that have a time, by setting."""
     wanted = {layer.problem for layer in layers}
     found: dict[Setting, Times] = {}
     for setting, rows in by_setting(r for r in results if r.problem in wanted and is_timed(r) and not order(r)).items():
@@ -136,14 +144,14 @@ def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
 
 def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[str, str]:
     """Return the time of forward, and of forward and backward; empty where a layer has no time."""
-    chosen = [(layer.part, layer.count, _chosen(times.get(layer.problem, {}), kernel)) for layer in layers]
+    chosen = [(layer.part, layer.count, fastest_of(times.get(layer.problem, {}), kernel)) for layer in layers]
     forward = total((count, r) for part, count, r in chosen if part == "forward")
     has_backward = any(part == "backward" for part, *_ in chosen)
     both = total((count, r) for _, count, r in chosen) if has_backward else None
     return str(forward or ""), str(both or "")
 
 
-def _chosen(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
+def fastest_of(by_kernel: dict[str, Result], kernel: str | None = None) -> Result | None:
     """Return this kernel's time for a layer of its own operation; the fastest for those of the others."""
     if kernel is not None and any(operation(name) == operation(kernel) for name in by_kernel):
         return by_kernel.get(kernel)

@@ -1,6 +1,5 @@
 """What the index of published reports shows of one: its answer, its noise, and seconds a batch of whole networks."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -8,10 +7,9 @@ import msgspec
 from kernelmark.bench.record.reader import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import by_setting, is_timed, order
 from kernelmark.bench.report.findings import verdict
 from kernelmark.bench.report.founding import answers
-from kernelmark.bench.report.networks import total
+from kernelmark.bench.report.networks import PASSES, by_network, fastest_of, times_of, total
 from kernelmark.bench.report.noise import is_noisy, noise_of
 from kernelmark.bench.report.publish_readme import Price, Publication
 from kernelmark.bench.report.run_data import RunData
@@ -61,20 +59,14 @@ def summary(store: Store, about: Publication, data: RunData) -> Summary:
 
 def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
     """Yield the passes of each network in each setting, where every layer has a time."""
-    for network in dict.fromkeys(layer.network for layer in layers):
-        own = [layer for layer in layers if layer.network == network]
-        for setting, found in by_setting(r for r in rows if is_timed(r) and not order(r)).items():
-            best: dict[str, list[Result]] = defaultdict(list)
-            for r in found:
-                best[r.problem].append(r)
-            fastest = {p: min(each, key=lambda r: r.time_s_median or 0.0) for p, each in best.items()}
-            for part in ("forward", "forward + backward"):
-                chosen = [(layer.count, fastest.get(layer.problem)) for layer in own if layer.part in part.split(" + ")]
-                parts = {layer.part for layer in own}
-                if parts.issuperset(part.split(" + ")) and (seconds := total(chosen)):
-                    joules = _joules(chosen)
+    for network, own in by_network(layers).items():
+        parts = {layer.part for layer in own}
+        for setting, times in times_of(own, rows).items():
+            for title, passes in PASSES.items():
+                chosen = [(one.count, fastest_of(times.get(one.problem, {}))) for one in own if one.part in passes]
+                if parts.issuperset(passes) and (seconds := total(chosen)):
                     noisy = any(is_noisy(r) for _, r in chosen if r)
-                    yield Network(network, part, setting.title, *seconds, joules, noisy)
+                    yield Network(network, title, setting.title, *seconds, _joules(chosen), noisy)
 
 
 def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:

@@ -15,7 +15,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, is_timed, time_of
 from kernelmark.bench.report.layout import Column, paragraph, table
-from kernelmark.bench.report.networks import Batch, batches, parameters
+from kernelmark.bench.report.networks import Batch, batches, by_network, parameters
 from kernelmark.bench.report.noise import noise_of
 
 WAYS = ("h2d", "d2h", "h2h")
@@ -70,8 +70,7 @@ def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
     found: dict[Setting, list[Share]] = {}
-    for network in dict.fromkeys(layer.network for layer in layers):
-        own = [layer for layer in layers if layer.network == network]
+    for network, own in by_network(layers).items():
         for setting, batch in batches(own, results).items():
             moved, sizes = _moved(store, every, setting), {network: parameters(own, registry)}
             if network == STATED.network:
