@@ -10,8 +10,7 @@ from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument
-from kernelmark.bench.report.run_json import RunDocument
-from kernelmark.bench.report.runs import RunSummary
+from kernelmark.bench.report.runs import RunDocument, RunSummary
 from kernelmark.bench.report.scaling_view import ScalingDocument
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.profile.view import Profile

@@ -219,8 +219,7 @@ def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
     """Write what is wanted of a run, and return whether its noise is a failure."""
     from kernelmark.bench.cli.report import write_folder
     from kernelmark.bench.report.export import write_file
-    from kernelmark.bench.report.run_json import write_run
-    from kernelmark.bench.report.runs import summary_of
+    from kernelmark.bench.report.runs import summary_of, write_run
 
     if wanted.json is not None:
         write_run(store, run_id, wanted.json)

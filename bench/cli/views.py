@@ -49,8 +49,7 @@ def show(
     """Print the tables of a run; by default the latest."""
     from kernelmark.bench.report.layout import paragraph
     from kernelmark.bench.report.row import row_page
-    from kernelmark.bench.report.run_json import write_run
-    from kernelmark.bench.report.runs import summary_of
+    from kernelmark.bench.report.runs import summary_of, write_run
     from kernelmark.bench.report.summed import summed
 
     _check_view(by, page, row, json_to)

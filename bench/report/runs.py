@@ -1,14 +1,19 @@
-"""What a store holds of each run, in one line: which run, of what, where, and whether it is complete and quiet."""
+"""Each run of a store in one line (what, where, whether it is complete and quiet), and a whole run as JSON."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import IO, Any
 
 import msgspec
 
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.record.merge_shards import MERGED
+from kernelmark.bench.record.query import Dims
 from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.result import row as row_of
 from kernelmark.bench.record.run_reader import RunFacts, Tally
+from kernelmark.bench.report.anonymity import NAMES, hidden
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import Column, table
 
@@ -120,3 +125,26 @@ def removed_line(runs: Sequence[RunSummary]) -> str:
     """Return `removed 2 runs with 40 rows`."""
     rows = sum(run.cases_done for run in runs)
     return f"removed {count(len(runs), 'run')} with {count(rows, 'row')}"
+
+
+class RunDocument(msgspec.Struct, frozen=True):
+    """What `--json` prints of a run. results: the columns of each row, then the dimensions of its problem."""
+
+    run: RunSummary
+    results: list[Result]
+
+
+def write_run(store: Reader, run_id: str, out: IO[str]) -> None:
+    """Write a `RunDocument` of the selected rows of a run."""
+    with store.snapshot():
+        summary = msgspec.json.encode(summary_of(store, run_id)).decode()
+        out.write(f'{{"run": {summary},\n"results": [')
+        for i, (result, dims) in enumerate(store.results(run_id)):
+            out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(_row(store, result, dims)).decode())
+        out.write("\n]}\n")
+
+
+def _row(store: Reader, result: Result, dims: Dims) -> dict[str, Any]:
+    found = row_of(result, dims)
+    own = () if store.identifies else NAMES
+    return found | {name: hidden(name, found[name]) for name in own}
