@@ -382,7 +382,8 @@ def main() -> int:
     wrong = [*complaints(uses, found), *differences(found)]
     print("\n".join(wrong), end="\n" * bool(wrong))
     if not wrong:
-        versions = {one.name: one.version for one in metadata.distributions()}
+        installed = {one.name: one.version for one in metadata.distributions()}
+        versions = {"pycuda": kept["versions"]["pycuda"]} | installed
         record = {"python": sys.version.split()[0], "versions": versions, "names": found}
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
         print(f"{len(found)} names are bound, recorded in {RECORD.relative_to(ROOT)}")
