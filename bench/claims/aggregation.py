@@ -64,7 +64,7 @@ def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name
         return None
     found = [(_seconds(asked, r, asked.workers, _sizes(evidence, r.problem)[0], n), r) for r in added]
     aggregation, r = min(found, key=_median)
-    ratio = parallel(asked.workers, Ratio(*batch), aggregation, False)
+    ratio = parallel(asked.workers, batch, aggregation, False)
     layer_rows = tuple(row for _, row in chosen if row)
     return Finding(f"{name}, {asked.workers} workers", ratio, (r, *layer_rows), short(r.kernel))
 
@@ -81,7 +81,7 @@ def model_parallel(asked: Comparison, evidence: Evidence, rows: Sequence[Result]
         batch = total(chosen)
         n = exchanged((layer.entry.count, layer.entry.problem) for layer in layers if layer.entry.part == "forward")
         if batch and all(sides):
-            compute = Ratio(*batch).scaled(1 / asked.workers)
+            compute = batch.scaled(1 / asked.workers)
             found = [min(((_seconds_of(asked, evidence, r, n), r) for r in side), key=_median) for side in sides]
             own, other = (parallel(asked.workers, compute, seconds) for seconds, _ in found)
             where = f"{name}, {asked.workers} workers: {own} against {other}"

@@ -17,6 +17,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.format import time
 from kernelmark.bench.report.networks import PASSES, total
 
 COMPARE = {**findings.COMPARE, **devices.COMPARE, **aggregation.COMPARE, **transfers.COMPARE}
@@ -143,4 +144,4 @@ def _seconds_a_batch(evidence: Evidence) -> Iterator[str]:
             for batch in evidence.experiment.batches if parts.issuperset(wanted) else ():
                 own = [one.entry for one in evidence.layers if one.batch == batch and one.entry.part in wanted]
                 if found := total((entry.count, findings.fastest(rows.get(entry.problem.id, ()))) for entry in own):
-                    yield f"{device}: {title} {found} at batch {batch}"
+                    yield f"{device}: {title} {time(*found[:3])} at batch {batch}"

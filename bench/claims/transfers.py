@@ -7,7 +7,7 @@ from kernelmark.bench.claims.devices import pairs
 from kernelmark.bench.claims.evidence import Evidence
 from kernelmark.bench.claims.findings import Compare, Finding, against, fastest, label
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Ratio, time_of
+from kernelmark.bench.report.contest import time_of
 from kernelmark.bench.report.networks import total
 
 
@@ -23,7 +23,7 @@ def with_transfers(asked: Comparison, evidence: Evidence, rows: Sequence[Result]
         ways = [fastest(moved.get(name, [])) for name in names]
         moves = [r for r in ways if r]
         if len(moves) == len(ways) and (whole := total((1, r) for r in (pair.one, *moves))):
-            ratio, by = time_of(pair.other).over(Ratio(*whole)), against(pair.one, pair.other)
+            ratio, by = time_of(pair.other).over(whole), against(pair.one, pair.other)
             rows_of_all = pair.one, *moves, pair.other
             yield Finding(label(asked, pair.problem), ratio, rows_of_all, by, pair.problem.flop)
 
@@ -36,7 +36,7 @@ def step_share(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) ->
     for problem in dict.fromkeys(r.problem for r in rows if r.op == "transfer"):
         r = _fastest(rows, problem)
         if batch and r:
-            ratio = time_of(r).over(Ratio(*batch))
+            ratio = time_of(r).over(batch)
             yield Finding(label(asked, evidence.problems[problem]), ratio, (r, *layer_rows), r.kernel)
 
 

@@ -9,7 +9,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.reader import Layer
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Setting, by_setting, is_timed, order
+from kernelmark.bench.report.contest import Ratio, Setting, by_setting, is_timed, order
 from kernelmark.bench.report.format import operation, row_time, time
 from kernelmark.bench.report.layout import Column, paragraph, table
 from kernelmark.bench.report.noise import noise_of
@@ -26,23 +26,15 @@ FASTEST = "the fastest of each layer"
 PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")}
 
 
-class Sum(NamedTuple):
-    """Seconds, with the sums of the intervals' ends: they hold whatever the layers' errors have in common."""
+def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
+    """Return the seconds of layers, each as often as the network has it; None where there is none or one has no time.
 
-    median: float
-    low: float | None
-    high: float | None
-
-    def __str__(self) -> str:
-        return time(*self)
-
-
-def total(layers: Iterable[tuple[int, Result | None]]) -> Sum | None:
-    """Return the time of layers, each as often as the network has it; None where there is none or one has no time."""
+    The interval has the sums of the layers' ends: it holds whatever their errors have in common.
+    """
     found = list(layers)
     times = [row_time(r) if r else (None, None, None) for _, r in found]
     median, low, high = (_weighted([(n, t[end]) for (n, _), t in zip(found, times, strict=True)]) for end in range(3))
-    return Sum(median, low, high) if median else None
+    return Ratio(median, low, high) if median else None
 
 
 def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
@@ -103,7 +95,7 @@ Times = dict[str, dict[str, Result]]  # by problem, by kernel
 class Batch(NamedTuple):
     """A batch forward and backward, by the fastest kernel of each layer: seconds, and the rows that they are of."""
 
-    seconds: Sum
+    seconds: Ratio
     rows: list[Result]
 
 
@@ -148,7 +140,7 @@ def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[st
     forward = total((count, r) for part, count, r in chosen if part == "forward")
     has_backward = any(part == "backward" for part, *_ in chosen)
     both = total((count, r) for _, count, r in chosen) if has_backward else None
-    return str(forward or ""), str(both or "")
+    return time(*forward[:3]) if forward else "", time(*both[:3]) if both else ""
 
 
 def fastest_of(by_kernel: dict[str, Result], kernel: str | None = None) -> Result | None:

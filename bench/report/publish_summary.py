@@ -66,7 +66,7 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Networ
                 chosen = [(one.count, fastest_of(times.get(one.problem, {}))) for one in own if one.part in passes]
                 if parts.issuperset(passes) and (seconds := total(chosen)):
                     noisy = any(is_noisy(r) for _, r in chosen if r)
-                    yield Network(network, title, setting.title, *seconds, _joules(chosen), noisy)
+                    yield Network(network, title, setting.title, *seconds[:3], _joules(chosen), noisy)
 
 
 def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:

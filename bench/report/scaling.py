@@ -150,14 +150,14 @@ def _points(asked: Asked, parameters: int, batch: Batch, by_kernel: dict[str, li
     """Yield the points of data parallelism, in which each worker computes a whole batch."""
     for kernel, rows in by_kernel.items():
         for workers in asked.workers if rows else ():
-            yield _point(asked, kernel, workers, parameters, Ratio(*batch.seconds), rows)
+            yield _point(asked, kernel, workers, parameters, batch.seconds, rows)
 
 
 def _divided(asked: Asked, elements: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
     """Yield the points of model parallelism, in which each worker computes its part of every layer of one batch."""
     for kernel, rows in by_kernel.items():
         for workers in asked.workers if rows and strategy_name(kernel) in BY_STRIPES else ():
-            part = Ratio(*batch.seconds).scaled(1 / workers)
+            part = batch.seconds.scaled(1 / workers)
             yield _point(asked, kernel, workers, elements, part, rows, update=False)
 
 

@@ -8,7 +8,6 @@ import msgspec
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.layout import Column, paragraph, table
-from kernelmark.bench.report.networks import Sum
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.scaling import FLOAT_BYTES, Point, Scaling, Section
 from kernelmark.bench.report.strategies import STATED, Stated, strategy_name
@@ -117,8 +116,8 @@ def _head(found: Scaling) -> str:
 def _section(found: Scaling, section: Section) -> Iterator[str]:
     batch = section.batch
     yield paragraph(
-        f"{section.setting.title}: {fmt.time(*batch.seconds)} a batch forward and backward, by the fastest kernel of "
-        f"each of {fmt.count(len(batch.rows), 'layer')}"
+        f"{section.setting.title}: {fmt.time(*batch.seconds[:3])} a batch forward and backward, by the fastest kernel "
+        f"of each of {fmt.count(len(batch.rows), 'layer')}"
     )
     yield table(POINTS, [_cells(point) for point in section.points], titled=True)
     if section.divided:
@@ -196,7 +195,7 @@ def _point(section: Section, point: Point) -> ScalingPoint:
     )
 
 
-def _with_ends(name: str, number: Ratio | Sum) -> dict[str, Any]:
+def _with_ends(name: str, number: Ratio) -> dict[str, Any]:
     """Return a number and the ends of its interval under the names of their fields."""
     return {name: number.median, f"{name}_low": number.low, f"{name}_high": number.high}
 

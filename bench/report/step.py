@@ -109,7 +109,7 @@ def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> It
         r, dims = min(own, key=lambda found: abs(math.log(size / found[1]["n"])))
         scaled = size / dims["n"]
         transfer = time_of(r).scaled(scaled)
-        yield Share(network, size, r, scaled, transfer, batch, transfer.over(Ratio(*batch.seconds)))
+        yield Share(network, size, r, scaled, transfer, batch, transfer.over(batch.seconds))
 
 
 def step_table(store: Store, registry: Registry, run_id: str, style: str = "simple") -> str:
