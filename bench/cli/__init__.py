@@ -20,7 +20,7 @@ def main() -> None:
 
     status = call(interruptible)
     gc.freeze()  # nor need the interpreter look for garbage as it ends
-    sys.exit(status)
+    raise SystemExit(status)
 
 
 def _leave(*_: object) -> None:
