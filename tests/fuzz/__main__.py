@@ -8,15 +8,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from fuzz import processes
-from fuzz.campaign import BATCH, Fault, Report
-from fuzz.execute import LIMIT_S, ROOT
+from fuzz.campaign import BATCH, Fault, Report, Setting, batch, replayed, smallest
 from fuzz.files import make_samples
-from fuzz.inputs import Entry, digest, shown, write
+from fuzz.inputs import digest, shown, write
+from fuzz.perform import LIMIT_S, ROOT
 from fuzz.strategy import KINDS
 from kernelmark.bench.cli.commands import cli
 
@@ -29,19 +28,8 @@ MOST_BATCHES = 100_000
 
 def line(fault: Fault) -> str:
     """Write the input of a fault to a file, and return the line that describes both."""
-    entry = Entry(note=fault.words, input=fault.given)
-    name = write(FOUND / f"{digest(fault.given)}.json", entry).relative_to(ROOT)
+    name = write(FOUND / f"{digest(fault.given)}.json", fault.words, fault.given).relative_to(ROOT)
     return f'{fault.words[:200]} | {shown(fault.given)} | make fuzz FUZZ_ARGS="--replay {name}"'
-
-
-def printed(faults: list[Fault], kinds: Counter[tuple[str, str]]) -> Iterator[Fault]:
-    """Print the faults, the first few of each kind, and yield the first of each."""
-    for fault in faults:
-        kinds[fault.kind] += 1
-        if kinds[fault.kind] <= MOST_ALIKE:
-            print(line(fault), flush=True)
-        if kinds[fault.kind] == 1:
-            yield fault
 
 
 def main() -> int:
@@ -49,40 +37,40 @@ def main() -> int:
     asked = _arguments()
     kinds, total, begun = Counter[tuple[str, str]](), Report([], Counter(), Counter()), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelmark-fuzz-") as name:
-        samples = Path(name, "samples")
-        samples.mkdir()
-        made = (make_samples(samples), Path(name), asked.limit, asked.only)
-        with ProcessPoolExecutor(asked.jobs, get_context("spawn"), processes.begin, made) as pool:
+        (samples := Path(name, "samples")).mkdir()
+        setting = Setting(make_samples(samples), Path(name), asked.limit, tuple(asked.only))
+        with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
             try:
-                for done in as_completed(list(_submitted(pool, asked))):
+                for done in as_completed(list(submitted(pool, setting, asked))):
                     report = done.result()
                     total.statuses.update(report.statuses)
                     total.commands.update(report.commands)
-                    firsts = list(printed(report.faults, kinds))
-                    for small in pool.map(processes.smallest, firsts) if asked.smallest else ():
-                        print(f"smallest: {line(small)}", flush=True)
+                    for fault in report.faults:
+                        kinds[fault.kind] += 1
+                        if kinds[fault.kind] <= MOST_ALIKE:
+                            print(line(fault), flush=True)
+                        if kinds[fault.kind] == 1 and asked.smallest:
+                            print(f"smallest: {line(pool.submit(smallest, setting, fault).result())}", flush=True)
             except KeyboardInterrupt:
                 print("interrupted; what was begun is finished", flush=True)
             finally:
                 pool.shutdown(cancel_futures=True)
-    print(_summary(total, kinds, time.monotonic() - begun))
-    return 1 if kinds else 0
-
-
-def _submitted(pool: ProcessPoolExecutor, asked: argparse.Namespace) -> Iterator[Future[Report]]:
-    if asked.replay:
-        yield from (pool.submit(processes.replay, path) for path in asked.replay)
-        return
-    print(f"seed {asked.seed}", flush=True)
-    for number, start in enumerate(range(0, asked.inputs, BATCH), asked.start // BATCH):
-        yield pool.submit(processes.batch, asked.seed * MOST_BATCHES + number, min(BATCH, asked.inputs - start))
-
-
-def _summary(total: Report, kinds: Counter[tuple[str, str]], seconds: float) -> str:
     statuses = ", ".join(f"{status}: {number}" for status, number in sorted(total.statuses.items()))
     commands = ", ".join(f"{name} {number}" for name, number in total.commands.most_common() if name in cli.commands)
     found = f"{kinds.total()} faults of {len(kinds)} kinds" if kinds else "no fault"
-    return f"{total.statuses.total()} commands in {seconds:.0f} s ({commands}); exit statuses {statuses}; {found}"
+    took = f"{total.statuses.total()} commands in {time.monotonic() - begun:.0f} s"
+    print(f"{took} ({commands}); exit statuses {statuses}; {found}")
+    return 1 if kinds else 0
+
+
+def submitted(pool: Executor, setting: Setting, asked: argparse.Namespace) -> Iterator[Future[Report]]:
+    """Submit what is asked for: the inputs of files, or batches of drawn ones."""
+    if asked.replay:
+        yield from (pool.submit(replayed, setting, path) for path in asked.replay)
+        return
+    print(f"seed {asked.seed}", flush=True)
+    for number, start in enumerate(range(0, asked.inputs, BATCH), asked.start // BATCH):
+        yield pool.submit(batch, setting, asked.seed * MOST_BATCHES + number, min(BATCH, asked.inputs - start))
 
 
 def _arguments() -> argparse.Namespace:
@@ -92,7 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--start", type=int, default=0, help=f"go on after this many inputs of the seed, N x {BATCH}")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of a processor for a command")
-    parser.add_argument("--only", choices=KINDS, default="", help="draw this kind of input alone")
+    parser.add_argument("--only", choices=KINDS, nargs="+", default=[], help="draw these kinds of input alone")
     parser.add_argument("--replay", type=Path, nargs="+", help="files of out/fuzz or of the corpus, and nothing drawn")
     parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
     asked = parser.parse_args()

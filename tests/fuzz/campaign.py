@@ -1,5 +1,9 @@
-"""The campaign: batches of drawn inputs, each batch from a seed of its own, and what is wrong with how they end."""
+"""The campaign: batches of drawn inputs, each batch from a seed of its own, and what is wrong with how they end.
 
+A process of the pool calls these functions.
+"""
+
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -13,14 +17,24 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 
-from fuzz.execute import LIMIT_S, Server
-from fuzz.inputs import Input, digest
+from fuzz.inputs import Input, digest, read
 from fuzz.judge import faults
+from fuzz.perform import LIMIT_S, perform
 from fuzz.strategy import inputs
 
 #: Inputs of a batch: no process waits long for the last one, and Hypothesis has begun with small ones seldom enough.
 BATCH = 50
 _numbers = count()
+_inputs = functools.cache(inputs)
+
+
+class Setting(NamedTuple):
+    """Files to begin with, a folder to work in, the seconds of a step, and the kinds of input to draw; () for all."""
+
+    samples: Path
+    place: Path
+    limit_s: float = LIMIT_S
+    kinds: tuple[str, ...] = ()
 
 
 class Fault(NamedTuple):
@@ -28,7 +42,7 @@ class Fault(NamedTuple):
 
     given: Input
     words: str
-    seed: int
+    seed: int = 0
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -38,76 +52,59 @@ class Fault(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a batch came to: its faults, and how often each exit status and each command occurred."""
+    """What inputs came to: their faults, and how often each exit status and each command occurred."""
 
     faults: list[Fault]
     statuses: Counter[int]
     commands: Counter[str]
 
 
-class Lane:
-    """What performs inputs one after the other.
+def tried(setting: Setting, one: Input, seed: int = 0) -> Report:
+    """Perform an input, and report what is wrong with it."""
+    found = perform(one, setting.samples, setting.place / f"{os.getpid()}-{next(_numbers)}", setting.limit_s)
+    commands = Counter(step.words[0] for step in one.steps if step.words)
+    statuses = Counter(outcome.status for outcome in found.outcomes)
+    return Report([Fault(one, words, seed) for words in faults(one, found)], statuses, commands)
 
-    place: a folder to work in; samples: files to begin with; limit_s: how long a command may take; quick: to measure
-    nothing; only: the one kind of input to draw.
-    """
 
-    def __init__(
-        self, samples: Path, place: Path, limit_s: float = LIMIT_S, quick: bool = False, only: str = ""
-    ) -> None:
-        set_hypothesis_home_dir(place / "hypothesis")
-        self._samples, self._place, self._server = samples, place, Server(limit_s)
-        self._inputs = inputs(samples, quick, only)
+def replayed(setting: Setting, path: Path) -> Report:
+    """Perform the input of a file."""
+    return tried(setting, read(path))
 
-    def close(self) -> None:
-        """End its process."""
-        self._server.__exit__()
 
-    def tried(self, one: Input, seed: int, report: Report) -> list[Fault]:
-        """Perform an input, count it in the report, and return what is wrong with it."""
-        found = self._server.perform(one, self._samples, self._place / f"{os.getpid()}-{next(_numbers)}")
-        report.statuses.update(outcome.status for outcome in found.outcomes)
-        report.commands.update(step.words[0] for step in one.steps if step.words)
-        return [Fault(one, words, seed) for words in faults(one, found)]
+def batch(setting: Setting, seed: int, most: int) -> Report:
+    """Draw this many different inputs, and perform each."""
+    report, seen = Report([], Counter(), Counter()), set[str]()
 
-    def batch(self, seed: int, most: int) -> Report:
-        """Draw this many different inputs, and perform each."""
-        report, seen = Report([], Counter(), Counter()), set[str]()
+    def use(one: Input) -> None:
+        hypothesis.assume(digest(one) not in seen)  # Hypothesis repeats a fifth of them
+        seen.add(digest(one))
+        for all_of_them, its in zip(report[1:], (new := tried(setting, one, seed))[1:], strict=True):
+            all_of_them.update(its)
+        report.faults.extend(new.faults)
 
-        def perform(one: Input) -> None:
-            hypothesis.assume(digest(one) not in seen)  # Hypothesis repeats a fifth of them
-            seen.add(digest(one))
-            report.faults.extend(self.tried(one, seed, report))
+    _draw(use, setting, seed, most)
+    return report
 
-        self._draw(perform, seed, most, ())
-        return report
 
-    def smallest(self, fault: Fault, most: int = BATCH) -> Fault:
-        """Return the smallest input that Hypothesis finds with a fault of the same kind."""
-        found = [fault]
+def smallest(setting: Setting, fault: Fault) -> Fault:
+    """Return the smallest input that Hypothesis finds with a fault of the same kind."""
+    found = [fault]
 
-        def fails(one: Input) -> None:
-            same = [
-                new for new in self.tried(one, fault.seed, Report([], Counter(), Counter())) if new.kind == fault.kind
-            ]
-            if same:
-                found.append(same[0])
-                raise AssertionError
+    def use(one: Input) -> None:
+        same = [new for new in tried(setting, one, fault.seed).faults if new.kind == fault.kind]
+        found.extend(same)
+        assert not same
 
-        with suppress(AssertionError, Flaky):
-            self._draw(fails, fault.seed, most, (Phase.shrink,))
-        return found[-1]
+    with suppress(AssertionError, Flaky):
+        _draw(use, setting, fault.seed, BATCH, Phase.shrink)
+    return found[-1]
 
-    def _draw(self, use: Callable[[Input], None], seed: int, most: int, more: tuple[Phase, ...]) -> None:
-        rules = settings(
-            max_examples=most, phases=(Phase.generate, *more), database=None, deadline=None, print_blob=False,
-            suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
-        )  # fmt: skip
 
-        @hypothesis.seed(seed)
-        @rules
-        @given(self._inputs)
-        def each(one: Input) -> None:
-            use(one)
-
-        each()
+def _draw(use: Callable[[Input], None], setting: Setting, seed: int, most: int, *more: Phase) -> None:
+    set_hypothesis_home_dir(setting.place / "hypothesis")
+    rules = settings(
+        max_examples=most, phases=(Phase.generate, *more), database=None, deadline=None, print_blob=False,
+        suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+    )  # fmt: skip
+    hypothesis.seed(seed)(rules(given(_inputs(setting.samples, setting.kinds))(use)))()

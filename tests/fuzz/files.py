@@ -21,46 +21,37 @@ RUNS = ("20260101-old", "20260201-new", "base")
 ROWS_RUN = "r1"
 #: The network of the store `net.db`, and the kernel and the problem that have a history there.
 NETWORK, KEPT = "net", ("gemm/numpy.matmul", "gemm/m1n1000k500/f32/NT")
-#: Stores, exports of one of them, results of other programs, and databases that are no stores.
-SAMPLES = (
-    "rows.db", "runs.db", "net.db", "old.db", "foreign.db", "rows.csv", "rows.json", "rows.parquet", "nvbench.json",
-    "pytest_benchmark.json",
-)  # fmt: skip
-STORES, EXPORTS = SAMPLES[:5], SAMPLES[5:]
+#: Stores and databases that are none, and results of this program and others.
+STORES = ("rows.db", "runs.db", "net.db", "old.db", "foreign.db")
+EXPORTS = ("rows.csv", "rows.json", "rows.parquet", "nvbench.json", "pytest_benchmark.json")
 
 
 def make_samples(folder: Path) -> Path:
     """Write every sample into a folder that is empty, and return it."""
-    _rows(folder)
-    _network(folder)
-    runs = Store(folder / "runs.db")
-    begin(runs, RUNS[0], name=RUNS[2], started_at="2026-01-01T10:00:00+00:00", planned=2)
-    begin(runs, RUNS[1], started_at="2026-02-01T10:00:00+00:00", planned=3)
-    for run_id, factor in zip(RUNS, (1.0, 1.2), strict=False):
-        add(runs, run_id, "m3n5/f32", tuple(factor * median for median in STEADY))
-        add(runs, run_id, "m9n5/f32", LOOSE)
-    runs.close()
+    with closing(Store(folder / "rows.db")) as rows:
+        varied(rows)
+        write_file(rows, ROWS_RUN, "csv", folder / "rows.csv")
+        write_file(rows, ROWS_RUN, "json", folder / "rows.json")
+        write_parquet_file(rows, ROWS_RUN, folder / "rows.parquet")
+    with closing(Store(folder / "runs.db")) as runs:
+        for run_id, factor, month in zip(RUNS, (1.0, 1.2), (1, 2), strict=False):
+            name, planned = ("", RUNS[2])[month == 1], month + 1
+            begin(runs, run_id, name=name, started_at=f"2026-0{month}-01T10:00:00+00:00", planned=planned)
+            add(runs, run_id, "m3n5/f32", tuple(factor * median for median in STEADY))
+            add(runs, run_id, "m9n5/f32", LOOSE)
+    with closing(Store(folder / "net.db")) as net:
+        _network(net)
     with closing(sqlite3.connect(folder / "old.db")) as db:
         db.executescript((DATA / "schema4.sql").read_text())
     with closing(sqlite3.connect(folder / "foreign.db")) as db:
         db.executescript("CREATE TABLE run (id INTEGER); CREATE TABLE result (a, b); INSERT INTO run VALUES (1)")
-    for name in ("nvbench.json", "pytest_benchmark.json"):
+    for name in EXPORTS[-2:]:
         (folder / name).write_bytes((DATA / name).read_bytes())
     return folder
 
 
-def _rows(folder: Path) -> None:
-    rows = Store(folder / "rows.db")
-    varied(rows)
-    write_file(rows, ROWS_RUN, "csv", folder / "rows.csv")
-    write_file(rows, ROWS_RUN, "json", folder / "rows.json")
-    write_parquet_file(rows, ROWS_RUN, folder / "rows.parquet")
-    rows.close()
-
-
-def _network(folder: Path) -> None:
-    """Write a store with what `scaling` computes from, and what `history` shows."""
-    net = Store(folder / "net.db")
+def _network(net: Store) -> None:
+    """Store what `scaling` computes from, and what `history` shows."""
     begin_made(net, ROWS_RUN)
     for problem, part in ((KEPT[1], "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
         put(net, problem, KEPT[0])
@@ -73,7 +64,6 @@ def _network(folder: Path) -> None:
             right=True, time_s=1e-3, low=9e-4, high=2e-3, compared=(Compared(1.5, 1.2, None, version=1),),
         )  # fmt: skip
         net.add_version(made, {"a.cu": f"int a = {number};\n".encode()})
-    net.close()
 
 
 def lay_out(files: dict[str, File], folder: Path, samples: Path) -> None:
@@ -82,41 +72,37 @@ def lay_out(files: dict[str, File], folder: Path, samples: Path) -> None:
         path = folder / name
         with suppress(OSError, ValueError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _make(path, file, samples)
-
-
-def _make(path: Path, file: File, samples: Path) -> None:
-    if file.kind == "folder":
-        path.mkdir()
-    elif file.kind == "fifo":
-        os.mkfifo(path)
-    elif file.kind == "link":
-        path.symlink_to(file.text)
-    else:
-        sound = (samples / file.sample).read_bytes() if file.sample else file.text.encode("utf-8", "surrogateescape")
-        path.write_bytes(sound)
-        for damage in file.damage:
-            if damage.way == "sql":
-                _execute(path, damage.text)
+            if file.kind == "folder":
+                path.mkdir()
+            elif file.kind == "fifo":
+                os.mkfifo(path)
+            elif file.kind == "link":
+                path.symlink_to(file.text)
             else:
-                path.write_bytes(damaged(path.read_bytes(), damage))
+                path.write_bytes((samples / file.sample).read_bytes() if file.sample else _bytes(file.text))
+                for damage in file.damage:
+                    _hurt(path, damage)
 
 
-def damaged(data: bytes, damage: Damage) -> bytes:
-    """Return bytes after damage."""
-    start = min(int(damage.at * len(data)), max(len(data) - 1, 0))
-    before, after, put = data[:start], data[start:], damage.text.encode("utf-8", "surrogateescape")
-    if damage.way == "flip":
-        return before + bytes([after[0] ^ 1 << damage.size % 8]) + after[1:] if after else data
-    if damage.way == "zero":
-        return before + bytes(len(after[: damage.size])) + after[damage.size :]
-    if damage.way == "cut":
-        return before
-    return before + put + (after if damage.way == "insert" else after[len(put) :])
+def _hurt(path: Path, damage: Damage) -> None:
+    """Do damage to a file, to a database by SQL. What SQLite refuses changes nothing."""
+    if damage.way == "sql":
+        with closing(sqlite3.connect(path)) as db, suppress(sqlite3.Error, UnicodeEncodeError):
+            db.execute("PRAGMA foreign_keys = OFF")
+            db.executescript(damage.text)
+        return
+    data, put = path.read_bytes(), _bytes(damage.text)
+    start = int(damage.at * len(data))
+    before, after = data[:start], data[start:]
+    changed = {
+        "flip": bytes([after[0] ^ 1 << damage.size % 8]) + after[1:] if after else b"",
+        "zero": bytes(len(after[: damage.size])) + after[damage.size :],
+        "cut": b"",
+        "over": put + after[len(put) :],
+        "insert": put + after,
+    }
+    path.write_bytes(before + changed[damage.way])
 
 
-def _execute(path: Path, sql: str) -> None:
-    """Change a database from within. What SQLite refuses changes nothing."""
-    with closing(sqlite3.connect(path)) as db, suppress(sqlite3.Error, UnicodeEncodeError):
-        db.execute("PRAGMA foreign_keys = OFF")
-        db.executescript(sql)
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

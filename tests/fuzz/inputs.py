@@ -8,12 +8,18 @@ from typing import Literal
 
 import msgspec
 
-#: What standard output or standard error is: a pipe that is read, no file at all, a full disk, a pipe whose reader has
-#: gone, or one whose reader goes after the first bytes.
-Stream = Literal["pipe", "closed", "full", "gone", "head"]
+#: What standard output or standard error is: a file that is read afterwards, none at all, a full disk, a pipe whose
+#: reader has gone, or one whose reader goes after the first bytes.
+Stream = Literal["file", "closed", "full", "gone", "head"]
+#: Shows the rows of a run that was killed before it is resumed, and after.
+SHOWN = ("show", "mine", "--json")
 
 
-class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    pass
+
+
+class Damage(_Part):
     """A change to the bytes of a file. at: where, as a share of its length; size: bytes, or which bit to flip."""
 
     way: Literal["flip", "zero", "cut", "over", "insert", "sql"]
@@ -22,7 +28,7 @@ class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
 
 
-class File(msgspec.Struct, frozen=True, omit_defaults=True):
+class File(_Part):
     """A file of the working folder: a text, or a sample (`files.SAMPLES`), and damage to it.
 
     text: bytes that are no UTF-8 are surrogates; the target of a link.
@@ -34,15 +40,15 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Literal["file", "folder", "fifo", "link"] = "file"
 
 
-class Kill(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A signal to the command, or to one of the processes that it has started."""
+class Kill(_Part):
+    """A signal to the command, or to each of the processes that it has started."""
 
     signal: int
     after_s: float
     worker: bool = False
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+class Step(_Part):
     """One command. fresh: by the console script, and not in a fork of a process that has imported it.
 
     patience_s: a command that may go on for long is interrupted after this; 0 for one that must end by itself.
@@ -50,8 +56,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     words: tuple[str, ...]
-    out: Stream = "pipe"
-    err: Stream = "pipe"
+    out: Stream = "file"
+    err: Stream = "file"
     variables: dict[str, str] = {}
     fresh: bool = False
     kill: Kill | None = None
@@ -59,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: bool = False
 
 
-class Input(msgspec.Struct, frozen=True, omit_defaults=True):
+class Input(_Part):
     """Files by their names, and what is called among them.
 
     asked: files that may be new or changed, besides those that the words name; `.` for any. wild: foreign code may
@@ -72,25 +78,17 @@ class Input(msgspec.Struct, frozen=True, omit_defaults=True):
     wild: bool = False
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An input of the corpus. note: what went wrong with it. unsolved: why it still does, or ""."""
-
-    note: str
-    input: Input
-    unsolved: str = ""
-
-
-def write(path: Path, entry: Entry) -> Path:
-    """Write an entry of the corpus."""
+def write(path: Path, note: str, given: Input) -> Path:
+    """Write an input, and what went wrong with it, as an entry of the corpus."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The encoder of msgspec refuses surrogates, which stand for bytes that are no UTF-8.
-    path.write_text(json.dumps(msgspec.to_builtins(entry), indent=1) + "\n", encoding="ascii")
+    path.write_text(json.dumps({"note": note, "input": msgspec.to_builtins(given)}, indent=1) + "\n", encoding="ascii")
     return path
 
 
-def read(path: Path) -> Entry:
-    """Return an entry of the corpus."""
-    return msgspec.convert(json.loads(path.read_text(encoding="ascii")), Entry)
+def read(path: Path) -> Input:
+    """Return the input of an entry of the corpus."""
+    return msgspec.convert(json.loads(path.read_text(encoding="ascii"))["input"], Input)
 
 
 def digest(given: Input) -> str:

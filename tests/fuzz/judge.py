@@ -1,15 +1,22 @@
 """What is wrong with how an input ended: each rule that every command keeps, whatever it is given."""
 
+import csv
+import io
+import json
 import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import PurePath
+from typing import Any
+
+import msgspec
 
 from complaints import complaints
-from fuzz.execute import Found, Outcome
-from fuzz.inputs import Input, Step
-from fuzz.kept import lost
+from fuzz.inputs import SHOWN, Input, Step
+from fuzz.perform import Found, Outcome
 from kernelmark.bench.cli.options import DEFECT
 
 STATUSES = (0, 1, 2, 130)
@@ -22,6 +29,8 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored 
 _BEYOND = re.compile(r"^(KeyboardInterrupt|GeneratorExit|\S+\.Base)\b", re.MULTILINE)
 #: A shorter word names no files but the one.
 SHORTEST_STEM = 3
+#: What makes a row another one than that of its problem and kernel.
+_CASE = ("problem", "kernel", "mode", "threads", "isa")
 
 
 def faults(given: Input, found: Found) -> list[str]:
@@ -29,8 +38,8 @@ def faults(given: Input, found: Found) -> list[str]:
     pairs = list(zip(given.steps, found.outcomes, strict=True))
     of_steps = [fault for step, outcome in pairs for fault in _step(given, step, outcome)]
     if given.wild or any(step.kill or outcome.hung for step, outcome in pairs):
-        return [*of_steps, *lost(given, found)]
-    words = [word.rpartition("=")[2] for step in given.steps for word in step.words]
+        return [*of_steps, *_lost(given, found)]
+    words = [text for step in given.steps for word in step.words for text in (word, word.rpartition("=")[2])]
     named = {os.path.normpath(word) for word in (*words, *given.asked)}
     of_steps += [f"file left or changed: {name}" for name in found.changed if not _is_asked_for(name, named)]
     return of_steps + [f"temporary file left: {name}" for name in found.temporary if "-defect-" not in name]
@@ -38,7 +47,9 @@ def faults(given: Input, found: Found) -> list[str]:
 
 def _is_asked_for(name: str, named: set[str]) -> bool:
     """Return whether a file is named, lies in a folder that is or is one to it, or begins as a file that is named."""
-    if "." in named or "__pycache__" in name or any(place == name or place.startswith(f"{name}/") for place in named):
+    if "." in named or "__pycache__" in name or name in named:
+        return True
+    if any(place.startswith(f"{name}/") or name.startswith(f"{place}/") for place in named):
         return True
     stems = (str(PurePath(place).with_suffix("")) for place in named if PurePath(place).name)
     return any(len(stem) >= SHORTEST_STEM and name.startswith(stem) for stem in stems)
@@ -58,6 +69,7 @@ def _step(given: Input, step: Step, outcome: Outcome) -> Iterator[str]:
     if not given.wild:
         yield from _status(step, outcome)
         yield from _lines(step, outcome)
+        yield from _data(step, outcome)
 
 
 def _status(step: Step, outcome: Outcome) -> Iterator[str]:
@@ -81,8 +93,53 @@ def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
         yield f"{len(ours) + len(others)} lines: {' | '.join(ours + others)}"
     if any(re.search(r"\b[A-Z]\w+Warning\b", line) for line in others):
         yield f"warning: {others[0]}"
-    if outcome.status == 2 and not ours and step.err == "pipe" and step.kill is None:
+    if outcome.status == 2 and not ours and step.err == "file" and step.kill is None:
         yield f"refused without a word: {_last(outcome.out)}"
+
+
+def _data(step: Step, outcome: Outcome) -> Iterator[str]:
+    """JSON and CSV can be read."""
+    other = {"--help", "-h", "_KERNELMARK_COMPLETE"}.intersection((*step.words, *step.variables))
+    if outcome.status != 0 or step.out != "file" or other:
+        return
+    style = re.findall(r"--format[ =](\w+)", " ".join(step.words)) or ["csv"]
+    try:
+        if "--json" in step.words or (step.words[:1] == ("export",) and style[-1] == "json" and outcome.out):
+            msgspec.json.decode(outcome.out.encode(errors="surrogateescape"))
+        elif step.words[:1] == ("export",) and style[-1] == "csv":
+            widths = {len(row) for row in csv.reader(io.StringIO(outcome.out, newline=""), strict=True)}
+            if len(widths) > 1:
+                yield f"no CSV: lines of {' and '.join(map(str, sorted(widths)))} cells"
+    except (ValueError, csv.Error) as error:
+        yield f"no {'CSV' if isinstance(error, csv.Error) else 'JSON'}: {error}"
+
+
+def _lost(given: Input, found: Found) -> Iterator[str]:
+    """Yield what is wrong with the rows of a run that was killed and resumed, if this input is one.
+
+    Every row is there once, none is changed, and at the end all that were planned are there.
+    """
+    shown = []
+    for step, done in zip(given.steps, found.outcomes, strict=True):
+        if step.words[: len(SHOWN)] == SHOWN and done.status == 0:
+            with suppress(ValueError):  # what is no JSON is a fault of its own
+                shown.append(json.loads(done.out))
+    for document in shown:
+        cases = _cases(document)
+        if len(cases) < len(document["results"]):
+            yield f"a row is doubled: {len(document['results'])} rows of {len(cases)} cases"
+        for case, row in cases.items():
+            if row["status"] != "ok":
+                yield f"a kill cost a row: {' '.join(map(str, case))} is {row['status']}: {row['reason']}"
+    for before, after in pairwise(shown):
+        if not _cases(before).items() <= _cases(after).items():
+            yield "a row was lost or changed by what followed"
+    if shown and found.outcomes[-2].status == 0 and shown[-1]["run"]["cases_planned"] != len(shown[-1]["results"]):
+        yield f"rows are missing: {shown[-1]['run']['cases_done']} of {shown[-1]['run']['cases_planned']}"
+
+
+def _cases(document: Any) -> dict[tuple[Any, ...], Any]:
+    return {tuple(row[key] for key in _CASE): row for row in document["results"]}
 
 
 def _last(text: str) -> str:

@@ -1,0 +1,257 @@
+"""Performing an input: each step is a fork of this process, which has imported the command once.
+
+A fork costs less than a start, and has what an invocation in this process has not: an exit status, streams and signals
+of its own, and an end that is found where a plug-in patches, closes or ends what is not its own.
+"""
+
+import atexit
+import functools
+import gc
+import os
+import pkgutil
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from fuzz.files import lay_out
+from fuzz.inputs import Input, Kill, Step, Stream
+from kernelmark import bench
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.run.family import Member, adopt, below
+from processes import command
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = Path(sys.executable).with_name("kernelmark")
+#: Seconds of a processor that a step may use, and how many times as long it may take where others use it too: less
+#: than the minute after which the command itself ends a plug-in.
+LIMIT_S, BUSY = 10.0, 5
+#: How many times the limit a command has that draws all figures of a run twice.
+SLOW = {"report": 2}
+#: The first interrupt of a run lets the job in hand finish, so a second one follows.
+AGAIN_S = 1.0
+#: How long the processes that a step has started may outlive it.
+GRACE_S = 10.0
+TICK_S = 0.05
+#: Address space of a step, so that what a plug-in takes does not end other programs.
+MOST_BYTES = 8 * 2**30
+#: What is kept of the caller's environment: where programs, libraries and what was compiled before are found.
+KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE")
+#: Left for the few steps that need them: they start threads or take a second to import.
+COLD = tuple(f"kernelmark.bench.{name}" for name in ("pytest", "selftest", "emulator", "report.figures", "run.worker"))
+
+
+class Outcome(NamedTuple):
+    """How a step ended. status: negative for a signal. left: commands that it left running. hung: it had to be ended.
+
+    interrupted: after its patience.
+    """
+
+    status: int
+    out: str = ""
+    err: str = ""
+    left: tuple[str, ...] = ()
+    hung: bool = False
+    interrupted: bool = False
+
+
+class Found(NamedTuple):
+    """All that an input is judged by: its steps' outcomes, what is new or changed in its folder, and in TMPDIR."""
+
+    outcomes: list[Outcome]
+    changed: Sequence[str] = ()
+    temporary: Sequence[str] = ()
+
+
+@functools.cache
+def prepare() -> None:
+    """Import what most steps need, and become the parent of what they leave running."""
+    for module in pkgutil.walk_packages(bench.__path__, "kernelmark.bench."):
+        if not module.name.startswith(COLD):
+            with suppress(ImportError):
+                import_module(module.name)
+    discover()
+    gc.freeze()  # what is never looked at stays shared with the forks
+    adopt()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the campaign
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
+def perform(given: Input, samples: Path, place: Path, limit_s: float) -> Found:
+    """Perform an input in a folder of its own, `place`, which is removed after it."""
+    prepare()
+    folder, temporary = place / "work", place / "tmp"
+    folder.mkdir(parents=True)
+    temporary.mkdir()
+    try:
+        lay_out(given.files, folder, samples)
+        before = _seen(folder)
+        outcomes = [_performed(step, place, limit_s) for step in given.steps]
+        after = _seen(folder)
+        changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        return Found(outcomes, changed, sorted(_seen(temporary)))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _performed(step: Step, place: Path, limit_s: float) -> Outcome:
+    """Fork for a step, and send it the signals that are due until it has ended."""
+    limit_s = limit_s * SLOW.get("".join(step.words[:1]), 1) + step.patience_s
+    paths = place / "out", place / "err"
+    streams = [_stream(kind, path) for kind, path in zip((step.out, step.err), paths, strict=True)]
+    readers = [reader for _, reader in streams if reader is not None]
+    pid = os.fork()
+    if pid == 0:
+        for reader in readers:
+            os.close(reader)
+        _become(step, place, [file for file, _ in streams], limit_s)
+    for file, _ in streams:
+        os.close(file)
+    due = [Kill(signal.SIGINT, step.patience_s + again_s) for again_s in (0.0, AGAIN_S) if step.patience_s]
+    due = sorted([*due, *([step.kill] if step.kill else [])], key=lambda kill: kill.after_s)
+    due.append(Kill(signal.SIGKILL, BUSY * limit_s))
+    ended, elapsed_s = os.pidfd_open(pid), 0.0  # time in which this process was stopped too does not count
+    while ended not in (ready := select.select([ended, *readers], [], [], TICK_S)[0]):
+        for reader in ready:
+            readers.remove(reader)
+            os.close(reader)
+        elapsed_s += 0.0 if ready else TICK_S
+        while due and elapsed_s > due[0].after_s:
+            _send(due.pop(0), pid)
+    for file in (ended, *readers):
+        os.close(file)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    left, hung = _ended(), not due or status == -signal.SIGXCPU
+    out, err = (path.read_bytes().decode(errors="surrogateescape") if path.exists() else "" for path in paths)
+    return Outcome(status, out, err, () if hung else left, hung, 0.0 < step.patience_s < elapsed_s)
+
+
+def _stream(kind: Stream, path: Path) -> tuple[int, int | None]:
+    """Open what an output of a step is; return it, and what waits for its first bytes, if anything."""
+    if kind == "full":
+        return os.open("/dev/full", os.O_WRONLY), None
+    if kind in ("gone", "head"):
+        reader, writer = os.pipe()
+        if kind == "head":
+            return writer, reader
+        os.close(reader)
+        return writer, None
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), None
+
+
+def _send(kill: Kill, pid: int) -> None:
+    """Send a signal to a step, or to what it has started, if there is something."""
+    for found in [member.pid for member in below(pid) if member.parent == pid] if kill.worker else [pid]:
+        with suppress(ProcessLookupError):
+            os.kill(found, kill.signal)
+
+
+def _become(step: Step, place: Path, files: list[int], limit_s: float) -> None:
+    """Be the process that a shell would have started for the step, to its end."""
+    leave = os._exit  # a plug-in may put others in the place of functions
+    try:
+        os.setsid()
+        seconds = int(limit_s) + 1
+        for name, most in ((resource.RLIMIT_AS, MOST_BYTES), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, seconds)):
+            resource.setrlimit(name, (most, most + (name == resource.RLIMIT_CPU)))
+        for number, (file, kind) in enumerate(zip(files, (step.out, step.err), strict=True), 1):
+            os.dup2(file, number)
+            os.close(file)
+            if kind == "closed":
+                os.close(number)
+        os.chdir(place / "work")
+        variables = {name: os.environ[name] for name in KEPT if name in os.environ}
+        os.environ.clear()
+        os.environ.update({**variables, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), "TMPDIR": str(place / "tmp")})
+        os.environ.update({"XDG_DATA_HOME": str(place / "data"), **step.variables})
+        tempfile.tempdir = None
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if step.fresh:
+            os.execve(sys.executable, [sys.executable, SCRIPT, *step.words], dict(os.environ))
+        sys.argv = [str(SCRIPT), *step.words]
+        sys.stdout = sys.__stdout__ = _text(1, step.out)  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = _text(2, step.err)  # type: ignore[misc]
+        leave(_called() & 0xFF)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        leave(1)
+
+
+def _text(number: int, kind: Stream) -> TextIO | None:
+    if kind == "closed":
+        return None
+    errors, buffering = ("strict", -1) if number == 1 else ("backslashreplace", 1)
+    return open(number, "w", buffering, encoding="utf-8", errors=errors, closefd=False)
+
+
+def _called() -> int:
+    """Call the command as the console script does, and end as the interpreter does; return the exit status.
+
+    The interpreter also removes every object, which takes longer than most commands. Where what is left to be written
+    cannot be, it ends with 120.
+    """
+    from kernelmark.bench.cli import main
+
+    on_signal = signal.signal
+    try:
+        try:
+            main()
+            status = 0
+        except SystemExit as ending:
+            status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            status = 1
+        on_signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:  # after the command's own end, where a process of its own takes none any more
+        return 128 + signal.SIGINT
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except (OSError, ValueError):
+            status = 120
+    return status
+
+
+def _ended() -> tuple[str, ...]:
+    """End what a step has left running, after a moment in which it may end by itself; return what that was."""
+    until, found = time.monotonic() + GRACE_S, set[str]()
+    while left := _left():
+        if time.monotonic() > until:
+            found.update(command(member.pid).replace("\0", " ")[:100] for member in left)
+            for member in left:
+                with suppress(ProcessLookupError):
+                    os.kill(member.pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return tuple(sorted(found))
+
+
+def _left() -> list[Member]:
+    """Reap what has ended, and return the processes that have not."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return below(os.getpid())
+    return []
+
+
+def _seen(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the size and the time of the last change of everything below a folder, folders without theirs."""
+    found = {}
+    for path in folder.rglob("*"):
+        facts = path.lstat()
+        found[str(path.relative_to(folder))] = (0, 0) if path.is_dir() else (facts.st_size, facts.st_mtime_ns)
+    return found
