@@ -28,7 +28,8 @@ WEIGHTS = {**dict.fromkeys(cli.commands, 6), **RARE, "watch": 2, "run": 8, "veri
 #: Of each operation, small enough to be measured in a moment.
 PROBLEMS = f"""copy/m4n4/f32 copy/m1n31/f64 gemm/m4n5k6/f32/NT gemm/m3n3k3/f64/TN/alpha1.5/beta0.5/batch2/lda+3
 gemm/m3n3k3/f16.f32/NN gemm/m3n4k5/f32/NT/epi-bias-relu gemm/m3n4k5/f64/TN/epi-update gemm/m3n3k3/e4m3.f32/NT
-gemm/m3n3k3/e4m3.f32/NT/scale-blocks gemm/m3n4k5/s8.s32/NT transpose/m5n7/f32/out transpose/m5n7/bf16/in
+gemm/m3n3k3/e4m3.f32/NT/scale-blocks gemm/m5n4k6/f32/NN/groups3-skewed gemm/m3n4k5/s8.s32/NT
+transpose/m5n7/f32/out transpose/m5n7/bf16/in
 fft/b2h4w4/f32/r2c fft/b1h1w7/f64/c2c/inverse conv/n1c2h5w5k3r3s3/f32/nchw/fprop fma/n64k3/f32 transfer/n7/f32/h2h
 transfer/n7/f64/bidir/node3/work2 transfer/n64/f32/h2h/work2 aggregate/w2n7/f32 aggregate/w3n5/f64/update/ef {KEPT[1]}
 conv/n1c2h5w5k2r3s3pad0-1x1stride2/f32/nhwc/dgrad/dil2/g2""".split()
