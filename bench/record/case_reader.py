@@ -1,6 +1,9 @@
 """What the store holds of one case: its row, its samples, the processes they come from, what accuses it."""
 
 from collections.abc import Container, Iterator, Sequence
+from heapq import nsmallest
+from itertools import combinations, groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -33,13 +36,13 @@ class CaseReader(Query):
 
     def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
         """The pairs of cases that are one kernel's on two problems, timed in one job; by the order of their rows."""
-        query = """
-            SELECT one."case", other."case" FROM result AS one JOIN result AS other
-            USING (run_id, job, kernel, mode, threads, isa)
-            WHERE run_id = :run_id AND job != '' AND one.result_id < other.result_id AND one.problem != other.problem
-            AND one.time_s_median IS NOT NULL AND other.time_s_median IS NOT NULL
-            ORDER BY one.result_id, other.result_id LIMIT :limit"""
-        return [(one, other) for one, other in self._rows(query, run_id=run_id, limit=limit)]
+        own = "job, kernel, mode, threads, isa"
+        query = f"""SELECT {own}, result_id, problem, "case" FROM result
+            WHERE run_id = :run_id AND job != '' AND time_s_median IS NOT NULL ORDER BY {own}, result_id"""
+        groups = groupby(self._rows(query, run_id=run_id), itemgetter(slice(5)))
+        pairs = (pair for _, rows in groups for pair in combinations((row[5:] for row in rows), 2))
+        first = nsmallest(limit, ((one, other) for one, other in pairs if one[1] != other[1]))
+        return [(one[2], other[2]) for one, other in first]
 
     def samples(self, run_id: str, case: str) -> list[float]:
         """The samples of a case, seconds a call, in the order in which they were taken."""
