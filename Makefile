@@ -1,7 +1,7 @@
 # make bench   measure what this machine has; tables, a verdict, and a page in reports/local/
 # make test    the short test suite      make test-all   every test        make lint    ruff, mypy, import-linter
 # make fuzz    2,000 drawn inputs of every kind for the command, each judged by how it ends; FUZZ_ARGS="--inputs 20000 --seed 7"
-# make bars    the figures that the project promises, measured      make gpu-plan, make gpu    an NVIDIA GPU, by its agenda
+# make bars    the figures that the project promises, measured; BARS_ARGS="conv list" measures some      make gpu-plan, make gpu    an NVIDIA GPU, by its agenda
 # make publish   measure this machine for 45 minutes, suites and claims, and publish a report in reports/<machine>/
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
@@ -20,6 +20,7 @@ TEST_ARGS ?=
 MUTANTS_ARGS ?=
 PUBLISH_ARGS ?=
 FUZZ_ARGS ?=
+BARS_ARGS ?=
 
 .PHONY: bench test test-all lint fuzz bars publish gpu gpu-plan honest mutants mutants-table conformance ladder pictures more lock clean
 
@@ -60,7 +61,7 @@ fuzz: .venv/.installed
 	PYTHONPATH=.:tests $(BIN)/python -m fuzz $(FUZZ_ARGS)
 
 bars: .venv/.installed
-	$(BIN)/python tools/bars.py
+	$(BIN)/python tools/bars.py $(BARS_ARGS)
 
 # Keeps what it measures in out/publish/, so that it goes on where it was stopped; experiments of claims have the time
 # that the suites leave. A noisy run is refused.

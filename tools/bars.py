@@ -1,114 +1,160 @@
-"""The figures that the project promises, measured on this machine: `make bars`. Exit status 1 where one is missed."""
+"""The figures that the project promises, measured on this machine: `make bars BARS_ARGS="conv transpose"`, or all.
 
-import subprocess
+Prints a line for each promise; the exit status is 1 where one is missed. `--list` prints the promises alone.
+"""
+
+import argparse
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from statistics import median
+from collections.abc import Callable
+from operator import ge, gt, le, lt
 from typing import NamedTuple
 
-from tabulate import tabulate
+import bars_kernels
+import bars_runs
+import bars_stores
+import bars_tuning
+from took import Found
 
-from aggregate_bars import aggregate_bars
-from clock_bars import clock_bars
-from cluster_bars import cluster_bars
-from conv_bars import conv_bars
-from emulator_bars import emulator_bars
-from first_call_bars import first_call_bars
-from many_bars import many_bars
-from report_bars import report_bars
-from scale_bars import scale_bars
-from select_bars import select_bars
-from shard_bars import shard_bars
-from thread_bars import thread_bars
-from throughput_bars import throughput_bars
-from took import took
-from transpose_bars import transpose_bars
-from tuning_bars import tuning_bars
-
-MILLION = """
-import resource, time
-from kernelmark.bench.plan.case import Plan, jobs
-from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.suites import load_suite
-from pathlib import Path
-registry = discover()
-start = time.perf_counter()
-suite = load_suite(Path("million.toml"), registry)
-cases = (entrant for job in jobs([suite], registry, Plan(devices=("cpu",))) for entrant in job.job.entrants)
-next(cases)
-first = time.perf_counter() - start
-print(first, 1 + sum(1 for _ in cases), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-"""
-MILLION_SUITE = """
-title = "A million cases"
-[[sweep]]
-op = "copy"
-dtype = ["f32"]
-kernels = ["copy/numpy.copyto"]
-m = {linear = [1, 1000, 1]}
-n = {linear = [1, 1000, 1]}
-"""
+HOLDS = {"<": lt, "<=": le, ">=": ge, ">": gt}
 
 
-class Bar(NamedTuple):
-    """A promise, what was found, and whether it holds."""
+class Promise(NamedTuple):
+    """What is promised: of a measurement's number, named after it, a limit; page: the page of docs/ that quotes it."""
 
-    promise: str
-    found: str
-    holds: bool
+    name: str
+    words: str
+    sign: str
+    limit: float
+    unit: str = ""
+    page: str = ""
 
+    @property
+    def group(self) -> str:
+        """The measurement that finds the number."""
+        return self.name.partition(".")[0]
 
-def bars() -> Iterator[Bar]:
-    """Every bar, quick ones first."""
-    yield list_answers()
-    yield million_cases()
-    measured = (
-        clock_bars,
-        transpose_bars,
-        conv_bars,
-        first_call_bars,
-        thread_bars,
-        emulator_bars,
-        aggregate_bars,
-        throughput_bars,
-        scale_bars,
-        many_bars,
-        shard_bars,
-        cluster_bars,
-        report_bars,
-        select_bars,
-        tuning_bars,
-    )
-    for others in measured:
-        yield from (Bar(*found) for found in others())
+    def holds(self, value: float) -> bool:
+        """Whether the number keeps the promise; what could not be measured (NaN) does not."""
+        return bool(HOLDS[self.sign](value, self.limit))
 
 
-def list_answers() -> Bar:
-    """`kernelmark list` as a process, start to end."""
-    command = [str(Path(sys.executable).parent / "kernelmark"), "list"]
-    times = [took(command).wall_s for _ in range(9)]
-    return Bar("kernelmark list in at most 0.3 s", f"median of 9: {median(times):.3f} s", median(times) <= 0.3)
+PROMISES = (
+    Promise("list.seconds", "kernelmark list", "<=", 0.3, "s"),
+    Promise("million.cases", "planned cases of a sweep of 1000 x 1000", ">=", 1e6),
+    Promise("million.first", "the first of a million cases", "<=", 0.1, "s"),
+    Promise("million.memory", "a million cases", "<", 100, "MB"),
+    Promise("durations.missed", "known durations, 2.000 ms among them, off by 0.5 %", "<=", 0, "", "measurement.md"),
+    Promise("loop.bare", "NumPy NT of the founding shape, hot, off a bare loop", "<=", 3, "%"),
+    Promise("transpose.in_place", "1024 and 2048x26752 in place over imatcopy, 15 % scratch", ">=", 5.5, "x"),
+    Promise("transpose.full_copy", "in place over a full copy and back", ">", 1, "x"),
+    Promise("transpose.scratch", "scratch in place", "<=", 5, "%"),
+    Promise("transpose.out_of_place", "out of place, of the best threaded copy", ">=", 95, "%"),
+    Promise("conv.vgg", "VGG conv3_2 over oneDNN", ">=", 1.2, "x", "convolution.md"),
+    Promise("conv.seven", "64-64 channels, 224x224, 7x7 over oneDNN", ">=", 2.5, "x", "convolution.md"),
+    Promise("conv.large", "16-16 channels, 128x128, 31x31 over oneDNN", ">=", 20, "x", "convolution.md"),
+    Promise("conv.depthwise", "144 channels, 56x56, depthwise 3x3 over oneDNN", ">=", 1, "x", "convolution.md"),
+    Promise("conv.tiled", "64-64 channels, 7x7: tiled FFTs over whole ones", ">=", 8, "x", "convolution.md"),
+    Promise("first.seconds", "a first call with a cold cache", "<=", 5, "s"),
+    Promise("threads.gain", "a layer of ResNet-50 on two threads over one", ">=", 1, "x"),
+    Promise("threads.share", "from 50 MFLOP on, of what multiply-adds gain", ">=", 0.9, "x"),
+    Promise("emulator.sgemm", "a tiled SGEMM of 128x128x64 under the checker", "<=", 60, "ms", "emulator.md"),
+    Promise("emulator.cold", "sweep of the first kernels and corpus, cold cache", "<=", 180, "s", "emulator.md"),
+    Promise("emulator.warm", "sweep of the first kernels and corpus, warm cache", "<=", 60, "s", "emulator.md"),
+    Promise("emulator.later", "each later kernel adds", "<=", 3, "s", "emulator.md"),
+    Promise("judged.cheats", "wrong compressed sums that are called right", "<=", 0, "", "problems.md"),
+    Promise("judged.honest", "right aggregations that are called wrong", "<=", 0, "", "problems.md"),
+    Promise("sums.host_serial", "of what memory allows one thread", ">=", 80, "%", "problems.md"),
+    Promise("sums.host_parallel", "of what memory allows all threads", ">=", 80, "%", "problems.md"),
+    Promise("overlap.share", "overlap of what the ceilings allow", ">=", 80, "%", "problems.md"),
+    Promise("encode.share", "encoding, of the bytes a second of copyto", ">=", 70, "%", "problems.md"),
+    Promise("fake.rows", "rows of 100,000 cases of a no-op", ">=", 100_000),
+    Promise("fake.rate", "cases a second of a no-op where no time passes", ">=", 500),
+    Promise("fake.parent", "growth of the parent's memory from 20,000 cases on", "<", 10, "%"),
+    Promise("fake.worker", "growth of the worker's memory from 20,000 cases on", "<", 10, "%"),
+    Promise("no_ops.run", "run: no-ops a second from start to end", ">=", 300),
+    Promise("no_ops.case", "run: a case's overhead", "<=", 5, "ms"),
+    Promise("no_ops.verify", "verify: no-ops a second from start to end", ">=", 300),
+    Promise("scale.seconds", "show, export, compare: 100,000 rows of five processes", "<=", 5, "s"),
+    Promise("scale.memory", "show, export, compare: 1,000,000 rows", "<", 200, "MB"),
+    Promise("many.seconds", "show, export, import, crossover, report: 200,000 rows", "<=", 10, "s"),
+    Promise("many.memory", "show, export, import, crossover, report: 200,000 rows", "<", 300, "MB"),
+    Promise("report.seconds", "report of 10,000 rows", "<=", 20, "s"),
+    Promise("report.memory", "report of 10,000 rows", "<=", 500, "MB"),
+    Promise("report.page", "page of 100,000 rows", "<", 20, "MB"),
+    Promise("report.filter", "filters of a page of 100,000 rows", "<", 200, "ms"),
+    Promise("merge.rate", "rows a second of merge, also where nothing is new", ">=", 20_000, "", "cluster.md"),
+    Promise("merge.memory", "merge of 100,000 rows", "<", 200, "MB", "cluster.md"),
+    Promise("merge.differ", "cases of merged shards that a whole run has not", "<=", 0, "", "cluster.md"),
+    Promise("executor.gain", "two workers over one on jobs that sleep 50 ms", ">=", 1.6, "x", "cluster.md"),
+    Promise("executor.rate", "jobs a second through one parent", ">=", 100, "", "cluster.md"),
+    Promise("executor.first", "the first row", "<=", 15, "s", "cluster.md"),
+    Promise("executor.lost", "rows lost, doubled or missing after 30 SIGKILLs", "<=", 0, "", "cluster.md"),
+    Promise("select.train", "training on 5,000 rows of 8 kernels", "<", 5, "s", "select.md"),
+    Promise("select.call", "a choice by the C code of a tree", "<", 100, "ns", "select.md"),
+    Promise("replay.found", "of the best, by 15 % of over 300 tiles", ">=", 0.97, "", "tuning.md"),
+    Promise("replay.random", "the default strategy over random tiles", ">", 1, "x", "tuning.md"),
+    Promise("tune.default", "of 20 tunings keep the default of equal tiles", ">=", 19, "", "tuning.md"),
+    Promise("tune.planted", "of 20 tunings adopt a tile that is 5 % faster", ">=", 19, "", "tuning.md"),
+    Promise("tune.overhead", "a tile, with verifying and measuring", "<=", 20, "ms", "tuning.md"),
+    Promise("again.slower", "adopted tiles that are certainly slower, timed again", "<=", 0, "", "tuning.md"),
+)
+#: The measurements, quick ones first; each yields the numbers of the promises that are named after it.
+MEASURED: dict[str, Callable[[], Found]] = {
+    "list": bars_stores.listing,
+    "million": bars_stores.million,
+    "durations": bars_runs.durations,
+    "loop": bars_kernels.loop,
+    "transpose": bars_kernels.transpose,
+    "conv": bars_kernels.conv,
+    "first": bars_kernels.first,
+    "threads": bars_kernels.threads,
+    "emulator": bars_runs.emulator,
+    "judged": bars_kernels.judged,
+    "sums": bars_kernels.sums,
+    "overlap": bars_kernels.overlap,
+    "encode": bars_kernels.encode,
+    "fake": bars_runs.fake,
+    "scale": bars_stores.scale,
+    "many": bars_stores.many,
+    "no_ops": bars_runs.no_ops,
+    "merge": bars_stores.merge,
+    "executor": bars_runs.executor,
+    "report": bars_stores.report,
+    "select": bars_stores.select,
+    "replay": bars_tuning.replay,
+    "tune": bars_tuning.tune,
+    "again": bars_tuning.again,
+}
 
 
-def million_cases() -> Bar:
-    """Time to the first case from loading the suite, and peak memory over all of them."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "million.toml").write_text(MILLION_SUITE)
-        out = subprocess.run([sys.executable, "-c", MILLION], cwd=folder, check=True, capture_output=True, text=True)
-    first, count, peak = (float(word) for word in out.stdout.split())
-    found = f"{count:.0f} cases: first after {first * 1e3:.1f} ms, peak {peak / 1e6:.0f} MB"
-    holds = first <= 0.1 and peak < 100e6 and count == 1e6
-    return Bar("1,000,000 cases: the first in 0.1 s, under 100 MB", found, holds)
+def main(words: list[str] | None = None) -> int:
+    """Measure the groups that are named, or all; return the exit status."""
+    parser = argparse.ArgumentParser(prog="bars", description=__doc__.partition("\n")[0])
+    parser.add_argument("group", nargs="*", help=f"what to measure: {', '.join(MEASURED)}; all if left out")
+    parser.add_argument("--list", action="store_true", help="print the promises, and measure nothing")
+    asked = parser.parse_args(words)
+    if unknown := set(asked.group) - set(MEASURED):
+        parser.error(f"{', '.join(sorted(unknown))}: unknown, expected some of {', '.join(MEASURED)}")
+    promises = {promise.name: promise for promise in PROMISES if promise.group in (asked.group or MEASURED)}
+    missed = 0
+    for group in dict.fromkeys(promise.group for promise in promises.values()):
+        for name, value, text in () if asked.list else MEASURED[group]():
+            promise = promises.pop(name)
+            holds = promise.holds(value)
+            missed += not holds
+            print(
+                f"{'holds ' if holds else 'MISSED'} {stated(promise)}: {value:.4g}{f' ({text})' * bool(text)}",
+                flush=True,
+            )
+    for promise in promises.values() if asked.list else ():
+        print(stated(promise), f"(docs/{promise.page})" * bool(promise.page))
+    return 1 if missed else 0
 
 
-def main() -> None:
-    """Print the table; it is also the exit status."""
-    found = list(bars())
-    print(tabulate([("holds" if bar.holds else "MISSED", bar.promise, bar.found) for bar in found], tablefmt="plain"))
-    sys.exit(0 if all(bar.holds for bar in found) else 1)
+def stated(promise: Promise) -> str:
+    """Return a promise in one line."""
+    return f"{promise.name}: {promise.words} {promise.sign} {promise.limit:g} {promise.unit}".rstrip()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

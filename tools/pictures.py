@@ -70,7 +70,6 @@ def main() -> None:
     parser.add_argument("--db", help="the store")
     asked = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
-    sys.path.insert(0, str(ROOT / "tests"))
     (FOLDER / "watch.svg").write_text(as_svg(watched()), encoding="utf-8")
     page([*asked.run, *(["--db", asked.db] if asked.db else [])], FOLDER / "page.png")
     print(*sorted(path.relative_to(ROOT) for path in FOLDER.iterdir()), sep="\n")

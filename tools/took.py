@@ -1,17 +1,19 @@
-"""What a command takes: seconds, processor time, peak memory."""
+"""What commands and calls take: seconds, processor time and peak memory of a process; seconds of calls in turn."""
 
 import compileall
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-m", "kernelmark")
+#: What a measurement yields: the name of a promise, the number that its limit judges, and what else was found.
+Found = Iterator[tuple[str, float, str]]
 
 
 class Took(NamedTuple):
@@ -19,10 +21,10 @@ class Took(NamedTuple):
 
     wall_s: float
     cpu_s: float
-    peak_bytes: float
+    peak_mb: float
 
     def __str__(self) -> str:
-        return f"{self.wall_s:.1f} s ({self.cpu_s:.1f} s of processor time), {self.peak_bytes * 1e-6:.0f} MB"
+        return f"{self.wall_s:.1f} s ({self.cpu_s:.1f} s of processor time), {self.peak_mb:.0f} MB"
 
 
 @cache
@@ -33,11 +35,10 @@ def installed() -> None:
 
 
 def took(command: Sequence[str], silent: bool = False) -> Took:
-    """Run a command as a process, its output thrown away, and what it complains of if `silent`.
+    """Run a command, and return what it took. Raises CalledProcessError.
 
-    Raises CalledProcessError.
-
-    The system counts what the calling process held when it started the command to the command's peak.
+    Its output is thrown away, if `silent` also what it complains of. The peak includes what this process held when it
+    started the command.
     """
     installed()
     start = time.perf_counter()
@@ -46,9 +47,30 @@ def took(command: Sequence[str], silent: bool = False) -> Took:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return Took(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024.0)
+    return Took(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024e-6)
 
 
-def kernelmark(*words: str, silent: bool = False) -> Took:
+def kernelmark(*words: str | Path, silent: bool = False) -> Took:
     """Run `kernelmark WORDS` of this checkout as `took` runs a command."""
-    return took([*COMMAND, *words], silent)
+    return took([*COMMAND, *map(str, words)], silent)
+
+
+def slowest_and_largest(name: str, found: dict[str, Took]) -> Found:
+    """Yield the longest time and the largest memory of several commands, with what each took."""
+    text = "; ".join(f"{words} {each}" for words, each in found.items())
+    yield f"{name}.seconds", max(each.wall_s for each in found.values()), text
+    yield f"{name}.memory", max(each.peak_mb for each in found.values()), text
+
+
+def in_turn(rounds: int, *calls: Callable[[], Any]) -> list[list[float]]:
+    """Return the seconds that each call takes, forward and backward by turns, after one that is not counted."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    order = list(enumerate(calls))
+    for turn in range(rounds):
+        for i, call in order[:: -1 if turn % 2 else 1]:
+            start = time.perf_counter()
+            call()
+            times[i].append(time.perf_counter() - start)
+    return times

@@ -18,7 +18,6 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_suites
-from scripts import script
 
 FAKE = str(Path(__file__).parents[1] / "fake_device.py")
 #: The samples of `gemm/numpy.matmul` (`base`) and `gemm/scipy.sgemm` on gemm/m256n256k256/f32/NT, taken in turn on a
@@ -204,11 +203,3 @@ def test_no_disturbance_that_was_recorded_is_dropped(replay: Replay) -> None:
     samples = replay(*recorded, rel_ci=0.0).samples
     assert len(samples) > 2 * len(recorded)
     assert set(samples) == set(recorded)
-
-
-def test_many_cases_take_the_way_of_every_run() -> None:
-    """What `make bars` does with 100,000 of them."""
-    found = script("throughput_bars").measured(cases=300, settled=100)
-    assert found.rows == 300
-    for early, late in zip(found.settled, found.end, strict=True):
-        assert 0 < early <= late

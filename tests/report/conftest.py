@@ -6,13 +6,13 @@ import subprocess
 
 import pytest
 
-from browser import browser_missing, chromium
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.latex import write_latex
 from latex_tables import DOCUMENT, EVERY, IDENTITY, KIND
 from missing import needed
 from report_rows import begin
+from scripts import script
 
 
 @pytest.fixture
@@ -61,6 +61,7 @@ def compiled(tmp_path):
 @pytest.fixture(scope="module")
 def browser():
     """A headless Chromium. Without one the test is skipped, in CI it fails."""
-    needed(browser_missing())
-    with chromium() as driver:
+    tool = script("browser")
+    needed(tool.browser_missing())
+    with tool.chromium() as driver:
         yield driver

@@ -1,36 +1,45 @@
-"""The benchmarks of `make bars`, on few rows."""
+"""The promises of `make bars`, measured on few rows; and searches replayed on the spaces that were recorded."""
 
 import gc
+import math
 import weakref
+from statistics import median
 from subprocess import CalledProcessError
 from types import SimpleNamespace
 
 import pytest
 
-from scripts import script
+from kernelmark.bench.measure.present import module_missing
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.space import Space
+from missing import needed
+from scripts import TOOLS, script
+
+BARS, KERNELS, STORES, RUNS, TUNING = map(
+    script, ("bars", *(f"bars_{n}" for n in ("kernels", "stores", "runs", "tuning")))
+)
+LAYER = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
+TRUTHS = {truth.kernel: truth for truth in TUNING.truths()}
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """Return a function that gives a benchmark with other numbers than its own."""
-
-    def of(name, **numbers):
-        tool = script(name)
-        for number, value in numbers.items():
-            monkeypatch.setattr(tool, number, value)
-        return tool
-
-    return of
+def names(group):
+    return [promise.name for promise in BARS.PROMISES if promise.group == group]
 
 
-@pytest.mark.long
-def test_every_command_reads_both_stores_and_tells_what_it_took(small):
-    tool = small("scale_bars", FEW=20, MANY=60)
-    found = list(tool.scale_bars())
-    assert len(found) == 2 * len(tool.COMMANDS)
-    assert [promise.partition(":")[0] for promise, *_ in found[::2]] == [" ".join(words) for words in tool.COMMANDS]
-    assert all("20 rows" in promise for promise, *_ in found[::2])
-    assert all("60 rows" in promise and "MB" in text for promise, text, _ in found[1::2])
+def test_each_promise_is_stated_once_and_has_a_measurement_and_a_page_that_exists():
+    assert len({promise.name for promise in BARS.PROMISES}) == len(BARS.PROMISES)
+    assert {promise.group for promise in BARS.PROMISES} == set(BARS.MEASURED)
+    pages = {promise.page for promise in BARS.PROMISES if promise.page}
+    assert [page for page in pages if not (TOOLS.parent / "docs" / page).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "word", "status"), [(0.3, "holds ", 0), (0.31, "MISSED", 1), (math.nan, "MISSED", 1)]
+)
+def test_a_promise_that_is_missed_is_one_line_and_exit_status_1(monkeypatch, capsys, value, word, status):
+    monkeypatch.setitem(BARS.MEASURED, "list", lambda: iter([("list.seconds", value, "of 9")]))
+    assert BARS.main(["list"]) == status
+    assert capsys.readouterr().out == f"{word} list.seconds: kernelmark list <= 0.3 s: {value:.4g} (of 9)\n"
 
 
 def test_a_command_that_fails_is_no_figure(tmp_path):
@@ -38,77 +47,84 @@ def test_a_command_that_fails_is_no_figure(tmp_path):
         script("took").kernelmark("show", "base", "--db", str(tmp_path / "absent.db"))
 
 
-@pytest.mark.long
-def test_every_command_is_measured_over_the_same_rows(small):
-    found = list(small("many_bars", ROWS=40, CASES=3).many_bars())
-    names = [promise.partition(":")[0] for promise, *_ in found]
-    assert names == ["show", "export", "import", "crossover", "report", "run", "verify"]
-    assert all("40 rows" in promise and "MB" in text for promise, text, _ in found[:5])
-    assert all("3 no-ops" in promise and "a second" in text for promise, text, _ in found[5:])
+def test_calls_are_timed_forward_and_backward_by_turns_after_one_that_is_not_counted():
+    called = []
+    times = script("took").in_turn(2, lambda: called.append("a"), lambda: called.append("b"))
+    assert ("".join(called), [len(each) for each in times]) == ("ababba", [2, 2])
 
 
 @pytest.mark.long
-def test_two_merges_are_measured_and_what_they_make_is_compared(small):
-    found = list(small("shard_bars", CASES=12, TIMES=2, SHARDS=2, LEAST_PER_S=0).shard_bars())
-    assert [promise.partition(":")[0] for promise, *_ in found[:2]] == ["merge", "merge again"]
-    assert found[2][1:] == ("24 rows, equal: True", True)
+@pytest.mark.parametrize(
+    ("tool", "group", "numbers"),
+    [
+        (STORES, "scale", {"FEW": 20, "LARGE": 60}),
+        (STORES, "many", {"ROWS": 40}),
+        (STORES, "merge", {"CASES": 12, "TIMES": 2, "SHARDS": 2}),
+        (RUNS, "no_ops", {"NO_OPS": 3}),
+        (RUNS, "fake", {"FAKE_CASES": 300, "SETTLED": 100}),
+    ],
+)
+def test_a_measurement_finds_the_number_of_each_of_its_promises(monkeypatch, tool, group, numbers):
+    for name, number in numbers.items():
+        monkeypatch.setattr(tool, name, number)
+    found = {name: value for name, value, _ in BARS.MEASURED[group]()}
+    assert sorted(found) == sorted(names(group))
+    assert all(math.isfinite(value) for value in found.values())
+    assert found.get("merge.differ", 0) == 0
+    assert found.get("fake.rows", 300) == 300
 
 
-def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(small):
-    problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
-    tool = small("thread_bars", SUITE=problem, ROUNDS=2, LEAST_S=1e-4, LEAST_FLOP=0)
-    found = {each.kernel: each for each in tool.scalings()}
+def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monkeypatch):
+    for name, value in {"SUITE": LAYER, "LEAST_ROUNDS": 2, "LEAST_S": 1e-4, "LEAST_FLOP": 0}.items():
+        monkeypatch.setattr(KERNELS, name, value)
+    found = {each.kernel: each for each in KERNELS.scalings()}
     assert {"conv/numba.direct", "conv/cpu.im2col"} < set(found)
     assert all(len(each.rounds) >= 2 for each in found.values())
-    rows = list(tool.thread_bars())
-    assert all(problem in shown and f"of {len(found)} less" in shown for _, shown, _ in rows)
+    monkeypatch.setattr(KERNELS, "scalings", lambda: iter(found.values()))
+    rows = list(KERNELS.threads())
+    assert [name for name, *_ in rows] == names("threads")
+    assert all(LAYER in text for *_, text in rows)
 
 
 def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
-    tool, held = script("thread_bars"), []
+    held = []
 
-    class Noted(tool.Scratch):
+    class Noted(KERNELS.Scratch):
         def __init__(self, *args):
             super().__init__(*args)
             held.append(weakref.ref(self))
 
-    monkeypatch.setattr(tool, "Scratch", Noted)
-    registry = tool.discover()
-    problem = registry.problem("conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop")
-    pair = tool.pair(registry.kernels["conv/cpu.im2col"], problem)
+    monkeypatch.setattr(KERNELS, "Scratch", Noted)
+    registry = KERNELS.discover()
+    pair = KERNELS.Pair(registry.kernels["conv/cpu.im2col"], registry.problem(LAYER))
     gc.collect()
     assert [one() is not None for one in held] == [True, True]
-    pair.two()
-
-
-def test_a_layer_takes_part_in_further_rounds_until_its_intervals_leave_the_bars(small, monkeypatch):
-    problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
-    tool = small("thread_bars", SUITE=problem, MOST_ROUNDS=5, QUIET=0, LEAST_S=1e-4)
-    enough = {"conv/numba.direct": 9, "conv/cpu.im2col": 2}
-    monkeypatch.setattr(
-        tool.Scaling, "is_settled", property(lambda each: len(each.rounds) >= enough.get(each.kernel, 3))
-    )
-    rounds = {each.kernel: len(each.rounds) for each in tool.scalings()}
-    assert [rounds.pop(kernel) for kernel in enough] == [5, 2]
-    assert set(rounds.values()) == {3}
-
-
-def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count():
-    tool = script("thread_bars")
-    rounds = tuple(tool.Round(*numbers) for numbers in ((1.9, 2.0, 2.0), (1.1, 1.2, 2.0), (1.0, 2.0, 1.2)))
-    scaling = tool.Scaling("conv/numba.direct", None, rounds)
-    assert scaling.quiet([1.2, *[2.0] * 9]).rounds == rounds[:1]
-    assert scaling.quiet([1.2] * 20 + [2.0]).rounds == rounds  # one that gained more by chance
-    assert scaling.quiet([]).rounds == rounds
+    pair.launches[1]()
 
 
 @pytest.mark.parametrize(("quiet", "counted"), [(2, 2), (1, 3)])
-def test_where_too_few_rounds_were_quiet_all_of_them_count(small, monkeypatch, quiet, counted):
-    problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
-    tool = small("thread_bars", SUITE=problem, ROUNDS=2, MOST_ROUNDS=3, LEAST_S=1e-4)
-    monkeypatch.setattr(tool.Scaling, "quiet", lambda each, _: each._replace(rounds=each.rounds[:quiet]))
-    monkeypatch.setattr(tool.Scaling, "is_settled", property(lambda _: False))
-    assert {len(each.rounds) for each in tool.scalings()} == {counted}
+def test_a_layer_takes_part_in_rounds_until_it_is_settled_and_where_too_few_were_quiet_all_count(
+    monkeypatch, quiet, counted
+):
+    for name, value in {"SUITE": LAYER, "LEAST_ROUNDS": 2, "MOST_ROUNDS": 4, "QUIET": 0, "LEAST_S": 1e-4}.items():
+        monkeypatch.setattr(KERNELS, name, value)
+    settled = property(lambda each: each.kernel != "conv/cpu.im2col" and len(each.rounds) >= 3)
+    monkeypatch.setattr(KERNELS.Scaling, "is_settled", settled)
+    rounds = {each.kernel: len(each.rounds) for each in KERNELS.scalings()}
+    assert rounds.pop("conv/cpu.im2col") == 4
+    assert set(rounds.values()) == {3}
+    monkeypatch.setattr(KERNELS.Scaling, "quiet", lambda each, _: each._replace(rounds=each.rounds[:quiet]))
+    monkeypatch.setattr(KERNELS.Scaling, "is_settled", property(lambda _: False))
+    monkeypatch.setattr(KERNELS, "MOST_ROUNDS", 3)
+    assert {len(each.rounds) for each in KERNELS.scalings()} == {counted}
+
+
+def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count():
+    rounds = tuple(KERNELS.Round(*numbers) for numbers in ((1.9, 2.0, 2.0), (1.1, 1.2, 2.0), (1.0, 2.0, 1.2)))
+    scaling = KERNELS.Scaling("conv/numba.direct", None, rounds)
+    assert scaling.quiet([1.2, *[2.0] * 9]).rounds == rounds[:1]
+    assert scaling.quiet([1.2] * 20 + [2.0]).rounds == rounds  # one that gained more by chance
+    assert scaling.quiet([]).rounds == rounds
 
 
 @pytest.mark.parametrize(
@@ -122,21 +138,35 @@ def test_where_too_few_rounds_were_quiet_all_of_them_count(small, monkeypatch, q
     ],
 )
 def test_a_layer_is_settled_once_no_interval_reaches_to_both_sides_of_a_bar(gains, flop, settled):
-    tool = script("thread_bars")
-    rounds = tuple(tool.Round(gain, 2.0, 2.0) for gain in gains * 3)
-    assert tool.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds).is_settled == settled
-    assert not tool.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds[1:]).is_settled  # too few
+    rounds = tuple(KERNELS.Round(gain, 2.0, 2.0) for gain in gains * 3)
+    assert KERNELS.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds).is_settled == settled
+    assert not KERNELS.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds[1:]).is_settled  # too few
 
 
-def test_a_long_kernel_is_called_as_often_as_its_median_needs(small):
-    tool, calls = small("thread_bars", LEAST_CALLS=3, LEAST_S=0), []
-    tool._typical_s(lambda: calls.append(1))
-    assert len(calls) == 1 + 3  # one that fills the caches
+def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round(monkeypatch):
+    rounds = tuple(KERNELS.Round(*numbers) for numbers in ((0.9, 0.8, 1.0), (1.2, 2.0, 2.0), (1.8, 2.0, 2.0)))
+    scaling, calls = KERNELS.Scaling("conv/numba.direct", None, rounds), []
+    assert (scaling.gain.median, scaling.share.median) == (1.2, 0.9)
+    monkeypatch.setattr(KERNELS, "LEAST_S", 0)
+    KERNELS.typical_s(lambda: calls.append(1))
+    assert len(calls) == 1 + KERNELS.LEAST_CALLS  # one that fills the caches
 
 
-def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round():
-    tool = script("thread_bars")
-    rounds = tool.Round(0.9, 0.8, 1.0), tool.Round(1.2, 2.0, 2.0), tool.Round(1.8, 2.0, 2.0)
-    scaling = tool.Scaling("conv/numba.direct", None, rounds)
-    assert scaling.gain.median == 1.2
-    assert scaling.share.median == 0.9
+@pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
+def test_a_recorded_space_is_all_that_the_kernel_has_large_and_its_median_is_far_from_its_best(registry, truth):
+    assert len(truth.costs) > 300
+    assert min(truth.costs.values()) / median(truth.costs.values()) <= 0.7
+    assert truth.costs[truth.field.default] == 1
+    space = Space(registry.kernels[truth.kernel], registry.problem(truth.problem), H100)
+    assert tuple(truth.field.names) == tuple(space.values)
+    assert {tuple(getattr(tile, name) for name in space.values) for tile in space.valid()} == set(truth.costs)
+    found = [truth.found("random", seed) for seed in range(3)]
+    assert found == [truth.found("random", seed) for seed in range(3)]
+    assert all(0 < share <= 1 for share in found)
+
+
+@pytest.mark.long
+def test_the_default_strategy_finds_what_is_promised_on_three_spaces_with_15_percent_of_the_evaluations(capsys):
+    needed(module_missing("kernel_tuner"))
+    assert len(TRUTHS) == 3
+    assert BARS.main(["replay"]) == 0, capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A headless Chromium, for the tests and bars of the report's page."""
+"""A headless Chromium, for what looks at the report's page."""
 
 import shutil
 from collections.abc import Iterator

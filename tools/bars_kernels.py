@@ -1,0 +1,417 @@
+"""How fast our CPU kernels are beside others and beside ceilings: ratios of samples taken in turn, on two threads."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from honest import alarms
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.present import module_missing
+from kernelmark.bench.measure.stats import Interval, median_interval, speedup
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import Kernel, Launch
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.overlap import overlaps
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.selftest.wrong.aggregate import COMPRESSED
+from kernelmark.bench.selftest.wrong.library import trial
+from kernelmark.kernels._launches import in_bands
+from kernelmark.kernels.aggregate import _plans
+from kernelmark.kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._threads import on_threads
+from took import COMMAND, ROOT, Found, in_turn
+
+
+def hot(problem: str, *kernels: str, max_time_s: float = 3.0, threads: int = 2) -> list[Measurement]:
+    """Return the rows of kernels sampled in turn, with ratios to the first. Raises AssertionError where one fails."""
+    rows = run_job(Job((problem,), kernels, Mode.HOT, (), 0, Budget(max_time_s), threads, baseline=kernels[0]))
+    for row in rows:
+        assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
+    return rows
+
+
+def hot_s(problem: str, kernel: str, **options: Any) -> float:
+    """Return the median of a kernel in a job of its own, in seconds."""
+    interval = hot(problem, kernel, **options)[0].interval
+    assert interval is not None
+    return interval.median
+
+
+def gain(row: Measurement) -> float:
+    """Return how many times as fast as the first kernel of its job a row is."""
+    assert row.ratio is not None
+    return row.ratio.median
+
+
+def shown(found: Any, form: str = ".2f") -> str:
+    """Return a median with the ends of its interval."""
+    return f"{found.median:{form}} [{found.low:{form}}, {found.high:{form}}]"
+
+
+BARE_LOOP = """
+import time
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.random((1024, 26752), dtype=np.float32) * 2 - 1
+b = rng.random((2048, 26752), dtype=np.float32) * 2 - 1
+c = np.empty((1024, 2048), np.float32)
+np.matmul(a, b.T, out=c)
+for _ in range(7):
+    start = time.perf_counter()
+    np.matmul(a, b.T, out=c)
+    print(time.perf_counter() - start)
+"""
+
+
+def loop() -> Found:
+    """Compare NumPy NT's hot median with bare loops in a process of their own, just before and after; best of three."""
+
+    def bare() -> list[float]:
+        out = subprocess.run([sys.executable, "-c", BARE_LOOP], check=True, capture_output=True, text=True)
+        return [float(line) for line in out.stdout.split()]
+
+    errors: list[float] = []
+    while len(errors) < 3 and min(map(abs, errors), default=100) > 3:
+        before = bare()
+        own_s = hot_s("gemm/m1024n2048k26752/f32/NT", "gemm/numpy.matmul", max_time_s=5.0, threads=cpu_count())
+        errors.append(100 * (own_s / median(before + bare()) - 1))
+    yield "loop.bare", min(map(abs, errors)), ", ".join(f"{error:+.1f} %" for error in errors)
+
+
+COPIES = ("copy/numpy.threaded", "copy/numba.streaming")
+ROUNDS = 15
+
+
+def transpose() -> Found:
+    """Transpose the founding operands, which lie beyond most last-level caches, so that hot is as good as cold.
+
+    In place, all kernels share a job. A copy is another operation: jobs of one kernel alternate, since some are slower
+    by what others leave in the cache, and the ratio is the median over rounds.
+    """
+    gains, shares, others = {}, {}, {}
+    for m in (1024, 2048):
+        names = ("transpose/openblas.imatcopy", "transpose/numba.tiles", "transpose/openblas.omatcopy_and_back")
+        _, tiles, full = hot(f"transpose/m{m}n26752/f32/in", *names)
+        gains[shown(tiles.ratio)] = gain(tiles)
+        others[f"{shown(full.ratio)} by a full copy and back"] = gain(tiles) / gain(full)
+        shares[f"{m} rows"] = 100 * (tiles.scratch_bytes or 0) / (4 * m * 26752)
+    yield "transpose.in_place", min(gains.values()), "; ".join(gains)
+    yield "transpose.scratch", max(shares.values()), "; ".join(shares)
+    yield "transpose.full_copy", min(others.values()), "; ".join(others)
+    reached = {m: [_share_of_copy(m) for _ in range(ROUNDS)] for m in (1024, 2048)}
+    text = "; ".join(f"{m} rows {min(each):.0f} to {max(each):.0f} % in {ROUNDS} rounds" for m, each in reached.items())
+    yield "transpose.out_of_place", min(map(median, reached.values())), text
+
+
+def _share_of_copy(m: int) -> float:
+    copy_s = min(hot_s(f"copy/m{m}n26752/f32", name, max_time_s=0.5) for name in COPIES)
+    return 100 * copy_s / hot_s(f"transpose/m{m}n26752/f32/out", "transpose/numba.blocked", max_time_s=0.5)
+
+
+ONEDNN, FULL, TILED = "conv/torch.conv2d", "conv/pyfftw.full", "conv/numba.fft_tiled"
+SEVEN = "conv/n1c64h224w224k64r7s7pad3/f32/nchw/fprop"
+LAYERS = {
+    "vgg": "conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop",
+    "seven": SEVEN,
+    "large": "conv/n1c16h128w128k16r31s31pad15/f32/nchw/fprop",
+    "depthwise": "conv/n1c144h56w56k144r3s3pad1/f32/nchw/fprop/g144",
+}
+
+
+def conv() -> Found:
+    """Compare our fastest kernel that needs no extra with oneDNN on four layers, and tiled FFTs with whole ones."""
+    registry, missing = discover(), module_missing("torch")
+    for name, problem in LAYERS.items():
+        parsed = registry.problem(problem)
+        kernels = [k for k in registry.kernels.values() if k.op == "conv" and k.device == "cpu" and k.is_ours]
+        ours = [k.id for k in kernels if k.id not in (ONEDNN, FULL) and k.refuses(parsed) is None]
+        rows = [] if missing else sorted(hot(problem, ONEDNN, *ours)[1:], key=gain, reverse=True)
+        text = ", ".join(f"{row.kernel} {_with_tile(row)}" for row in rows)
+        yield f"conv.{name}", gain(rows[0]) if rows else math.nan, missing or text
+    (tiled,) = (row for row in hot(SEVEN, FULL, TILED) if row.kernel == TILED)
+    yield "conv.tiled", gain(tiled), _with_tile(tiled)
+
+
+def _with_tile(row: Measurement) -> str:
+    tile = json.loads(row.tunables or "{}").get("tile")
+    return shown(row.ratio) + (f" (tile {tile})" if tile else "")
+
+
+#: Small problems: sizes change no code, but 1x1 filters and groups have code of their own.
+POINTWISE = "n2c32h28w28k32r1s1"
+CONVOLUTIONS = (*(("n2c32h28w28k32r3s3pad1", groups) for groups in ("", "/g8", "/g32")), (POINTWISE, ""))
+COMPILED = (
+    *(
+        f"conv/{shape}/f32/{layout}/{direction}{groups}"
+        for layout, direction in product(("nchw", "nhwc"), ("fprop", "dgrad", "wgrad"))
+        for shape, groups in CONVOLUTIONS
+    ),
+    *(f"transpose/m300n500/f32/{place}" for place in ("out", "in")),
+    "copy/m300n500/f32",
+)
+FIRST = "import sys; from bars_kernels import hot; print(hot(*sys.argv[1:], max_time_s=0.01)[0].setup_s)"
+
+
+def first() -> Found:
+    """Set kernels that compile up in processes of their own, each with an empty cache: the slowest."""
+    found = sorted(((_setup_s(problem, kernel), kernel, problem) for kernel, problem in _calls()), reverse=True)
+    yield "first.seconds", found[0][0], f"{found[0][1]} on {found[0][2]}, the slowest of {len(found)}"
+
+
+def compiled(problem: Problem) -> list[Kernel]:
+    """Return our CPU kernels that compile and take a problem."""
+    own = [k for k in discover().kernels.values() if k.device == "cpu" and k.provider in ("numba", "cpu")]
+    return [k for k in own if k.op == problem.op and k.refuses(problem) is None]
+
+
+def _calls() -> Iterator[tuple[str, str]]:
+    """Yield each kernel with the problems that it has code of its own for; a kernel of any groups has one for all."""
+    seen = set()
+    for name in COMPILED:
+        for kernel in compiled(discover().problem(name)):
+            code = kernel.id, POINTWISE in name, *name.split("/")[3:5]
+            if code not in seen:
+                seen.add(code)
+                yield kernel.id, name
+
+
+def _setup_s(problem: str, kernel: str) -> float:
+    with tempfile.TemporaryDirectory() as cache:
+        paths = {"XDG_CACHE_HOME": cache, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tools'}"}
+        command = [sys.executable, "-c", FIRST, problem, kernel]
+        out = subprocess.run(command, env={**os.environ, **paths}, check=True, capture_output=True, text=True)
+    return float(out.stdout)
+
+
+SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
+LEAST_ROUNDS, MOST_ROUNDS, LEAST_CALLS, LEAST_S = 9, 45, 3, 4e-3
+#: Which of the ceiling's gains, in per cent of them all, is what it can gain, and the share of that in a quiet round.
+BEST, QUIET = 90, 0.9
+GAIN, LEAST_FLOP, SHARE = 1.0, 50e6, 0.9
+
+
+class Round(NamedTuple):
+    """How many times as fast as on one thread a kernel is on two, and the ceiling before and after it."""
+
+    gain: float
+    before: float
+    after: float
+
+    @property
+    def share(self) -> float:
+        """The part of the ceiling's gain that the kernel has."""
+        return 2 * self.gain / (self.before + self.after)
+
+
+class Scaling(NamedTuple):
+    """What a second thread gains a kernel on a layer, round by round."""
+
+    kernel: str
+    problem: Problem
+    rounds: tuple[Round, ...] = ()
+
+    @property
+    def gain(self) -> Interval:
+        return median_interval([each.gain for each in self.rounds])
+
+    @property
+    def share(self) -> Interval:
+        return median_interval([each.share for each in self.rounds])
+
+    @property
+    def has_share(self) -> bool:
+        """Whether the layer is large enough for a share to be promised."""
+        return self.problem.flop >= LEAST_FLOP
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there are rounds enough, and no interval reaches to both sides of what is promised."""
+        bars = [(self.gain, GAIN), (self.share, SHARE)][: 1 + self.has_share]
+        return len(self.rounds) >= LEAST_ROUNDS and not any(found.low < bar <= found.high for found, bar in bars)
+
+    def quiet(self, ceilings: Sequence[float]) -> "Scaling":
+        """Only the rounds in which the ceiling gained nearly as much as it can, by all that it was found to gain."""
+        least = QUIET * np.percentile(ceilings, BEST) if ceilings else 0.0
+        return self._replace(rounds=tuple(each for each in self.rounds if min(each.before, each.after) >= least))
+
+
+def threads() -> Found:
+    """Compare two threads with one on every layer: the least gain, and the least share of what the ceiling gains."""
+    found = list(scalings())
+    for name, each in (("gain", found), ("share", [own for own in found if own.has_share])):
+        worst = min(each, key=lambda own: getattr(own, name).median)
+        interval = getattr(worst, name)
+        text = f"{shown(interval)}, {worst.kernel} on {worst.problem.id}, the least of {len(each)}"
+        yield f"threads.{name}", interval.median, text
+
+
+def scalings() -> Iterator[Scaling]:
+    """Time every compiled kernel on every layer that it takes, verified first, between multiply-adds in registers.
+
+    A virtual machine may have its CPUs on cores of their own in one second and on the threads of one core in the next.
+    So rounds count in which the ceiling, before and after, gained nearly what it can; where these are too few, all do.
+    Each round passes through all layers, so that what disturbs some seconds is in one round of many layers. A layer
+    whose intervals reach to both sides of a limit takes part in further rounds.
+    """
+    registry, ceilings = discover(), list[float]()
+    ceiling = Pair(registry.kernels[CEILING[1]], registry.problem(CEILING[0]))
+    problems = [entry.problem for entry in find_suite(SUITE, registry).entries()]
+    for name in dict.fromkeys(kernel.id for problem in problems for kernel in compiled(problem)):
+        kernel = registry.kernels[name]
+        layers = [problem for problem in problems if kernel.op == problem.op and kernel.refuses(problem) is None]
+        for layer in layers:
+            hot(layer.id, name, max_time_s=0.01)
+        pairs, found = [Pair(kernel, layer) for layer in layers], [Scaling(name, layer) for layer in layers]
+        for _ in range(MOST_ROUNDS):
+            for i, each in enumerate(found):
+                if not each.quiet(ceilings).is_settled:
+                    before, own, after = ceiling.gain(), pairs[i].gain(), ceiling.gain()
+                    ceilings += before, after
+                    found[i] = each._replace(rounds=(*each.rounds, Round(own, before, after)))
+        for each in found:
+            quiet = each.quiet(ceilings)
+            yield quiet if len(quiet.rounds) >= LEAST_ROUNDS else each
+
+
+class Pair:
+    """A kernel set up for one thread and for two on the same operands, whose memory is held here."""
+
+    def __init__(self, kernel: Kernel, problem: Problem) -> None:
+        device, draw = get_device("cpu"), Draw(problem, 1)
+        self.operands, self.scratch = OperandSet(problem, device, kernel.host_memory), [Scratch(device) for _ in "12"]
+        draw.redraw()
+        self.operands.load(draw)
+        self.launches = [
+            kernel.launch(problem, Operands(self.operands, kernel.order, device, threads, own))
+            for threads, own in enumerate(self.scratch, 1)
+        ]
+
+    def gain(self) -> float:
+        """Return how many times as fast it is on two threads now."""
+        one, two = map(typical_s, self.launches)
+        return one / two
+
+
+def typical_s(launch: Launch) -> float:
+    """Return the median of as many calls as take LEAST_S, after one that fills the caches.
+
+    There are LEAST_CALLS at least, so that one disturbed call of a long kernel counts no more than one of the ceiling.
+    """
+    launch()
+    found: list[float] = []
+    while sum(found) < LEAST_S or len(found) < LEAST_CALLS:
+        start = perf_counter()
+        launch()
+        found.append(perf_counter() - start)
+    return median(found)
+
+
+SUM, RUNS, ELEMENTS, WORKS = "aggregate/w4n51200000/f32", 9, 51_200_000, (16, 64, 256)
+
+
+def judged() -> Found:
+    """Judge wrong results of each compressed format on 20 draws, and right results of 200 drawn aggregations."""
+    wrong = [f for family in COMPRESSED for f in trial((family,), 20, lambda: None) if not f.holds]
+    yield "judged.cheats", len(wrong), "; ".join(f"{found.check}: {found.found}" for found in wrong)
+    found = list(alarms(discover(), 200, 0, Counter(), "aggregate"))
+    yield "judged.honest", len(found), "; ".join(found)
+
+
+def sums() -> Found:
+    """Compare sums on the host with the ceiling of as many threads beside them: the median over several short runs.
+
+    Where the memory's bandwidth jumps within a minute, one run may set a sum against the ceiling of another moment.
+    """
+    shares: dict[str, list[float]] = defaultdict(list)
+    for _ in range(RUNS):
+        with tempfile.TemporaryDirectory() as folder:
+            for row, _ in measured(Path(folder), SUM, "--kernels", "aggregate/cpu.host_*", "--max-time", "1"):
+                shares[row.kernel.partition(".")[2]].append(row.roofline_pct or math.nan)
+    for name in ("host_serial", "host_parallel"):
+        interval = median_interval(shares[name])
+        yield f"sums.{name}", interval.median, f"{shown(interval, '.0f')} in {len(shares[name])} of {RUNS} runs"
+
+
+def overlap() -> Found:
+    """Compare the overlap of work and staging with what the link's ceiling and the time of the work allow."""
+    reached: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        problems = [f"transfer/n{ELEMENTS}/f32/h2h/work{work}" for work in WORKS]
+        rows = measured(Path(folder), *problems, "--max-time", "4")
+        with closing(Store(Path(folder, "r.db"), create=False)) as store:
+            for each in overlaps(store, rows):
+                both_s, work_s = (r.time_s_median or 0.0 for r in (each.serial, each.arrived))
+                link_s = 1e-9 * 4 * ELEMENTS / (each.row.ceiling_gbyte_per_s or math.inf)
+                copy_s = both_s - work_s
+                most = (both_s - max(copy_s, work_s, link_s)) / min(copy_s, work_s)
+                reached[f"{each.row.problem} {shown(each.share)} of {most:.2f}"] = 100 * each.share.median / most
+    found = "; ".join(reached) or "; ".join(f"{r.kernel} {r.status}: {r.reason}" for r, _ in rows if r.reason)
+    yield "overlap.share", min(reached.values(), default=math.nan), found
+
+
+def measured(folder: Path, *words: str) -> Sequence[Any]:
+    """Return the rows of a run on all CPUs, with their dimensions."""
+    command = [*COMMAND, "run", *words, "--device", "cpu", "--db", "r.db"]
+    subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL)
+    with closing(Store(folder / "r.db", create=False)) as store:
+        return list(store.results(store.run_ids()[-1]))
+
+
+ENCODED, WORKERS, THREADS, TURNS = 25_600_000, 2, 2, 40
+
+
+def encode() -> Found:
+    """Encode the gradients of two workers, in turn with copies of them by NumPy on the same pages.
+
+    Each byte that encoding has to move counts once: a worker's gradient and residual are read, the residual and what
+    is sent are written. A copy counts what it reads and what it writes.
+    """
+    found = {}
+    for name in FORMATS:
+        encoded, copy = _encoder(name)
+        nbytes = WORKERS * (3 * 4 * ENCODED + FORMATS[name].nbytes(ENCODED)), 2 * 4 * WORKERS * ENCODED
+        own, copies = ([s / n for s in each] for n, each in zip(nbytes, in_turn(TURNS, encoded, copy), strict=True))
+        ratio = speedup([copies], [own])
+        assert ratio is not None
+        found[f"{name} {shown(ratio)}"] = 100 * ratio.median
+    yield "encode.share", min(found.values()), f"{'; '.join(found)} in {TURNS} rounds"
+
+
+def _encoder(name: str) -> tuple[Launch, Launch]:
+    """Return the phases of a strategy in which workers encode, and a copy of both gradients."""
+    registry, device = discover(), get_device("cpu")
+    kernel: Any = registry.kernels[f"aggregate/cpu.{name}"]
+    problem: Any = registry.problem(f"aggregate/w{WORKERS}n{ENCODED}/f32/ef")
+    operands = OperandSet(problem, device, kernel.host_memory)
+    draw = Draw(problem, 0)
+    draw.redraw()
+    operands.load(draw)
+    x: Any = Operands(operands, "C", device, THREADS, Scratch(device, kernel.host_memory))
+    plan = _plans.compressed(problem, name)
+    encoded = on_threads(problem, x, plan._replace(phases=[p for p in plan.phases if p[0].function == "send"]))
+    pages = device.host_memory(kernel.host_memory)
+    source, target = (np.asarray(each).reshape(-1) for each in (x.g, pages.bytes(4 * WORKERS * ENCODED).view("f4")))
+    return encoded, in_bands(source.size, THREADS, lambda i, j: partial(np.copyto, target[i:j], source[i:j]))

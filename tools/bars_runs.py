@@ -1,0 +1,286 @@
+"""How fast whole runs are, in one process and by an executor, what becomes of them after kills, and the emulator."""
+
+import math
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.worker import Buffer, Launch, run
+from kernelmark.bench.measure.present import module_missing
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.run.family import below
+from took import COMMAND, ROOT, Found, kernelmark
+
+#: A plug-in of kernels that do next to nothing.
+PLUGIN = ROOT / "tools" / "data" / "tuning_kernels.py"
+SUITE = """
+max_time = 0.001
+[[sweep]]
+op = "copy"
+kernels = ["{kernel}"]
+m = {{linear = [1, {rows}, 1]}}
+n = {{linear = [1, {columns}, 1]}}
+dtype = ["f64"]
+"""
+OPTIONS = ("--mode", "hot", "--threads", "1", "--no-ceilings")
+
+
+def suite(folder: Path, kernel: str, rows: int, columns: int = 1) -> str:
+    """Write a suite of this many copies by a kernel, each of its own size; return its path."""
+    path = folder / "copies.toml"
+    path.write_text(SUITE.format(kernel=kernel, rows=rows, columns=columns))
+    return str(path)
+
+
+def durations() -> Found:
+    """Measure known durations as `selftest` does: how many of them are missed."""
+    words = [*COMMAND, "selftest", "--only", "durations"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    yield "durations.missed", done.returncode, done.stdout.strip().splitlines()[-1] if done.stdout else done.stderr
+
+
+NO_OPS = 3000
+
+
+def no_ops() -> Found:
+    """Measure and verify copies of next to nothing by commands, from start to end."""
+    with tempfile.TemporaryDirectory() as name:
+        words = (suite(Path(name), "copy/mine.noop", NO_OPS), "--plugin", PLUGIN, "--device", "cpu")
+        db = ("--db", Path(name, "noops.db"))
+        run, verify = (kernelmark(*line, *words, *db, silent=True) for line in (("run", *OPTIONS), ("verify",)))
+    yield "no_ops.run", NO_OPS / run.wall_s, str(run)
+    yield "no_ops.case", 1e3 * run.wall_s / NO_OPS, "with set-up, verification and the start"
+    yield "no_ops.verify", NO_OPS / verify.wall_s, str(verify)
+
+
+#: Where no time passes on the device of the tests, what is left is kernelmark's own cost.
+FAKE = ROOT / "tests" / "fake_device.py"
+FAKE_CASES, SETTLED = 100_000, 20_000
+FAKE_RUN = """
+import sys
+from pathlib import Path
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import Session, run_suites
+suite, db, plugin = sys.argv[1:]
+registry = discover((plugin,))
+suites, store = [load_suite(Path(suite), registry)], Store(Path(db))
+plan = Plan(devices=("fake",), plugins=(plugin,), ceilings=False)
+with Workers() as workers:
+    run_suites(Session(store, suites, plan, workers.run), suites, registry, plan, lambda row: None)
+"""
+
+
+def fake() -> Found:
+    """Measure a kernel that does nothing on a device where no time passes: rows a second, and how memory grows."""
+    with tempfile.TemporaryDirectory() as name:
+        db, copies = Path(name, "r.db"), suite(Path(name), "copy/fake.noop", FAKE_CASES // 100, 100)
+        start, settled = time.perf_counter(), dict[str, float]()
+        end = dict[str, float]()
+        with subprocess.Popen([sys.executable, "-c", FAKE_RUN, copies, str(db), str(FAKE)]) as process:
+            while process.poll() is None:
+                time.sleep(0.1)
+                with suppress(OSError):
+                    end = peaks_mb(process.pid) or end
+                    settled = settled or (end if len(recorded(db)) >= SETTLED else {})
+        count, seconds = len(recorded(db)), time.perf_counter() - start
+    yield "fake.rows", count, f"in {seconds:.0f} s"
+    yield "fake.rate", count / seconds, f"{count} rows in {seconds:.0f} s"
+    for name, most in end.items():
+        before = (settled or end)[name]
+        yield f"fake.{name}", 100 * (most / before - 1), f"{before:.0f} MB after {SETTLED} cases, {most:.0f} at the end"
+
+
+def peaks_mb(parent: int) -> dict[str, float]:
+    """Return the peak memory of a run's parent and of its worker; nothing until there is one."""
+    workers = [_peak_mb(member.pid) for member in below(parent) if _is(member.pid, "kernelmark.bench.run.worker")]
+    return {"parent": _peak_mb(parent), "worker": max(workers)} if workers else {}
+
+
+def _peak_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(float(line.split()[1]) * 1024e-6 for line in lines if line.startswith("VmHWM"))
+
+
+def _is(pid: int, word: str) -> bool:
+    with suppress(OSError):
+        return word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def recorded(db: Path) -> list[str]:
+    """Return the cases that a store has so far."""
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as opened:
+        return [case for (case,) in opened.execute('SELECT "case" FROM result')]
+    return []
+
+
+JOBS, SLEEPING_JOBS = 600, 120
+#: Kills, the rows between two of them at most, and how long a run may take to its next row.
+KILLS, APART, SEED, STALLED_S = 30, 24, 20, 120.0
+EXECUTOR = """
+from parsl import Config
+from parsl.executors import HighThroughputExecutor
+from parsl.providers import LocalProvider
+provider = LocalProvider(init_blocks=1, max_blocks=1)
+executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
+config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
+"""
+#: What is killed, by a word of its command line; the parent is killed as itself.
+VICTIMS = {
+    "parent": "",
+    "manager": "process_worker_pool",
+    "worker": "multiprocessing",
+    "job": "kernelmark.bench.run.worker",
+}
+
+
+class Run:
+    """A run of copies on workers that Parsl starts on this host; what its parent records is its store."""
+
+    def __init__(self, folder: Path, kernel: str, jobs: int, workers: int) -> None:
+        folder.mkdir()
+        self.db, config = folder / "r.db", folder / "executor.py"
+        config.write_text(EXECUTOR.format(workers=workers, run_dir=str(folder / "runinfo")))
+        words = ("run", suite(folder, kernel, jobs), "--plugin", PLUGIN, "--device", "cpu", *OPTIONS)
+        self.words = [*COMMAND, *map(str, words), "--executor", str(config), "--db", str(self.db)]
+
+    def started(self) -> "subprocess.Popen[bytes]":
+        """Start the run, or go on with it where it was left."""
+        runs = []
+        with (
+            suppress(sqlite3.OperationalError),
+            closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as opened,
+        ):
+            runs = [run_id for (run_id,) in opened.execute("SELECT run_id FROM run")]
+        words = [*self.words, *(["--resume", runs[-1]] if runs else [])]
+        return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def times(self) -> list[float]:
+        """Return the seconds from the start after which each row was there. Raises CalledProcessError."""
+        began, times = time.perf_counter(), list[float]()
+        with self.started() as process:
+            while process.poll() is None:
+                time.sleep(0.02)
+                times += [time.perf_counter() - began] * (len(recorded(self.db)) - len(times))
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, self.words)
+        return times
+
+
+def executor() -> Found:
+    """Compare two workers with one on jobs that sleep, pass jobs that take nothing through a parent, and kill a run."""
+    if missing := module_missing("parsl"):
+        for name in ("gain", "rate", "first", "lost"):
+            yield f"executor.{name}", math.nan, missing
+        return
+    with tempfile.TemporaryDirectory() as name:
+        sleeping = [Run(Path(name, f"gain{n}"), "copy/mine.sleeps", SLEEPING_JOBS, n).times() for n in (1, 2)]
+        one_s, two_s = (times[-1] - times[0] for times in sleeping)
+        yield "executor.gain", one_s / two_s, f"{one_s:.1f} and {two_s:.1f} s for {SLEEPING_JOBS} jobs"
+        own = Run(Path(name, "rate"), "copy/mine.noop", JOBS, 2)
+        times = own.times()
+        size = f"{own.db.stat().st_size / JOBS:.0f} bytes a row in the store"
+        yield "executor.rate", (len(times) - 1) / (times[-1] - times[0]), f"{JOBS} jobs, {size}"
+        yield "executor.first", times[0], ""
+        yield "executor.lost", *killed(Run(Path(name, "kills"), "copy/mine.noop", JOBS, 2))
+
+
+def killed(own: Run) -> tuple[int, str]:
+    """Kill a worker, Parsl's manager or the parent after random numbers of rows, until the run is complete.
+
+    Return how many rows are lost, doubled or missing, and how many kills.
+    """
+    drawn, seen = random.Random(SEED), set[str]()
+    lost = times = stalls = 0
+    for _ in range(10 * KILLS):
+        with own.started() as process:
+            due, since_s = len(seen) + drawn.randint(1, APART), time.monotonic()
+            while process.poll() is None and (times < KILLS or len(seen) < JOBS):
+                time.sleep(0.02)
+                known = set(recorded(own.db))
+                since_s = time.monotonic() if known - seen else since_s
+                if time.monotonic() - since_s > STALLED_S:  # a worker was killed that held the lock of Parsl's queue
+                    stalls, since_s = stalls + 1, time.monotonic()
+                    process.kill()
+                lost, seen = lost + len(seen - known), seen | known
+                if times < KILLS and len(seen) >= due and _strike(process.pid, drawn):
+                    times, due = times + 1, len(seen) + drawn.randint(1, APART)
+        if process.returncode == 0:
+            break
+    found = recorded(own.db)
+    doubled, missing = len(found) - len(set(found)), JOBS - len(set(found))
+    text = f"{times} kills, {lost} lost, {doubled} doubled, {missing} of {JOBS} missing, {stalls} stalls ended by hand"
+    return lost + doubled + missing + (KILLS - times), text
+
+
+def _strike(parent: int, drawn: random.Random) -> bool:
+    """Kill one of the processes of a run; return whether there was one."""
+    which = drawn.choice(list(VICTIMS))
+    others = [member.pid for member in below(parent) if _is(member.pid, VICTIMS[which])]
+    with suppress(ProcessLookupError, IndexError):
+        os.kill(drawn.choice([parent] if which == "parent" else others), signal.SIGKILL)
+        return True
+    return False
+
+
+SGEMM = "gemm/m128n128k64/f32/NN"
+SWEEP, CORPUS = "tests/emulator/test_kernels.py", "tests/emulator/test_corpus.py"
+#: The sources whose sweep, with the corpus, has a limit of its own.
+EARLY = (
+    *(f"{name}.cu/gemm" for name in ("naive", "coalesced", "tiled")),
+    *(f"{name}.cu/transpose" for name in ("naive", "tiled", "square_inplace")),
+)
+
+
+def emulator() -> Found:
+    """Run a checked SGEMM, the tests of the first kernels with a cold and a warm cache, and those of later ones."""
+    times = list(sgemm_ms())
+    yield "emulator.sgemm", median(times), f"median of {len(times)}"
+    with tempfile.TemporaryDirectory() as cache:
+        chosen = " or ".join(EARLY)
+        for name in ("cold", "warm"):
+            yield f"emulator.{name}", tested_s(cache, SWEEP, CORPUS, "-k", f"planted or accused or {chosen}"), ""
+        _, every = (tested_s(cache, SWEEP) for _ in "12")
+        _, early = (tested_s(cache, SWEEP, "-k", chosen) for _ in "12")
+    later = [k for k in discover().kernels.values() if isinstance(k, CudaKernel) and not k.emulated]
+    count = len(later) - len(EARLY)
+    yield "emulator.later", (every - early) / count, f"{count} kernels"
+
+
+def sgemm_ms() -> Iterator[float]:
+    """Yield run times of a tiled SGEMM under the checker, without compiling and without starting the process."""
+    registry = discover()
+    problem, kernel = registry.problem(SGEMM), registry.kernels["gemm/cuda.tiled"]
+    assert isinstance(kernel, CudaKernel)
+    ((entry, call),) = kernel.calls(problem, next(kernel.tiles()))
+    rng = np.random.default_rng(0)
+    buffers = {o.name: Buffer(o.role, rng.random(o.elements, np.float32)) for o in problem.operands()}
+    worker = program(CUDA / kernel.source, (entry,))
+    launches = [Launch(entry, call.grid, call.block, call.args, call.shared_bytes)]
+    for _ in range(5):
+        yield from (1e3 * outcome.time_s for outcome in run(worker, buffers, launches, orders=("forward",)))
+
+
+def tested_s(cache: str, *words: str) -> float:
+    """Return the seconds of a run of pytest."""
+    command = [sys.executable, "-m", "pytest", "--quiet", *words]
+    start = time.perf_counter()
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": cache}, check=True, capture_output=True)
+    return time.perf_counter() - start

@@ -1,0 +1,122 @@
+"""What `kernelmark tune` finds, adopts and costs.
+
+Searches are replayed on spaces whose every tile was timed (tools/data/tuning/): a cost is the time of a tile over that
+of the default, measured in turn on one thread, the median of three searches by `kernelmark tune --strategy exhaustive`.
+"""
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from kernelmark.bench.plan.options import GUIDED, RANDOM
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import Ratio, contests
+from kernelmark.bench.tune.search import Choice, Config, Field, search
+from took import ROOT, Found, kernelmark
+
+DATA = ROOT / "tools" / "data"
+SHARE, SEEDS, TUNINGS, NOOPS = 0.15, 20, 20, 400
+ALONE = ("--mode", "hot", "--threads", "1", "--spread", "0", "--no-ceilings")
+
+
+class Truth(NamedTuple):
+    """A space of which every tile was timed: costs relative to the default."""
+
+    kernel: str
+    problem: str
+    field: Field
+    costs: dict[Config, float]
+
+    @property
+    def budget(self) -> int:
+        """Return how many evaluations a search may have."""
+        return int(SHARE * len(self.costs))
+
+    def found(self, strategy: str, seed: int) -> float:
+        """Return the speed of the best that a search finds, relative to the best; the default is known beforehand."""
+        seen = [self.costs[self.field.default]]
+
+        def evaluate(configs: list[Config]) -> list[float]:
+            own = [self.costs[config] for config in configs]
+            seen.extend(own)
+            return own
+
+        search(self.field, evaluate, Choice(strategy, self.budget), seed)  # type: ignore[arg-type]
+        return min(self.costs.values()) / min(seen)
+
+    def median_found(self, strategy: str) -> float:
+        """Return the median of what a strategy finds from several seeds."""
+        return median(self.found(strategy, seed) for seed in range(SEEDS))
+
+
+def truths() -> Iterator[Truth]:
+    """Yield every recorded space."""
+    for path in sorted((DATA / "tuning").glob("*.json")):
+        found = json.loads(path.read_text())
+        costs = {tuple(config): cost for *config, cost in found["costs"]}
+        field = Field(found["names"], list(costs), tuple(found["default"]))
+        yield Truth(found["kernel"], found["problem"], field, costs)
+
+
+def replay() -> Found:
+    """Replay the default strategy and random tiles on each recorded space."""
+    found = [(truth.kernel, truth.median_found(GUIDED[0]), truth.median_found(RANDOM)) for truth in truths()]
+    text = "; ".join(f"{kernel} {own:.3f} of the best, random {drawn:.3f}" for kernel, own, drawn in found)
+    yield "replay.found", min(own for _, own, _ in found), text
+    yield "replay.random", min(own / drawn for _, own, drawn in found), text
+
+
+def tune() -> Found:
+    """Tune kernels whose best tile is known, again and again, and one whose tiles do next to nothing."""
+    for name, kernel, best in (("default", "equal", None), ("planted", "planted", "PLANTED=7")):
+        tiles = [tuned(f"copy/mine.{kernel}", "copy/m128n128/f32", "--max-time", "0.02") for _ in range(TUNINGS)]
+        yield f"tune.{name}", sum(tile == best for tile in tiles), f"of {TUNINGS}"
+    with tempfile.TemporaryDirectory() as name:
+        words = ("--strategy", "exhaustive", "--max-time", "0.001", "--processes", "2", "--db", f"{name}/t.db")
+        tuned("copy/mine.noop", "copy/m8n8/f32", *words)
+        with closing(sqlite3.connect(f"{name}/t.db")) as db:
+            starts = "SELECT started_at FROM result WHERE run_id = (SELECT run_id FROM run ORDER BY rowid LIMIT 1)"
+            times = sorted(datetime.fromisoformat(start) for (start,) in db.execute(starts))
+    before = sum(start < times[-1] for start in times)
+    each_ms = 1e3 * (times[-1] - times[0]).total_seconds() / before
+    yield "tune.overhead", each_ms, f"{len(times)} of {NOOPS} tiles of a copy of 256 bytes"
+
+
+def again() -> Found:
+    """Tune the kernels of the recorded spaces; time what is adopted again, and the default, in fresh processes."""
+    slower = []
+    for kernel, problem, budget in ((truth.kernel, truth.problem, truth.budget) for truth in truths()):
+        tile = tuned(kernel, problem, "--strategy", GUIDED[0], "--budget", str(budget), "--max-time", "0.05")
+        ratio = timed(kernel, f"{kernel}@{tile}", problem) if tile else None
+        text = f"{kernel}@{tile}: {ratio} as fast as the default" if ratio else f"{kernel}: the default stays"
+        slower.append((bool(ratio and ratio.certain and ratio.median < 1), text))
+    yield "again.slower", sum(is_slower for is_slower, _ in slower), "; ".join(text for _, text in slower)
+
+
+def tuned(kernel: str, problem: str, *options: str) -> str | None:
+    """Return the tile that `kernelmark tune` adopts, None where the default stays."""
+    with tempfile.TemporaryDirectory() as name:
+        kept, plugin = Path(name, "tuned.json"), DATA / "tuning_kernels.py"
+        words: list[str | Path] = ["--plugin", plugin, "--tuned", kept, *ALONE, "--db", f"{name}/t.db", *options]
+        kernelmark("tune", kernel, problem, *words, silent=True)
+        entries = json.loads(kept.read_text())["tiles"] if kept.is_file() else []
+        return entries[0]["tile"] if entries else None
+
+
+def timed(default: str, tile: str, problem: str) -> Ratio:
+    """Return how many times as fast as the default a tile is, timed in turn in five processes."""
+    with tempfile.TemporaryDirectory() as name:
+        words = ("--kernels", default, "--kernels", tile, "--processes", "5", "--max-time", "0.5", *ALONE)
+        kernelmark("run", problem, *words, "--db", f"{name}/r.db", silent=True)
+        with closing(Store(Path(name, "r.db"), create=False)) as store:
+            (contest,) = contests([row for row, _ in store.results(store.run_ids()[-1])], store)
+            first, own = contest.of(default), contest.of(tile)
+            assert first is not None
+            assert own is not None
+            return contest.faster(own, first)
