@@ -170,7 +170,7 @@ def _tiles(title: str, source: str, convs: list[Conv], kernel: str, tiles: Itera
         cases: Counter[Sizes] = Counter(conv.sizes for conv in convs[i::3])
         parts.append(table("conv", cases, AXES, dtype="f32", n=1, direction=direction, kernels=kernels))
     origin = "Made by tools/suites.py from tools/train_suites.py; edit those."
-    notes = "The first kernel chooses its tile by itself; tools/tile_choice.py prints what that costs."
+    notes = "The first kernel chooses its tile by itself; `kernelmark select --train RUN` prints what that costs."
     return "\n".join([header(title, source, origin, notes), "", f"max_time = {seconds}", *parts, ""])
 
 

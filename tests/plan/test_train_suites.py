@@ -64,3 +64,11 @@ def test_every_kernel_of_a_cpu_that_a_selector_could_choose_contends(registry):
     kernels = {kernel for planned in found for kernel in planned.job.kernels}
     assert {"gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/openblas.inplace"} <= kernels
     assert [kernel for kernel in kernels if kernel.endswith("_colmajor")] == []
+
+
+def test_the_suite_of_implicit_gemm_has_the_tiles_that_it_chooses_from(registry):
+    kernels = {name for entry in find_suite("train-implicit-tiles", registry).entries() for name in entry.kernels}
+    implicit = registry.kernels["conv/cuda.implicit"]
+    preferred = {(tile["BM"], tile["BN"]) for tile in implicit.prefer.tiles}
+    pinned = [registry.named(name).tile for name in kernels - {implicit.id}]
+    assert {(tile["BM"], tile["BN"]) for tile in pinned} == preferred

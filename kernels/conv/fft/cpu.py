@@ -23,7 +23,7 @@ _MEMORY = {"BATCH": (32, 64, 128, 256, 512), "BLOCK": (16, 64, 256)}
 STREAM = 4
 #: The model's seconds for each part of `work`, on one thread: only their ratios count.
 SECONDS = (1 / 25e9, 1 / 100e9, 1 / 12e9, 0.3e-6)
-#: The same for our own transforms, fitted to rows of train-numba-fft-tiles by tools/tile_choice.py.
+#: The same for our own transforms: the non-negative least squares of relative errors in rows of train-numba-fft-tiles.
 STRAIGHT_SECONDS = (2.5e-12, 9.5e-12, 79e-12, 0.23e-6)
 _ANY: dict[str, Any] = {"device": "cpu", "dtypes": ("f32",), "numerics": "fft", "threaded": True}
 _FFTW: dict[str, Any] = {"provider": "pyfftw", "modules": ("numpy", "numba", "pyfftw"), **_ANY}
