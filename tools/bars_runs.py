@@ -142,6 +142,45 @@ provider = LocalProvider(init_blocks=1, max_blocks=1)
 executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
 config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
 """
+#: On the device of the tests, since CPU jobs of one host are measured one at a time.
+DISPATCH = """
+import sys
+from contextlib import closing
+from pathlib import Path
+from kernelmark.bench.measure.host import Host, digests
+from kernelmark.bench.plan.case import Plan, case_count, jobs
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.dispatch import Broker, Dispatch
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session
+suite, db, config, resume, *plugins = sys.argv[1:]
+own = dict(suites=(suite,), plugins=tuple(plugins), executor=config)
+plan = Plan(devices=("fake",), mode=Mode.HOT, ceilings=False, **own)
+registry = discover(plan.plugins)
+suites = [load_suite(Path(suite), registry)]
+planned = list(jobs(suites, registry, plan))
+with closing(Store(Path(db))) as store, Broker(config, ()) as broker:
+    session = Session(store, suites, plan, None, resume or None, planned=case_count(planned, registry))
+    expected = Host("", "", "", plugins=digests(plan.plugins))
+    Dispatch(session, store, registry, plan, broker).run(planned, expected, lambda row: None, Progress())
+"""
+SLEEPS = """
+import time
+import numpy as np
+from kernelmark import kernel
+from kernelmark.bench.measure.devices import get_device
+
+@kernel("copy", provider="slow", device="fake", numerics="exact")
+def sleeps(problem, x):
+    time.sleep(0.05)
+    def launch():
+        np.copyto(x.b, x.a)
+        get_device("fake").spend("noop")
+    return launch
+"""
 #: What is killed, by a word of its command line; the parent is killed as itself.
 VICTIMS = {
     "parent": "",
@@ -158,8 +197,9 @@ class Run:
         folder.mkdir()
         self.db, config = folder / "r.db", folder / "executor.py"
         config.write_text(EXECUTOR.format(workers=workers, run_dir=str(folder / "runinfo")))
-        words = ("run", suite(folder, kernel, jobs), "--plugin", PLUGIN, "--device", "cpu", *OPTIONS)
-        self.words = [*COMMAND, *map(str, words), "--executor", str(config), "--db", str(self.db)]
+        (folder / "sleeps.py").write_text(SLEEPS)
+        self.words = [sys.executable, "-c", DISPATCH, suite(folder, kernel, jobs), str(self.db), str(config)]
+        self.plugins = [str(FAKE), str(folder / "sleeps.py")]
 
     def started(self) -> "subprocess.Popen[bytes]":
         """Start the run, or go on with it where it was left."""
@@ -169,7 +209,7 @@ class Run:
             closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as opened,
         ):
             runs = [run_id for (run_id,) in opened.execute("SELECT run_id FROM run")]
-        words = [*self.words, *(["--resume", runs[-1]] if runs else [])]
+        words = [*self.words, runs[-1] if runs else "", *self.plugins]
         return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def times(self) -> list[float]:
@@ -191,15 +231,15 @@ def executor() -> Found:
             yield f"executor.{name}", math.nan, missing
         return
     with tempfile.TemporaryDirectory() as name:
-        sleeping = [Run(Path(name, f"gain{n}"), "copy/mine.sleeps", SLEEPING_JOBS, n).times() for n in (1, 2)]
+        sleeping = [Run(Path(name, f"gain{n}"), "copy/slow.sleeps", SLEEPING_JOBS, n).times() for n in (1, 2)]
         one_s, two_s = (times[-1] - times[0] for times in sleeping)
         yield "executor.gain", one_s / two_s, f"{one_s:.1f} and {two_s:.1f} s for {SLEEPING_JOBS} jobs"
-        own = Run(Path(name, "rate"), "copy/mine.noop", JOBS, 2)
+        own = Run(Path(name, "rate"), "copy/fake.noop", JOBS, 2)
         times = own.times()
         size = f"{own.db.stat().st_size / JOBS:.0f} bytes a row in the store"
         yield "executor.rate", (len(times) - 1) / (times[-1] - times[0]), f"{JOBS} jobs, {size}"
         yield "executor.first", times[0], ""
-        yield "executor.lost", *killed(Run(Path(name, "kills"), "copy/mine.noop", JOBS, 2))
+        yield "executor.lost", *killed(Run(Path(name, "kills"), "copy/fake.noop", JOBS, 2))
 
 
 def killed(own: Run) -> tuple[int, str]:

@@ -1,6 +1,5 @@
-"""A plug-in of kernels that do next to nothing, and whose tunables do nothing or next to nothing."""
+"""A plug-in of kernels whose tunables are known to do nothing, or next to nothing."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,3 @@ def noop(problem: Any, x: Any) -> Launch:
 def _copies(x: Any, number: int) -> None:
     for _ in range(number):
         np.copyto(x.b, x.a)
-
-
-@kernel("copy", **CPU)
-def sleeps(problem: Any, x: Any) -> Launch:
-    """One copy, set up in 50 ms."""
-    time.sleep(0.05)
-    return lambda: np.copyto(x.b, x.a)
