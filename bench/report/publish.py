@@ -48,8 +48,8 @@ FILES = {
     "agenda.json": "what is answered, by which run, at which digest",
     FIGURES: "the figures as SVG",
 }
-#: Figures of a report that shows several runs.
-MOST_FIGURES = 20
+#: Figures of a report; `kernelmark report` draws all of them from its rows.
+MOST_FIGURES = 3
 
 
 def folder_name(machine: str) -> str:
@@ -102,13 +102,13 @@ class Report:
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{table}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
-        """Draw the figures of the main run as SVG, and remove those of before; of several runs the first figures."""
+        """Draw the first figures of the main run as SVG, and remove those of before."""
         if self.main is None:
             return []
         figures = folder / FIGURES
         figures.mkdir(parents=True, exist_ok=True)
         found = kinds(self.main, registry)
-        drawn = list(draw(first(found, MOST_FIGURES) if self._shown else found, figures, pdf=False))
+        drawn = list(draw(first(found, MOST_FIGURES), figures, pdf=False))
         for path in figures.iterdir():
             if path.stem not in {figure.name for figure in drawn}:
                 path.unlink()

@@ -22,7 +22,7 @@ from kernelmark.bench.report.run_data import RunData
 
 #: Pixels of a figure of one column and of the widest, and points of that column.
 COLUMN, WIDEST, COLUMN_PT = 560, 960, 85 / 25.4 * 72
-MOST_NOISY, MOST_FOUND, MOST_FIGURES, MOST_KERNELS = 20, 3, 3, 4
+MOST_NOISY, MOST_FOUND, MOST_KERNELS = 20, 3, 4
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -150,21 +150,12 @@ class Readme:
 
 
 def figures(drawn: Sequence[Drawn]) -> Iterator[str]:
-    """Yield the first figures of each kind, and links to the others."""
+    """Yield the figures with their captions."""
     if drawn:
         yield "## Figures"
-    shown: Counter[str] = Counter()
-    others = []
     for figure in drawn:
-        kind = re.split("[:,]| over | of ", figure.title)[0]
-        shown[kind] += 1
-        if shown[kind] > MOST_FIGURES:
-            others.append(f"[{figure.title}](figures/{figure.name}.svg)")
-            continue
         yield f'<img src="figures/{figure.name}.svg" alt="{escape(figure.title)}" width="{_width(figure.svg)}">'
         yield f"*{figure.title}.* {figure.caption}"
-    if others:
-        yield f"More: {'; '.join(others)}."
 
 
 def _width(svg: str) -> int:
