@@ -1,6 +1,7 @@
-"""Prints how our convolutions compare with oneDNN's, layer by layer, as Markdown: the tables of docs/convolution.md.
+"""Prints how our convolutions compare with oneDNN's as Markdown: the table of docs/convolution.md.
 
-`python tools/conv_peers.py [--db FILE] [--run RUN] [--network NAME]` reads a run of the suite conv-peers. A ratio is
+`python tools/conv_peers.py [--db FILE] [--run RUN] [--network NAME] [--layers FILE.csv]` reads a run of the suite
+conv-peers, and writes each layer as a row. A ratio is
 how many times faster the fastest of our own kernels is than oneDNN (`conv/torch.conv2d`); bench/report/contest.py forms
 it, from samples taken in turn. Own are the kernels that come with kernelmark, but for oneDNN, whatever library they
 call for products or transforms.
@@ -11,6 +12,7 @@ errors call for. It covers the errors of measuring, not the choice of layers.
 """
 
 import argparse
+import csv
 import statistics
 import sys
 from collections import defaultdict
@@ -38,7 +40,20 @@ from kernelmark.bench.report.standings import find_run
 ONEDNN = "conv/torch.conv2d"
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 SUMMARY = ("network", "n", "layout", "direction", "layers", "geometric mean", "worst layer", "its ratio")
-LAYERS = ("layer", "direction", "layout", "n", "own best kernel", "ratio", "oneDNN GFLOP/s")
+#: Columns of a layer; ratio, low and high: how many times faster the own kernel is, and the 95 % interval.
+LAYERS = (
+    "network",
+    "n",
+    "layout",
+    "direction",
+    "layer",
+    "kernel",
+    "ratio",
+    "low",
+    "high",
+    "onednn_gflop_per_s",
+    "noisy",
+)
 FLATTERS = """A ratio is the rate of the own kernel with the least median over that of oneDNN, with its 95 % interval;
 above 1x the own kernel is faster. The choice among several kernels is made on the samples that the ratio is formed
 from, which flatters it: of kernels that are about equal, the luckiest is taken. `~` marks ratios with a row that other
@@ -157,13 +172,13 @@ def summary(found: Found) -> Iterator[tuple[str, ...]]:
         yield *map(str, group), count, *cells
 
 
-def by_layer(found: Found, network: str) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each layer of a network that has a ratio."""
+def by_layer(found: Found) -> Iterator[tuple[str | int, ...]]:
+    """Yield a row for each layer that has a ratio."""
     for layer, pair in found.items():
-        if layer.network == network and isinstance(pair, Pair):
-            _, n, layout, direction = layer.group
-            kernel, rate = fmt.short(pair.own.kernel), fmt.digits(pair.peer.gflop_per_s)
-            yield layer.name, direction, layout, str(n), f"`{kernel}`", pair.shown, rate
+        if isinstance(pair, Pair):
+            numbers = (pair.ratio.median, pair.ratio.low, pair.ratio.high, pair.peer.gflop_per_s)
+            noisy = "yes" if any(map(is_noisy, (pair.own, pair.peer))) else "no"
+            yield *layer.group, layer.name, fmt.short(pair.own.kernel), *map(fmt.digits, numbers), noisy
 
 
 def without_ratio(found: Found) -> Iterator[str]:
@@ -188,8 +203,8 @@ def without_time(rows: Iterable[Result]) -> Iterator[str]:
         yield f"- `{kernel}`, {status} on {many}: {in_markdown(reason)}"
 
 
-def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str) -> Iterator[str]:
-    """Yield the paragraphs and tables of a run. Raises UsageError."""
+def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file: Path | None = None) -> Iterator[str]:
+    """Yield the paragraphs and the table of a run, and write its layers to a file. Raises UsageError."""
     wanted = layers(suite, networks)
     own = {k.id for k in discover().kernels.values() if k.is_ours} - {ONEDNN}
     problems = {layer.problem.id for layer in wanted}
@@ -201,10 +216,9 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str) -> It
         if count := sum(isinstance(pair, str) for pair in found.values()):
             yield f"Partial: {count} of {len(found)} layers have no ratio; they are listed below with the reasons."
         yield _table(SUMMARY, summary(found))
-        for network in dict.fromkeys(layer.network for layer in found):
-            if cells := list(by_layer(found, network)):
-                yield f"{network}, layer by layer:"
-                yield _table(LAYERS, cells)
+        if file:
+            with file.open("w", encoding="utf-8", newline="") as opened:
+                csv.writer(opened, lineterminator="\n").writerows([LAYERS, *by_layer(found)])
         yield FLATTERS
         shown = [row for pair in found.values() if isinstance(pair, Pair) for row in (pair.own, pair.peer)]
         yield in_markdown(noise_of(shown).sentence)
@@ -233,11 +247,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", help="id or name of the run; the latest with times of the suite if left out")
     parser.add_argument("--network", action="append", default=[], help="a network of the suite, instead of all")
     parser.add_argument("--suite", default="conv-peers", help="a suite of convolutions, as `kernelmark run` takes it")
+    parser.add_argument("--layers", type=Path, metavar="FILE.csv", help="write a row for each layer")
     asked = parser.parse_args(words)
     try:
         suite = find_suite(asked.suite, discover())
         with closing(Store(asked.db or default_store(), create=False)) as store:
-            parts = list(filter(None, page(suite, asked.network, store, find_run(suite, store, asked.run))))
+            parts = list(
+                filter(None, page(suite, asked.network, store, find_run(suite, store, asked.run), asked.layers))
+            )
     except UsageError as error:
         print(f"conv_peers: {error}", file=sys.stderr)
         return 2
