@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelmark.bench.compare.stats import ALPHA, Welch, detectable, holm, welch
 from kernelmark.bench.plan.status import AGAINST, Status
-from kernelmark.bench.record.reader import CaseRow
+from kernelmark.bench.record.records import CaseRow
 from kernelmark.bench.record.store import Store
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"

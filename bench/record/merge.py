@@ -13,7 +13,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.record.merge_copy import Copying
 from kernelmark.bench.record.merge_shards import Campaign, campaigns, is_part
-from kernelmark.bench.record.run_reader import RunFacts
+from kernelmark.bench.record.records import RunFacts
 from kernelmark.bench.record.store import Store
 
 

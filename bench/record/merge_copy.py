@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.run_reader import RunFacts
+from kernelmark.bench.record.records import RunFacts
 from kernelmark.bench.record.schema import OWN
 from kernelmark.bench.record.store import Run, Store
 from kernelmark.bench.record.versions import KernelVersion

@@ -10,7 +10,7 @@ import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.shards import Shard
-from kernelmark.bench.record.run_reader import RunFacts
+from kernelmark.bench.record.records import RunFacts
 from kernelmark.bench.record.store import Run
 
 #: The command of a run that was merged. What its shards were asked for stands in its plan, under `shards`.

@@ -1,83 +1,407 @@
-"""The reading half of the store: rows of a run one at a time, whatever their number."""
+"""The reading half of the store: queries whose rows are checked, and read one at a time, whatever their number."""
 
 import math
-from array import array
+import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from itertools import groupby, islice
+from heapq import nsmallest
+from itertools import combinations, groupby, islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from kernelmark.bench.measure.ceiling import Ceiling, Need
-from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.host import Host
+from kernelmark.bench.measure.measurement import Evidence, Measurement, Part
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import Finite
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.case_reader import CaseReader, with_dims
-from kernelmark.bench.record.query import SELECTED, Dims, checked, dims_of, doubles, result_of, samples_of, struct_of
-from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.run_reader import RunReader
-from kernelmark.bench.record.table import TableReader
-from kernelmark.bench.record.versions import VersionReader
+from kernelmark.bench.record.records import (
+    RUN_COLUMNS,
+    CaseRow,
+    Dims,
+    Groups,
+    JobBegun,
+    KernelTotal,
+    Layer,
+    Machine,
+    Record,
+    RunFacts,
+    Tally,
+    check_samples,
+    checked,
+    dims_of,
+    doubles,
+    facts_of,
+    groups_of,
+    parts_of,
+    result_of,
+    samples_of,
+    struct_of,
+    with_dims,
+)
+from kernelmark.bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.record.selection import Selection
+from kernelmark.bench.record.table import CHUNK, Builder, Table
+from kernelmark.bench.record.versions import Kept, Resources, kept_of
 
-
-class Layer(msgspec.Struct, frozen=True):
-    """A problem that a network has `count` times in a part of it, `forward` or `backward`."""
-
-    network: str
-    problem: str
-    part: str
-    count: int
-
-
-class Record(NamedTuple):
-    """A row as plain values: of the columns, of the dimensions by name, and its samples in seconds a call."""
-
-    values: tuple[Any, ...]
-    dims: Dims
-    samples: "array[float]"
-
-
-class CaseRow(NamedTuple):
-    """What `compare` needs to know of a row; medians: seconds, one a process."""
-
-    case: str
-    kernel: str
-    problem: str
-    mode: str
-    threads: int
-    isa: str
-    device_name: str
-    status: str
-    reason: str
-    time_s_median: float | None
-    medians: list[float]
-
-
-class KernelTotal(NamedTuple):
-    """The rows of one kernel in a run: how many by status, and what its speedups and roofline come to."""
-
-    kernel: str
-    statuses: dict[str, int]
-    speedup: float | None
-    speedup_min: float | None
-    speedup_max: float | None
-    roofline_pct: float | None
-
-
+Read = Callable[[tuple[Any, ...]], Any]
+#: What decoding a damaged value raises.
+_DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError, RecursionError)
+#: The rows of one run stand together, unless another run wrote at the same time: so they are read in the order of the
+#: file. The plus keeps SQLite from going by the index, which would look up every row and sort them all.
+_OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
+_RUNS = f"SELECT {', '.join(RUN_COLUMNS.values())} FROM run JOIN machine USING (machine_id)"
 _CEILING = ", ".join(Ceiling.__struct_fields__)
 _Sum = Finite | None
 
 
-class Reader(CaseReader, RunReader, TableReader, VersionReader):
-    """Queries over an open store. Raises UsageError where the file cannot be read.
+def _selected(names: Sequence[str]) -> str:
+    """Return the columns as they stand in a SELECT. In quotes, one that is missing would be a text."""
+    return ", ".join(f"[{name}]" for name in names)
+
+
+_SELECTED = _selected(COLUMNS)
+
+
+def _only(kind: Any) -> Read:
+    """Return what reads a row of one column."""
+    return lambda values: msgspec.convert(values[0], kind)
+
+
+def _json(kind: Any) -> Read:
+    """Return what reads a row of one column that holds JSON."""
+    return lambda values: msgspec.json.decode(values[0], type=kind)
+
+
+def _all(kind: Any) -> Read:
+    """Return what reads a row as a type of tuples."""
+    return partial(msgspec.convert, type=kind)
+
+
+class Reader:
+    """Queries over an open store. Raises UsageError where the file cannot be read, or holds what none can hold.
 
     identifies: what is exported of it names hosts and devices, which are hashed otherwise.
     """
 
+    path: Path
+    _db: sqlite3.Connection
     identifies = False
+
+    def _rows(self, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
+        """The rows of a query one at a time, each as what `read` makes of its values; it raises where they are damaged.
+
+        read: nothing but decoding, since whatever it raises is taken for damage.
+        """
+        with self._guarded():
+            cursor = self._db.cursor()
+            cursor.row_factory = None
+            yield from map(read, cursor.execute(query, values))
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGE as error:
+            raise UsageError(f"{self.path}: cannot be read: {error}; --db names another file") from None
+
+    def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
+        """Yield the rows of a query that has `_OF_RUN` where it means the rows of this run."""
+        ((first, last),) = self._rows(
+            "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id", run_id=run_id
+        )
+        return self._rows(query, read, run_id=run_id, first=first, last=last, **values)
+
+    def _in_order(
+        self, run_id: str, columns: str, read: Read = lambda values: values, among: str = "TRUE", **values: Any
+    ) -> Iterator[Any]:
+        """Yield columns of the rows of a run in the order in which they were recorded."""
+        query = f"SELECT {columns} FROM result WHERE {_OF_RUN} AND {among} ORDER BY result_id"
+        return self._of_run(run_id, query, read, **values)
+
+    def _of_case(self, columns: str, read: Read, run_id: str, case: str) -> Any:
+        """Return columns of the row of a case, an empty list where there is none."""
+        query = f'SELECT {columns} FROM result WHERE run_id = :run_id AND "case" = :case'
+        return next(self._rows(query, read, run_id=run_id, case=case), [])
+
+    def select(self, selection: Selection) -> None:
+        """From now on whoever reads rows gets those of the selection alone, as though no others were there."""
+        where = "selected(kernel, op, problem, status)"
+        with self._guarded():
+            self._db.create_function("selected", 4, selection.takes, deterministic=True)
+            self._db.execute(f"CREATE TEMP VIEW result AS SELECT * FROM main.result WHERE {where}")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything that is read meanwhile shows the store as it stands now, or as it did when an outer one began."""
+        if self._db.in_transaction:
+            yield
+            return
+        with self._guarded():
+            self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.rollback()
+
+    # Runs. These queries count all rows, whatever part of them was selected.
+
+    def run_ids(self) -> list[str]:
+        """The ids of all runs, the latest last."""
+        return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _only(str)))
+
+    def runs(self, run_id: str | None = None) -> list[RunFacts]:
+        """The runs of the store, the latest last; or this one alone."""
+        query = f"{_RUNS} WHERE :run_id IS NULL OR run_id = :run_id ORDER BY run.rowid"
+        return list(self._rows(query, facts_of, run_id=run_id))
+
+    def tallies(self, run_id: str | None = None) -> dict[str, list[Tally]]:
+        """Return the counts of the rows of each run that has any, or of this one alone."""
+        columns = "run_id, status, device_name, disturbed"
+        query = f"SELECT {columns}, count(time_s_median), count(*) FROM main.result WHERE {{}} GROUP BY {columns}"
+        read = _all(tuple[str, str, str, str, int, int])
+        every = self._rows(query.format("TRUE"), read)
+        tallies: dict[str, list[Tally]] = {}
+        for run, *counted in every if run_id is None else self._of_run(run_id, query.format(_OF_RUN), read):
+            tallies.setdefault(run, []).append(Tally(*counted))
+        return tallies
+
+    def machines(self, run_id: str) -> list[Machine]:
+        """Return the hosts and the names of the devices that the rows of a run come from."""
+        names = "host, device_name, device_uuid"
+        query = f"SELECT {names}, count(*) FROM main.result WHERE run_id = :run_id GROUP BY {names} ORDER BY {names}"
+        return list(self._rows(query, _all(Machine), run_id=run_id))
+
+    def hosts(self, run_id: str) -> list[Host]:
+        """Return the hosts that a run recorded, in the order in which they came to it; none of a run at home."""
+        query = "SELECT facts FROM host WHERE run_id = :run_id ORDER BY rowid"
+        return list(self._rows(query, _json(Host), run_id=run_id))
+
+    def jobs_begun(self, run_id: str) -> list[JobBegun]:
+        """Return the jobs of a run in the order in which they began, but for rows whose worker was lost."""
+        query = """
+            SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
+            FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
+        return list(self._rows(query, _all(JobBegun), run_id=run_id))
+
+    def find_run(self, run_id: str | None) -> RunFacts:
+        """The run with this id or name, or the only one with an id or name that begins so, or the latest.
+
+        Raises UsageError.
+        """
+        if run_id is None:
+            found: list[RunFacts] = list(self._rows(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1", facts_of))
+        else:
+            begins = "substr(run_id, 1, length(:text)) = :text OR substr(name, 1, length(:text)) = :text"
+            query = f"{_RUNS} WHERE :text != '' AND ({begins}) ORDER BY :text IN (run_id, name) DESC LIMIT 2"
+            found = list(self._rows(query, facts_of, text=run_id))
+            found = found[:1] if found and run_id in (found[0]["run_id"], found[0]["name"]) else found
+        if len(found) == 1:
+            return found[0]
+        if run_id is None:
+            raise UsageError(f"{self.path}: holds no run yet; `kernelmark run SUITE` makes one")
+        latest = ", ".join(self.run_ids()[:-4:-1]) or "none"
+        what = "is not a run of" if not found else "begins more than one run of"
+        raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {latest}")
+
+    # All rows of a run.
+
+    def table(self, run_id: str, names: tuple[str, ...] = COLUMNS) -> Table:
+        """The rows of a run in the order in which they were recorded, with these columns alone.
+
+        Raises UsageError for values of wrong types.
+        """
+        with self._guarded():
+            constants = self._constants(run_id, names)
+            builder = Builder(names, constants)
+            for columns in self._chunks(run_id, tuple(name for name in names if name not in constants)):
+                builder.add(columns)
+            return builder.table()
+
+    def _constants(self, run_id: str, names: tuple[str, ...]) -> dict[str, Any]:
+        """The columns that have one value in all rows, as half of them have: to compare is faster than to read."""
+        if not (ends := [*self._in_order(run_id, _selected(names), among="result_id IN (:first, :last)")]):
+            return {}
+        pairs = zip(names, ends[0], ends[-1], strict=True)
+        if not (alike := {name: one for name, one, other in pairs if one == other}):
+            return {}
+        checked([tuple(alike.values())], tuple(alike))
+        changes = ", ".join(f"total([{name}] IS NOT :of_{name})" for name in alike)
+        values = {f"of_{name}": value for name, value in alike.items()}
+        (rows,) = self._of_run(run_id, f"SELECT {changes} FROM result WHERE {_OF_RUN}", **values)
+        return {name: finite(value) for (name, value), changed in zip(alike.items(), rows, strict=True) if not changed}
+
+    def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
+        """The rows of a run by column, and their dimensions, some rows at a time. Raises UsageError as `table` does."""
+        for *columns, texts in self._chunks(run_id, COLUMNS):
+            with self._guarded():
+                dims = [*map(dims_of, texts)]
+            yield columns, dims
+
+    def _chunks(self, run_id: str, names: tuple[str, ...]) -> Iterator[Iterable[Sequence[Any]]]:
+        rows = self._in_order(run_id, _selected((*names, "dims")))
+        with self._guarded():
+            while chunk := list(islice(rows, CHUNK)):
+                yield zip(*checked(chunk, names), strict=True)
+
+    def sample_blobs(self, run_id: str) -> Iterator[bytes]:
+        """The samples of each row, as doubles, in the order of `table`; nothing where a row has no time."""
+        rows = self._in_order(run_id, "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END")
+        while chunk := [blob for (blob,) in islice(rows, CHUNK)]:
+            with self._guarded():
+                check_samples(chunk)
+            yield from chunk
+
+    def records(self, run_id: str, samples: bool = False) -> Iterator[Record]:
+        """The rows of a run as plain values; with their samples, if asked for."""
+        blob = "sample_blob" if samples else "x''"
+        return self._in_order(run_id, f"{_SELECTED}, dims, {blob}", _record)
+
+    def results(self, run_id: str) -> Iterator[tuple[Result, Dims]]:
+        """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
+        return self._in_order(run_id, f"{_SELECTED}, dims", with_dims)
+
+    def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
+        """The rows of a run that are of one of these problems, in the order in which they were recorded."""
+        wanted = msgspec.json.encode(list(problems)).decode()
+        among = "problem IN (SELECT value FROM json_each(:wanted))"
+        return self._in_order(run_id, _SELECTED, result_of, among, wanted=wanted)
+
+    def layer_results(self, run_id: str) -> Iterator[Result]:
+        """The rows of the problems that are layers of the run's networks."""
+        among = "problem IN (SELECT problem FROM layer WHERE run_id = :run_id)"
+        return self._in_order(run_id, _SELECTED, result_of, among)
+
+    def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
+        """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
+        query = f"""
+            WITH own AS (
+                SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {_OF_RUN}
+                GROUP BY problem, mode, isa ORDER BY appeared LIMIT :limit OFFSET :offset
+            )
+            SELECT appeared, result_id FROM result CROSS JOIN own USING (problem, mode, isa) WHERE {_OF_RUN}
+            ORDER BY appeared, result_id
+        """
+        keys = self._of_run(run_id, query, limit=limit, offset=offset)
+        for _, rows in groupby(self._with_results(keys), key=itemgetter(0)):
+            yield [result for _, result in rows]
+
+    def _with_results(self, keys: Iterator[tuple[int, int]]) -> Iterator[tuple[int, Result]]:
+        """Yield the row of each (group, result_id); sorting those and not the rows takes little memory."""
+        while chunk := list(islice(keys, 500)):
+            ids = ", ".join(str(result_id) for _, result_id in chunk)
+            query = f"SELECT result_id, {_SELECTED} FROM result WHERE result_id IN ({ids})"
+            by_id = dict(self._rows(query, lambda values: (values[0], result_of(values[1:]))))
+            with self._guarded():
+                found = [(group, by_id[result_id]) for group, result_id in chunk]
+            yield from found
+
+    def group_count(self, run_id: str) -> int:
+        """Return how many lists `groups` has."""
+        query = f"SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {_OF_RUN})"
+        ((count,),) = self._of_run(run_id, query)
+        return int(count)
+
+    def statuses(self, run_id: str) -> Counter[str]:
+        """Return how many rows of a run have each status, in order of appearance."""
+        query = f"SELECT status, count(*) FROM result WHERE {_OF_RUN} GROUP BY status ORDER BY min(result_id)"
+        return Counter(dict(self._of_run(run_id, query, _all(tuple[str, int]))))
+
+    def recorded(self, run_id: str) -> set[str]:
+        """Return the cases that the run has a row for."""
+        return set(self._rows("SELECT [case] FROM result WHERE run_id = :run_id", _only(str), run_id=run_id))
+
+    def kernel_totals(self, run_id: str) -> list[KernelTotal]:
+        """Return what each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
+        self._db.create_function("log", 1, math.log, deterministic=True)
+        query = f"""
+            SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
+                max(roofline_pct), min(result_id) AS appeared
+            FROM result WHERE {_OF_RUN} GROUP BY kernel, status ORDER BY appeared
+        """
+        by_kernel: dict[str, list[tuple[Any, ...]]] = {}
+        for sums in self._of_run(run_id, query, _all(tuple[str, str, int, _Sum, _Sum, _Sum, _Sum, int])):
+            by_kernel.setdefault(sums[0], []).append(sums)
+        return [_total(kernel, sums) for kernel, sums in by_kernel.items()]
+
+    def cases(self, run_id: str) -> Iterator[CaseRow]:
+        """The rows of a run in the order of their cases."""
+        names = _selected((*CaseRow._fields[:-1], "part_blob"))
+        query = f'SELECT {names} FROM result WHERE run_id = :run_id ORDER BY "case"'
+        return self._rows(query, _case_row, run_id=run_id)
+
+    def dimensions(self, run_id: str) -> list[str]:
+        """The names of all dimensions that occur in a run, in the order of their first appearance."""
+        query = f"SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {_OF_RUN}"
+        found = self._of_run(run_id, query, lambda values: (values[1] or "").split(","))
+        return list(dict.fromkeys(name for names in found for name in names if name))
+
+    # One case of a run.
+
+    def find_cases(self, run_id: str, text: str, limit: int) -> list[str]:
+        """The cases of a run that contain a text, as many as are asked for; that one alone which is the text itself."""
+        query = 'SELECT "case" FROM result WHERE run_id = :run_id AND instr("case", :text) ORDER BY "case" != :text'
+        found = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
+        return found[:1] if text in found else found
+
+    def result(self, run_id: str, case: str) -> tuple[Result, Dims]:
+        """The row of a case that the run has, with its dimensions."""
+        found: tuple[Result, Dims] = self._of_case(f"{_SELECTED}, dims", with_dims, run_id, case)
+        if not found:
+            raise UsageError(f"{self.path}: cannot be read: its index has no {case!r}; --db names another file")
+        return found
+
+    def has(self, run_id: str, case: str) -> bool:
+        """Return whether the run has a row for this case."""
+        return bool(self._of_case("1", _only(int), run_id, case))
+
+    def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
+        """The pairs of cases that are one kernel's on two problems, timed in one job; by the order of their rows."""
+        own = "job, kernel, mode, threads, isa"
+        query = f"""SELECT {own}, result_id, problem, "case" FROM result
+            WHERE run_id = :run_id AND job != '' AND time_s_median IS NOT NULL ORDER BY {own}, result_id"""
+        groups = groupby(self._rows(query, run_id=run_id), itemgetter(slice(5)))
+        pairs = (pair for _, rows in groups for pair in combinations((row[5:] for row in rows), 2))
+        first = nsmallest(limit, ((one, other) for one, other in pairs if one[1] != other[1]))
+        return [(one[2], other[2]) for one, other in first]
+
+    def samples(self, run_id: str, case: str) -> list[float]:
+        """The samples of a case, seconds a call, in the order in which they were taken."""
+        return list(self._of_case("sample_blob", lambda values: samples_of(*values), run_id, case))
+
+    def by_process(self, run_id: str, case: str) -> list[Sequence[float]]:
+        """The samples of each process that a case was measured in."""
+        return self._of_case("sample_blob, part_blob", lambda values: groups_of(*values), run_id, case) or [[]]
+
+    def pair_by_process(self, run_id: str, one: str, other: str) -> tuple[Groups, Groups]:
+        """The samples of each process that two cases of a run were measured in, from one question."""
+        query = 'SELECT "case", sample_blob, part_blob FROM result WHERE run_id = :run_id AND "case" IN (:one, :other)'
+        found = dict(self._rows(query, _named_groups, run_id=run_id, one=one, other=other))
+        return found.get(one) or [[]], found.get(other) or [[]]
+
+    def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
+        """The samples of each process that some cases of a run were measured in, each after its name; from one pass."""
+        for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
+            if values[0] in cases:
+                with self._guarded():
+                    found = _named_groups(values)
+                yield found
+
+    def parts(self, run_id: str, case: str) -> list[Part]:
+        """The processes that the samples of a case come from."""
+        return list(self._of_case("part_blob", lambda values: parts_of(*values), run_id, case))
+
+    def evidence(self, run_id: str, case: str) -> Evidence | None:
+        """What accuses a case that is mistrusted; None for any other, and where the store is older than evidence."""
+        query = 'SELECT found FROM evidence JOIN result USING (result_id) WHERE run_id = :run_id AND "case" = :case'
+        return next(self._rows(query, _json(Evidence), run_id=run_id, case=case), None)
+
+    # What else belongs to a run, and the versions of kernels.
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
         """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
@@ -98,87 +422,6 @@ class Reader(CaseReader, RunReader, TableReader, VersionReader):
         query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY place, rowid"
         return list(self._rows(query, partial(struct_of, Layer), run_id=run_id))
 
-    def records(self, run_id: str, samples: bool = False) -> Iterator[Record]:
-        """The rows of a run as plain values; with their samples, if asked for."""
-        blob = "sample_blob" if samples else "x''"
-        query = f"SELECT {SELECTED}, dims, {blob} FROM result WHERE {{of_run}} ORDER BY result_id"
-        return self._of_run(run_id, query, _record)
-
-    def results(self, run_id: str) -> Iterator[tuple[Result, Dims]]:
-        """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
-        query = f"SELECT {SELECTED}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
-        return self._of_run(run_id, query, with_dims)
-
-    def layer_results(self, run_id: str) -> Iterator[Result]:
-        """The rows of the problems that are layers of the run's networks."""
-        layers = "SELECT problem FROM layer WHERE run_id = :run_id"
-        query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND problem IN ({layers}) ORDER BY result_id"
-        return self._of_run(run_id, query, result_of)
-
-    def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
-        """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
-        query = """
-            WITH own AS (
-                SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {of_run}
-                GROUP BY problem, mode, isa ORDER BY appeared LIMIT :limit OFFSET :offset
-            )
-            SELECT appeared, result_id FROM result CROSS JOIN own USING (problem, mode, isa) WHERE {of_run}
-            ORDER BY appeared, result_id
-        """
-        found = self._with_results(self._of_run(run_id, query, limit=limit, offset=offset))
-        for _, rows in groupby(found, key=itemgetter(0)):
-            yield [result for _, result in rows]
-
-    def _with_results(self, keys: Iterator[tuple[int, int]]) -> Iterator[tuple[int, Result]]:
-        """Yield the row of each (group, result_id); sorting those and not the rows takes little memory."""
-        while chunk := list(islice(keys, 500)):
-            ids = ", ".join(str(result_id) for _, result_id in chunk)
-            query = f"SELECT result_id, {SELECTED} FROM result WHERE result_id IN ({ids})"
-            by_id = dict(self._rows(query, _numbered))
-            with self._guarded():
-                found = [(group, by_id[result_id]) for group, result_id in chunk]
-            yield from found
-
-    def group_count(self, run_id: str) -> int:
-        """Return how many lists `groups` has."""
-        query = "SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {of_run})"
-        ((count,),) = self._of_run(run_id, query)
-        return int(count)
-
-    def statuses(self, run_id: str) -> Counter[str]:
-        """Return how many rows of a run have each status, in order of appearance."""
-        query = "SELECT status, count(*) FROM result WHERE {of_run} GROUP BY status ORDER BY min(result_id)"
-        return Counter(dict(self._of_run(run_id, query, _counted)))
-
-    def recorded(self, run_id: str) -> set[str]:
-        """Return the cases that the run has a row for."""
-        return set(self._rows("SELECT [case] FROM result WHERE run_id = :run_id", _case, run_id=run_id))
-
-    def kernel_totals(self, run_id: str) -> list[KernelTotal]:
-        """Return what each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
-        self._db.create_function("log", 1, math.log, deterministic=True)
-        query = """
-            SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
-                max(roofline_pct), min(result_id) AS appeared
-            FROM result WHERE {of_run} GROUP BY kernel, status ORDER BY appeared
-        """
-        by_kernel: dict[str, list[tuple[Any, ...]]] = {}
-        for found in self._of_run(run_id, query, _totals):
-            by_kernel.setdefault(found[0], []).append(found)
-        return [_total(kernel, found) for kernel, found in by_kernel.items()]
-
-    def cases(self, run_id: str) -> Iterator[CaseRow]:
-        """The rows of a run in the order of their cases."""
-        names = ", ".join(f"[{name}]" for name in CaseRow._fields[:-1])
-        query = f'SELECT {names}, part_blob FROM result WHERE run_id = :run_id ORDER BY "case"'
-        return self._rows(query, _case_row, run_id=run_id)
-
-    def dimensions(self, run_id: str) -> list[str]:
-        """The names of all dimensions that occur in a run, in the order of their first appearance."""
-        query = "SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {of_run}"
-        found = self._of_run(run_id, query, lambda values: (values[1] or "").split(","))
-        return list(dict.fromkeys(name for names in found for name in names if name))
-
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
         """Return what the processes asked so far have found of a job, by its place in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
@@ -187,17 +430,33 @@ class Reader(CaseReader, RunReader, TableReader, VersionReader):
     def pending_host(self, run_id: str) -> str:
         """Return the host of the processes whose rows are still to come, which are never of two; "" without any."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id LIMIT 1"
-        found: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
-        return next((measured.host for measured in found if measured.host), "")
+        rows: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
+        return next((measured.host for measured in rows if measured.host), "")
 
+    def versions(self, kernel: str, problem: str) -> list[Kept]:
+        """Return the versions of a kernel on a problem, the first one first."""
+        query = """
+            SELECT version_id, digest, facts, files FROM version JOIN source USING (digest)
+            WHERE kernel = :kernel AND problem = :problem ORDER BY version_id"""
+        return list(self._rows(query, lambda values: kept_of(*values), kernel=kernel, problem=problem))
 
-def _case(values: tuple[Any, ...]) -> str:
-    return msgspec.convert(values[0], str)
+    def versioned(self) -> list[tuple[str, str]]:
+        """Return the kernels and problems that have versions, the latest first."""
+        query = "SELECT kernel, problem FROM version GROUP BY kernel, problem ORDER BY max(version_id) DESC"
+        return list(self._rows(query, _all(tuple[str, str])))
+
+    def resources(self, run_id: str) -> dict[str, Resources]:
+        """Return what the kernels of a run take that were compiled for a tuning, by their cases."""
+        query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
+        return dict(self._rows(query, _resources, run_id=run_id))
 
 
 def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:
-    *found, doubt = values
-    return struct_of(Ceiling, found), msgspec.convert(doubt, str)
+    return struct_of(Ceiling, values[:-1]), msgspec.convert(values[-1], str)
+
+
+def _resources(values: tuple[Any, ...]) -> tuple[str, Resources]:
+    return msgspec.convert(values[0], str), struct_of(Resources, values[1:])
 
 
 def _record(values: tuple[Any, ...]) -> Record:
@@ -205,31 +464,22 @@ def _record(values: tuple[Any, ...]) -> Record:
     return Record(tuple(columns), dims_of(dims), samples_of(samples))
 
 
-def _numbered(values: tuple[Any, ...]) -> tuple[int, Result]:
-    number, *columns = values
-    return number, result_of(columns)
-
-
-def _counted(values: tuple[Any, ...]) -> tuple[str, int]:
-    return msgspec.convert(values, tuple[str, int])
-
-
-def _totals(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sums of a kernel, which are numbers where its rows hold numbers."""
-    return msgspec.convert(values, tuple[str, str, int, _Sum, _Sum, _Sum, _Sum, int])
-
-
 def _case_row(values: tuple[Any, ...]) -> CaseRow:
     *columns, parts = values
     return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), CaseRow)
 
 
-def _measured(values: tuple[bytes]) -> list[Measurement]:
-    return msgspec.msgpack.decode(*values, type=list[Measurement])
+def _named_groups(values: tuple[Any, ...]) -> tuple[str, Groups]:
+    case, *blobs = values
+    return case, groups_of(*blobs)
 
 
-def _total(kernel: str, found: list[tuple[Any, ...]]) -> KernelTotal:
+def _measured(values: tuple[Any, ...]) -> list[Measurement]:
+    return msgspec.msgpack.decode(values[0], type=list[Measurement])
+
+
+def _total(kernel: str, sums: list[tuple[Any, ...]]) -> KernelTotal:
     """One kernel's rows, of which those that are `ok` alone have speedups."""
-    _, _, _, mean, low, high, roofline, _ = next((f for f in found if f[1] == Status.OK), found[0])
-    statuses = {status: count for _, status, count, *_ in found}
+    _, _, _, mean, low, high, roofline, _ = next((row for row in sums if row[1] == Status.OK), sums[0])
+    statuses = {status: count for _, status, count, *_ in sums}
     return KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)

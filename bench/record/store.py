@@ -1,4 +1,7 @@
-"""The store: SQLite in WAL mode, a commit a result."""
+"""The store: SQLite in WAL mode, a commit a result.
+
+A file is made, brought up to date, or opened to be read alone where it cannot be written.
+"""
 
 import hashlib
 import json
@@ -17,12 +20,15 @@ from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Evidence, Measurement, Part
 from kernelmark.bench.measure.stats import Ratio
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.opening import open_store, require_sound
-from kernelmark.bench.record.reader import Layer as Layer
+from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.schema import INSERT, REMOVE, REMOVE_JOB, row_values
+from kernelmark.bench.record.schema import CREATE, INSERT, MIGRATE, REMOVE, REMOVE_JOB, SCHEMA_VERSION, row_values
 from kernelmark.bench.record.versions import KernelVersion, Resources, Sources, digest_of, packed
+
+_TABLES = frozenset({"machine", "run", "result", "ratio"})
+_REMEDY = "--db names another file"
 
 
 def default_store() -> Path:
@@ -54,11 +60,11 @@ class Store(Reader):
 
     def __init__(self, path: Path, create: bool = True) -> None:
         self.path = path
-        self._db = open_store(path, create)
+        self._db = _open(path, create)
 
     def require_sound(self) -> None:
         """Raise UsageError for a damaged file, to which nothing must be added."""
-        require_sound(self._db, self.path)
+        _require_sound(self._db, self.path)
 
     def close(self) -> None:
         """Give the file back."""
@@ -76,26 +82,25 @@ class Store(Reader):
     def begin(self, run: Run) -> None:
         """Record a run before its first result. Raises UsageError for a name that another run has, and for damage."""
         self.require_sound()
-        facts = json.dumps(run.machine, sort_keys=True)
-        machine_id = hashlib.sha256(facts.encode()).hexdigest()[:16]
         with self._writing():
-            self._db.execute("INSERT OR IGNORE INTO machine VALUES (?, ?)", (machine_id, facts))
             self._refuse_name(run.name)
-            self._db.execute(
-                "INSERT INTO run VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    run.run_id,
-                    machine_id,
-                    run.started_at,
-                    json.dumps(run.suites),
-                    run.command,
-                    json.dumps(run.environment, sort_keys=True),
-                    run.git_commit,
-                    json.dumps(run.plan, sort_keys=True),
-                    run.name,
-                    run.planned,
-                ),
-            )
+            self._record(run)
+
+    def _record(self, run: Run, finished_at: str | None = None, there: str = "") -> None:
+        """Insert a run with its machine. there: what is done, in SQL, where a run of its id is there."""
+        facts = json.dumps(run.machine, sort_keys=True)
+        machine = {"machine_id": hashlib.sha256(facts.encode()).hexdigest()[:16], "facts": facts}
+        self._insert("main.machine", machine, "IGNORE")
+        row = {**msgspec.structs.asdict(run), "machine_id": machine["machine_id"], "finished_at": finished_at}
+        del row["machine"]
+        row |= {name: json.dumps(row[name], sort_keys=True) for name in ("suites", "environment", "plan")}
+        self._insert("main.run", row, there=there)
+
+    def _insert(self, table: str, row: dict[str, Any], otherwise: str = "ABORT", there: str = "") -> int:
+        """Insert a row and return its number. otherwise: what SQLite does where a row of the same key is there."""
+        names, marks = ", ".join(f"[{name}]" for name in row), ", ".join("?" * len(row))
+        statement = f"INSERT OR {otherwise} INTO {table} ({names}) VALUES ({marks}) {there}"
+        return int(self._db.execute(statement, tuple(row.values())).lastrowid or 0)
 
     def _refuse_name(self, name: str) -> None:
         for (taken,) in self._rows("SELECT run_id FROM run WHERE name = :name AND name != ''", name=name):
@@ -128,11 +133,6 @@ class Store(Reader):
         """Return a run: the one with this id, or the only one that begins with it. Raises UsageError."""
         return msgspec.convert(self.find_run(run_id), Run)
 
-    def has(self, run_id: str, case: str) -> bool:
-        """Return whether the run has a row for this case."""
-        query = 'SELECT 1 FROM result WHERE run_id = :run_id AND "case" = :case'
-        return any(self._rows(query, run_id=run_id, case=case))
-
     def add(
         self,
         result: Result,
@@ -149,29 +149,21 @@ class Store(Reader):
         number of its job in the whole plan.
         """
         with self._writing():
-            cursor = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts, place))
+            number = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts, place)).lastrowid
             if evidence:
-                found = msgspec.json.encode(evidence).decode()
-                self._db.execute("INSERT INTO evidence VALUES (?, ?)", (cursor.lastrowid, found))
+                self._insert("evidence", {"result_id": number, "found": msgspec.json.encode(evidence).decode()})
             if ratio:
-                self._db.execute(
-                    "INSERT INTO ratio VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        cursor.lastrowid,
-                        result.baseline,
-                        ratio.median,
-                        result.speedup_ci95_low,
-                        result.speedup_ci95_high,
-                        ratio.method,
-                        ratio.minima,
-                    ),
+                interval = {"low": result.speedup_ci95_low, "high": result.speedup_ci95_high}
+                self._insert(
+                    "ratio",
+                    {"result_id": number, "baseline": result.baseline, **msgspec.structs.asdict(ratio), **interval},
                 )
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
         """Keep what one process found of a job, by its place in the plan, until its last one has been asked."""
-        values = (run_id, job, process, msgspec.msgpack.encode(measured))
+        row = {"run_id": run_id, "job": job, "process": process, "measured": msgspec.msgpack.encode(measured)}
         with self._writing():
-            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?)", values)
+            self._insert("pending", row)
 
     def forget(self, run_id: str, job: int) -> None:
         """Drop what was kept of a job whose rows stand by now."""
@@ -180,39 +172,31 @@ class Store(Reader):
 
     def add_ceiling(self, run_id: str, ceiling: Ceiling) -> None:
         """Record a ceiling that was measured in a run."""
-        values = {"run_id": run_id, **msgspec.structs.asdict(ceiling)}
-        names, marks = ", ".join(values), ", ".join("?" * len(values))
         with self._writing():
-            self._db.execute(f"INSERT INTO ceiling ({names}) VALUES ({marks})", tuple(values.values()))
+            self._insert("ceiling", {"run_id": run_id, **msgspec.structs.asdict(ceiling)})
 
     def add_host(self, run_id: str, host: Host) -> None:
         """Record where a part of a run is measured; a host that is known stays."""
-        facts = msgspec.json.encode(host).decode()
+        row = {"run_id": run_id, "host": host.host, "facts": msgspec.json.encode(host).decode()}
         with self._writing():
-            self._db.execute("INSERT OR IGNORE INTO host VALUES (?, ?, ?)", (run_id, host.host, facts))
+            self._insert("host", row, "IGNORE")
 
     def add_layer(self, run_id: str, layer: Layer, place: int = 0) -> None:
         """Note that a suite of the run has this problem as a layer; known ones stay."""
         with self._writing():
-            self._db.execute(
-                "INSERT OR IGNORE INTO layer VALUES (?, ?, ?, ?, ?, ?)",
-                (run_id, *msgspec.structs.astuple(layer), place),
-            )
+            self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
     def add_resources(self, run_id: str, case: str, used: Resources) -> None:
         """Note what a tile of a run takes; what is known of it already is replaced."""
         with self._writing():
-            values = (run_id, case, *msgspec.structs.astuple(used))
-            self._db.execute("INSERT OR REPLACE INTO resource VALUES (?, ?, ?, ?)", values)
+            self._insert("resource", {"run_id": run_id, "case": case, **msgspec.structs.asdict(used)}, "REPLACE")
 
     def add_version(self, version: KernelVersion, sources: Sources) -> int:
         """Keep a version of a kernel, whose sources are kept once however often they are tried; return its number."""
-        digest = digest_of(sources)
+        row = {"kernel": version.kernel, "problem": version.problem, "digest": digest_of(sources)}
         with self._writing():
-            self._db.execute("INSERT OR IGNORE INTO source VALUES (?, ?)", (digest, packed(sources)))
-            values = (version.kernel, version.problem, digest, msgspec.json.encode(version).decode())
-            cursor = self._db.execute("INSERT INTO version VALUES (NULL, ?, ?, ?, ?)", values)
-        return int(cursor.lastrowid or 0)
+            self._insert("source", {"digest": row["digest"], "files": packed(sources)}, "IGNORE")
+            return self._insert("version", {**row, "facts": msgspec.json.encode(version).decode()})
 
     def doubt_ceiling(self, run_id: str, ceiling: Ceiling, reason: str) -> None:
         """Note why a ceiling does not hold."""
@@ -221,3 +205,99 @@ class Store(Reader):
             self._db.execute(
                 f"UPDATE ceiling SET doubt = ? WHERE {where}", (reason, run_id, *ceiling.need, ceiling.measured_at)
             )
+
+
+def _open(path: Path, create: bool) -> sqlite3.Connection:
+    """Return a connection to a store of this schema, made or migrated where that is needed.
+
+    Raises UsageError for a file that is none, and for one that is not there unless `create`.
+    """
+    require_file(path)
+    if not create and not path.is_file():
+        raise UsageError(f"{path}: there is no store; `kernelmark run SUITE` makes one, --db names another")
+    writable = _may_be_written(path)
+    try:
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(path, timeout=30) if writable else _connect_to_read(path)
+        try:
+            _prepare(db, path, writable)
+        except BaseException:
+            db.close()
+            raise
+    except (sqlite3.Error, OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be used as a store: {_why(path, writable, error)}; {_REMEDY}") from None
+    return db
+
+
+def _require_sound(db: sqlite3.Connection, path: Path) -> None:
+    """Raise UsageError for a file whose structure is damaged: what is added to it may be lost, and more with it."""
+    try:
+        found = str(next(db.execute("PRAGMA quick_check(1)"))[0])
+    except (sqlite3.Error, ValueError) as error:
+        found = str(error)
+    if found != "ok":
+        remedy = f"`kernelmark export` saves what can be read of it, {_REMEDY}"
+        raise UsageError(f"{path}: is damaged, so nothing is written to it: {found}; {remedy}")
+
+
+def _may_be_written(path: Path) -> bool:
+    """Whether the file and the two that SQLite puts beside it can be written; true of what is still to be made."""
+    return not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open a file beside which nothing can be written; the file alone, where it is all that there is."""
+    alone = "" if _rows_outside(path) else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True, timeout=30)
+
+
+def _rows_outside(path: Path) -> bool:
+    """Whether rows were committed that have not reached the file itself."""
+    try:
+        return Path(f"{path}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _why(path: Path, writable: bool, error: Exception) -> str:
+    if not writable and isinstance(error, sqlite3.OperationalError) and _rows_outside(path):
+        return f"{path}-wal has rows of it and cannot be read where nothing can be written; copy both elsewhere"
+    return str(error)
+
+
+def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
+    if _tables(db) == set() and _version(db) == 0:
+        _bring_up_to_date(db)
+    version = _version(db)
+    if version in MIGRATE and _tables(db) >= _TABLES:
+        if not writable:
+            what = f"has schema {version}, which becomes {SCHEMA_VERSION} only where it can be written"
+            raise UsageError(f"{path}: {what}; copy it to another folder")
+        _require_sound(db, path)
+        _bring_up_to_date(db)
+        version = _version(db)
+    if version == 0 or not _tables(db) >= _TABLES:
+        raise UsageError(f"{path}: is no kernelmark store; {_REMEDY}")
+    if version != SCHEMA_VERSION:
+        raise UsageError(f"{path}: has schema {version}, this kernelmark reads {SCHEMA_VERSION}; {_REMEDY}")
+    with suppress(sqlite3.OperationalError):  # locked by another that switches it, for which SQLite does not wait
+        db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+
+
+def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    """Make the tables, or what those of an older store lack, unless another process was first."""
+    db.execute("BEGIN IMMEDIATE")
+    while script := MIGRATE.get(_version(db)) if _tables(db) else CREATE:
+        for statement in script.split(";"):
+            db.execute(statement)
+    db.commit()
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master")}

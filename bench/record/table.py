@@ -3,15 +3,13 @@
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from math import nan
 from typing import Any, cast, get_type_hints
 
-import msgspec
-
 from kernelmark.bench.record.cells import cells, number_cells
-from kernelmark.bench.record.query import SELECTED, Dims, Query, check_samples, checked, dims_of, result_of, selected
-from kernelmark.bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.record.records import dims_of
+from kernelmark.bench.record.result import COLUMNS, Result
 
 #: Rows that are turned into columns at a time: as many as the processor's caches hold.
 CHUNK = 100
@@ -136,63 +134,3 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
     derived = {name: value for name, value in vars(Result).items() if isinstance(value, property)}
     own = {name: column.attribute() for name, column in columns.items()}
     return type("Row", (), {"__slots__": ("at",), "__init__": begin, **derived, **own})
-
-
-class TableReader(Query):
-    """Queries for all rows of a run at once."""
-
-    def table(self, run_id: str, names: tuple[str, ...] = COLUMNS) -> Table:
-        """The rows of a run in the order in which they were recorded, with these columns alone.
-
-        Raises UsageError for values of wrong types.
-        """
-        with self._guarded():
-            constants = self._constants(run_id, names)
-            builder = Builder(names, constants)
-            for columns in self._columns(run_id, tuple(name for name in names if name not in constants)):
-                builder.add(columns)
-            return builder.table()
-
-    def _constants(self, run_id: str, names: tuple[str, ...]) -> dict[str, Any]:
-        """The columns that have one value in all rows, as half of them have: to compare is faster than to read."""
-        ends = f"SELECT {selected(names)} FROM result WHERE {{of_run}} AND result_id IN (:first, :last)"
-        if not (found := [*self._of_run(run_id, ends)]):
-            return {}
-        pairs = zip(names, found[0], found[-1], strict=True)
-        if not (alike := {name: one for name, one, other in pairs if one == other}):
-            return {}
-        checked([tuple(alike.values())], tuple(alike))
-        changes = ", ".join(f"total([{name}] IS NOT :of_{name})" for name in alike)
-        values = {f"of_{name}": value for name, value in alike.items()}
-        (rows,) = self._of_run(run_id, f"SELECT {changes} FROM result WHERE {{of_run}}", **values)
-        return {name: finite(value) for (name, value), changed in zip(alike.items(), rows, strict=True) if not changed}
-
-    def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
-        """The rows of a run by column, and their dimensions, some rows at a time. Raises UsageError as `table` does."""
-        for *columns, texts in self._columns(run_id, COLUMNS):
-            with self._guarded():
-                dims = [*map(dims_of, texts)]
-            yield columns, dims
-
-    def _columns(self, run_id: str, names: tuple[str, ...]) -> Iterator[Iterable[Sequence[Any]]]:
-        query = f"SELECT {selected((*names, 'dims'))} FROM result WHERE {{of_run}} ORDER BY result_id"
-        found = self._of_run(run_id, query)
-        with self._guarded():
-            while chunk := list(islice(found, CHUNK)):
-                yield zip(*checked(chunk, names), strict=True)
-
-    def sample_blobs(self, run_id: str) -> Iterator[bytes]:
-        """The samples of each row, as doubles, in the order of `table`; nothing where a row has no time."""
-        timed = "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END"
-        found = self._of_run(run_id, f"SELECT {timed} FROM result WHERE {{of_run}} ORDER BY result_id")
-        while chunk := [blob for (blob,) in islice(found, CHUNK)]:
-            with self._guarded():
-                check_samples(chunk)
-            yield from chunk
-
-    def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
-        """The rows of a run that are of one of these problems, in the order in which they were recorded."""
-        wanted = msgspec.json.encode(list(problems)).decode()
-        among = "problem IN (SELECT value FROM json_each(:wanted))"
-        query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND {among} ORDER BY result_id"
-        return self._of_run(run_id, query, result_of, wanted=wanted)

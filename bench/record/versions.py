@@ -3,12 +3,10 @@
 import hashlib
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from kernelmark.bench.plan.numbers import NotNegative
-from kernelmark.bench.record.query import Query, struct_of
 
 #: Texts by the names of their files.
 Sources = Mapping[str, bytes]
@@ -85,38 +83,8 @@ def packed(sources: Sources) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(dict(sorted(sources.items()))), 9)
 
 
-class VersionReader(Query):
-    """Queries for versions of kernels, and for what the tiles of a run take."""
-
-    def versions(self, kernel: str, problem: str) -> list[Kept]:
-        """Return the versions of a kernel on a problem, the first one first."""
-        query = """
-            SELECT version_id, digest, facts, files FROM version JOIN source USING (digest)
-            WHERE kernel = :kernel AND problem = :problem ORDER BY version_id"""
-        return list(self._rows(query, _kept, kernel=kernel, problem=problem))
-
-    def versioned(self) -> list[tuple[str, str]]:
-        """Return the kernels and problems that have versions, the latest first."""
-        query = "SELECT kernel, problem FROM version GROUP BY kernel, problem ORDER BY max(version_id) DESC"
-        return list(self._rows(query, _names))
-
-    def resources(self, run_id: str) -> dict[str, Resources]:
-        """Return what the kernels of a run take that were compiled for a tuning, by their cases."""
-        query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
-        return dict(self._rows(query, _resources, run_id=run_id))
-
-
-def _names(values: tuple[Any, ...]) -> tuple[str, str]:
-    return msgspec.convert(values, tuple[str, str])
-
-
-def _resources(values: tuple[Any, ...]) -> tuple[str, Resources]:
-    case, *used = values
-    return msgspec.convert(case, str), struct_of(Resources, used)
-
-
-def _kept(values: tuple[Any, ...]) -> Kept:
-    number, digest, facts, files = values
+def kept_of(number: int, digest: str, facts: str, files: bytes) -> Kept:
+    """Return a version as the store has it. Raises ValueError."""
     try:
         unpacked = zlib.decompress(files)
     except zlib.error as error:

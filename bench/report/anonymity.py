@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from kernelmark.bench.measure.ceiling import Ceiling
-from kernelmark.bench.record.reader import Reader, Record
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.records import Record
 from kernelmark.bench.record.result import COLUMNS
 
 Mask = Callable[[str], str]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.stats import ALPHA, speedup
 from kernelmark.bench.plan.dtypes import DTYPES, precision, split_dtype
-from kernelmark.bench.record.case_reader import Groups
 from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report import format as fmt
 

@@ -11,7 +11,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.merge_shards import MERGED
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.run_reader import RunFacts
+from kernelmark.bench.record.records import RunFacts
 
 #: What a run must have been asked for alike, so that its cases took as long as those of another.
 _ALIKE = ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from kernelmark.bench.record.case_reader import Groups
 from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.records import Groups
 from kernelmark.bench.report.contest import Contest, faster
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, Setting, by_setting, is_timed, order
 from kernelmark.bench.report.format import operation, row_time, time

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.findings import verdict

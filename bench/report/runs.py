@@ -8,11 +8,10 @@ import msgspec
 
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.record.merge_shards import MERGED
-from kernelmark.bench.record.query import Dims
 from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.records import Dims, RunFacts, Tally
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.result import row as row_of
-from kernelmark.bench.record.run_reader import RunFacts, Tally
 from kernelmark.bench.report.anonymity import NAMES, hidden
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import Column, table
@@ -93,8 +92,8 @@ def _summary(run: RunFacts, rows: Sequence[Tally]) -> RunSummary:
         machine=", ".join(devices) or str(run["machine"].get("cpu", "")),
         cases_done=statuses.total(),
         cases_planned=run["planned"],
-        timed=sum(row.rows for row in rows if row.timed),
-        noisy=sum(row.rows for row in rows if row.timed and was_noisy(row.disturbed)),
+        timed=sum(row.timed for row in rows),
+        noisy=sum(row.timed for row in rows if was_noisy(row.disturbed)),
         statuses=dict(statuses),
     )
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import suite_names
-from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store

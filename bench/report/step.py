@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt

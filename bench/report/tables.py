@@ -8,7 +8,7 @@ from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.measure.measurement import WITHIN
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
-from kernelmark.bench.record.reader import KernelTotal
+from kernelmark.bench.record.records import KernelTotal
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import speedup_of
 from kernelmark.bench.report.format import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from kernelmark.bench.record.query import doubles
+from kernelmark.bench.record.records import doubles
 from kernelmark.bench.record.store import Store
 from stored import RUN, result
 

@@ -27,7 +27,7 @@ def test_a_table_has_the_values_of_every_row_and_its_dimensions(store):
 
 
 def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
-    monkeypatch.setattr("kernelmark.bench.record.table.CHUNK", 7)
+    monkeypatch.setattr("kernelmark.bench.record.reader.CHUNK", 7)
     many(store, 40)
     assert values_of(store.table("r1").rows) == values_of(r for r, _ in store.results("r1"))
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from kernelmark.bench.record.reader import Layer
+from kernelmark.bench.record.records import Layer
 from kernelmark.bench.report.anonymity import mask
 from kernelmark.bench.report.publish import (
     CLAIMS,

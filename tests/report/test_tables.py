@@ -5,7 +5,7 @@ import pytest
 
 from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.reader import KernelTotal
+from kernelmark.bench.record.records import KernelTotal
 from kernelmark.bench.report.tables import (
     ceiling_table,
     run_table,

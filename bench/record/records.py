@@ -1,0 +1,249 @@
+"""What queries of the store return, and how the values of a row are decoded and checked."""
+
+import array
+import json
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypedDict, TypeVar, get_type_hints
+
+import msgspec
+import numpy as np
+
+from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.plan.tuned import TunedTile, Tunes
+from kernelmark.bench.record.result import COLUMNS, Result, finite
+
+#: The dimensions of a problem by name.
+Dims = dict[str, Any]
+#: The samples of a row, process by process.
+Groups = Sequence[Sequence[float]]
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+_DIMS = msgspec.json.Decoder(Dims)
+_DOUBLE_BYTES = 8
+_HINTS = get_type_hints(Result, include_extras=True)
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A problem that a network has `count` times in a part of it, `forward` or `backward`."""
+
+    network: str
+    problem: str
+    part: str
+    count: int
+
+
+class Record(NamedTuple):
+    """A row as plain values: of the columns, of the dimensions by name, and its samples in seconds a call."""
+
+    values: tuple[Any, ...]
+    dims: Dims
+    samples: "array.array[float]"
+
+
+class CaseRow(NamedTuple):
+    """What `compare` needs to know of a row; medians: seconds, one a process."""
+
+    case: str
+    kernel: str
+    problem: str
+    mode: str
+    threads: int
+    isa: str
+    device_name: str
+    status: str
+    reason: str
+    time_s_median: float | None
+    medians: list[float]
+
+
+class KernelTotal(NamedTuple):
+    """The rows of one kernel in a run: how many by status, and what its speedups and roofline come to."""
+
+    kernel: str
+    statuses: dict[str, int]
+    speedup: float | None
+    speedup_min: float | None
+    speedup_max: float | None
+    roofline_pct: float | None
+
+
+class RunFacts(TypedDict):
+    """All that the store holds of a run. planned: how many cases it has when it is complete, if that was recorded."""
+
+    run_id: str
+    name: str
+    planned: int | None
+    started_at: str
+    finished_at: str | None
+    command: str
+    git_commit: str
+    suites: list[str]
+    environment: dict[str, Any]
+    plan: dict[str, Any]
+    machine: dict[str, Any]
+
+
+class Tally(NamedTuple):
+    """How many rows of a run are alike in these columns; timed: how many of them have a median."""
+
+    status: str
+    device_name: str
+    disturbed: str
+    timed: int
+    rows: int
+
+
+class Machine(NamedTuple):
+    """A host and a device of it, with how many rows of a run were measured there."""
+
+    host: str
+    device: str
+    device_uuid: str
+    rows: int
+
+
+class JobBegun(NamedTuple):
+    """When a job of a run began, with the number of its rows; problems: their ids, between commas."""
+
+    started_at: str
+    suite: str
+    isa: str
+    problems: str
+    rows: int
+
+
+class _Plan(msgspec.Struct):
+    """What reports read of a plan; older runs and runs from elsewhere lack some of it, or all."""
+
+    processes: int = 1
+    max_time_s: float | None = None
+    rel_ci: float | None = None
+    suites: list[str] = []
+    plugins: list[str] = []
+    tiles: list[TunedTile] = []
+    tunes: Tunes | None = None
+
+
+class _Environment(msgspec.Struct):
+    """What reports read of the environment."""
+
+    versions: dict[str, Any] = {}
+    blas: list[str] = []
+    variables: dict[str, Any] = {}
+
+
+class _Machine(msgspec.Struct):
+    """What reports compute from the machine."""
+
+    llc_bytes: float | None = None
+    memory_bytes: float | None = None
+
+
+_PARTS = {"plan": _Plan, "environment": _Environment, "machine": _Machine}
+
+
+RUN_COLUMNS = {name: f"[{name}]" for name in RunFacts.__annotations__} | {"machine": "machine.facts"}
+_AS_JSON = ("suites", "environment", "plan", "machine")
+
+
+def facts_of(values: tuple[Any, ...]) -> RunFacts:
+    """The facts of a run; None in the place of what JSON has no number for. Raises ValueError."""
+    found = dict(zip(RUN_COLUMNS, values, strict=True))
+    for name in _AS_JSON:
+        found[name] = _decoded(found[name])
+    for name, kind in _PARTS.items():
+        msgspec.convert(found[name], kind)
+    return msgspec.convert(found, RunFacts)
+
+
+def _decoded(text: str) -> Any:
+    """Decode JSON; None stands for what is no number of it, `?` for half a character, which can be written nowhere."""
+    found = json.loads(text, parse_constant=lambda word: None, parse_float=lambda text: finite(float(text)))
+    return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else found
+
+
+def result_of(values: Sequence[Any]) -> Result:
+    """The result whose columns, in their order, have these values. Raises ValueError for what no column holds."""
+    try:
+        return struct_of(Result, values)
+    except msgspec.ValidationError:  # a number that is not finite is as good as none
+        return struct_of(Result, [*map(finite, values)])
+
+
+def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
+    """The values of rows that begin with these columns, in a tenth of the time of `result_of`. Raises ValueError."""
+    kind, named = _kinds(names)
+    try:
+        msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names
+        return rows
+    except msgspec.ValidationError:  # a number that is not finite is as good as none
+        rows = [tuple(map(finite, values)) for values in rows]
+        for values in rows:
+            msgspec.convert(dict(zip(names, values, strict=False)), named)
+        return rows
+
+
+@lru_cache
+def _kinds(names: tuple[str, ...]) -> tuple[type[msgspec.Struct], type[msgspec.Struct]]:
+    """The types of rows with these columns, as lists and as objects, whose complaints have the name of the column."""
+    fields = [(name, _HINTS[name]) for name in names]
+    return msgspec.defstruct("Listed", fields, array_like=True), msgspec.defstruct("Named", fields)
+
+
+def struct_of(kind: type[Struct], values: Sequence[Any]) -> Struct:
+    """The struct whose fields, in their order, have these values. Raises ValueError."""
+    return msgspec.convert(dict(zip(kind.__struct_fields__, values, strict=True)), kind)
+
+
+def dims_of(text: str) -> Dims:
+    """The dimensions as the store keeps them. Raises ValueError."""
+    return _DIMS.decode(text)
+
+
+def doubles(blob: bytes) -> "array.array[float]":
+    """Return what the store keeps of a list of numbers. Raises ValueError."""
+    values = array.array("d")
+    values.frombytes(blob)
+    return values
+
+
+def samples_of(blob: bytes) -> "array.array[float]":
+    """Return the samples that the store keeps, seconds a call. Raises ValueError for what is no time."""
+    values = doubles(blob)
+    if values and not (math.isfinite(sum(values)) and min(values) >= 0):
+        raise ValueError("a sample is no number of seconds")
+    return values
+
+
+def check_samples(blobs: Sequence[bytes]) -> None:
+    """Check the samples of many rows in a tenth of the time of `samples_of`. Raises ValueError and TypeError."""
+    if any(len(blob) % _DOUBLE_BYTES for blob in blobs):
+        raise ValueError("samples end within a number")
+    samples = np.frombuffer(b"".join(blobs))
+    if not ((samples >= 0) & (samples < math.inf)).all():
+        raise ValueError("a sample is no number of seconds")
+
+
+def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:
+    """The result of these columns with its dimensions, which come last. Raises ValueError."""
+    *columns, dims = values
+    return result_of(columns), dims_of(dims)
+
+
+def groups_of(samples_blob: bytes, part_blob: bytes) -> Groups:
+    """Return the samples of each process. Raises ValueError."""
+    samples, counts = samples_of(samples_blob), doubles(part_blob)[::2]
+    if len(counts) == 1:  # as they nearly all are
+        return [samples]
+    groups, start = list[Sequence[float]](), 0
+    for count in map(int, counts):
+        groups.append(samples[start : start + count])
+        start += count
+    return groups if groups and start == len(samples) else [samples]
+
+
+def parts_of(blob: bytes) -> list[Part]:
+    """Return the processes that samples come from. Raises ValueError."""
+    numbers = doubles(blob)
+    return [Part(int(count), median) for count, median in zip(numbers[::2], numbers[1::2], strict=True)]
