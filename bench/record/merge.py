@@ -1,20 +1,122 @@
 """Stores become one: the shards of a plan one run, whatever their order; other runs as they are.
 
-A file is merged whole or not at all, and what was merged before is found again, so that a merge may be repeated.
+A file is merged whole or not at all, and what was merged before is found again, so that a merge may be repeated. Rows
+are copied in SQL and never become objects.
 """
 
-from collections.abc import Sequence
-from contextlib import closing
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from kernelmark.bench.measure.ceiling import Ceiling, Need
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
-from kernelmark.bench.record.merge_copy import Copying
-from kernelmark.bench.record.merge_shards import Campaign, campaigns, is_part
+from kernelmark.bench.plan.shards import Shard
 from kernelmark.bench.record.records import RunFacts
-from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.schema import OWN
+from kernelmark.bench.record.store import Run, Store
+from kernelmark.bench.record.versions import KernelVersion
+
+T = TypeVar("T")
+
+#: The command of a run that was merged. What its shards were asked for stands in its plan, under `shards`.
+MERGED = "kernelmark merge"
+_ELSEWHERE = "merge it into another file (--db)"
+#: Of a plan, what shards need not have alike: paths of one host, and which part each is.
+_OWN = ("shard", "shards", "suites", "plugins", "suite_digests")
+#: Of a row, all but its own id and its run's.
+_ROW = ("case", *OWN, "dims", "place", "part_blob", "sample_blob")
+_NAMES = ", ".join(f'"{name}"' for name in _ROW)
+#: Rows of a job in a merged run have ids so far from those of the job before: those of a shard that is still missing
+#: find theirs free.
+_ROOM = 2**20
+_BEGAN = ("machine_id", "started_at", "suites", "command", "environment", "git_commit", "plan")
+_RUN = ", ".join(("run_id", *_BEGAN, "finished_at", "name", "planned"))
+#: What becomes of a merged run that is there.
+_AS_NOW = "ON CONFLICT DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _RUN.split(", ")[1:])
+_APART = "; one of the two was changed: merge it into another file (--db)"
+#: Of a ceiling, the columns by which it is known again; all else that belongs to a run has a key.
+_CEILING = Ceiling.__struct_fields__
+_REST: dict[str, Sequence[str]] = {
+    "layer": ("network", "problem", "part", "count", "place"),
+    "ceiling": (*_CEILING, "doubt"),
+    "host": ("host", "facts"),
+    "resource": ("case", "registers", "spill_bytes"),
+}
+#: Rows that were there before keep their ids; a new one has its own by its place, or comes after all that are there.
+_MOVED = """
+CREATE TEMP TABLE moved AS
+WITH ranked AS (
+    SELECT result_id, "case", {number} AS number FROM shard.result WHERE run_id = :run_id
+)
+SELECT result_id AS old, number AS new FROM ranked
+WHERE NOT EXISTS (SELECT 1 FROM main.result there WHERE there.run_id = :target AND there."case" = ranked."case")
+"""
+_BY_PLACE = ":first + place * :room + row_number() OVER (PARTITION BY place ORDER BY result_id)"
+_AT_THE_END = ":first + row_number() OVER (ORDER BY result_id)"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A shard as its run recorded it: its number, and where, when and how it was measured."""
+
+    index: int
+    run_id: str
+    started_at: str
+    finished_at: str | None
+    command: str
+    machine: dict[str, Any]
+    environment: dict[str, Any]
+
+
+class Campaign(NamedTuple):
+    """The shards of one plan. known: those merged before; new: those of each file, by the id that its rows have."""
+
+    run_id: str
+    first: RunFacts
+    known: dict[int, Part]
+    new: list[tuple[Path, str, list[Part]]]
+
+    @property
+    def shard(self) -> Shard:
+        """Return how many parts and cases there are."""
+        return _shard_of(self.first)
+
+    @property
+    def parts(self) -> dict[int, Part]:
+        """Return all that are merged in the end, in the order of their numbers."""
+        found = dict(self.known)
+        for _, _, parts in self.new:
+            found |= {part.index: _later(found.get(part.index), part) or part for part in parts}
+        return dict(sorted(found.items()))
+
+    @property
+    def missing(self) -> list[int]:
+        """Return the numbers of the shards that no file had."""
+        return [index for index in range(1, self.shard.count + 1) if index not in self.parts]
+
+    def until(self, count: int) -> tuple[Run, str | None]:
+        """Return the run that the parts of the first `count` files become, and when the last one ended, if all have."""
+        parts = list(self._replace(new=self.new[:count]).parts.values())
+        plan = {**self.first["plan"], "shard": {"index": 0, "count": self.shard.count, "cases": self.shard.cases}}
+        ends = [part.finished_at for part in parts if part.finished_at]
+        run = Run(
+            run_id=self.run_id,
+            machine=_common([part.machine for part in parts]),
+            started_at=min(part.started_at for part in parts),
+            suites=tuple(self.first["suites"]),
+            command=MERGED,
+            environment=_common([part.environment for part in parts]),
+            git_commit=self.first["git_commit"],
+            plan={**plan, "shards": msgspec.to_builtins(parts)},
+            name=self.first["name"],
+            planned=self.shard.cases,
+        )
+        return run, max(ends) if len(ends) == self.shard.count else None
 
 
 class Place(NamedTuple):
@@ -52,11 +154,11 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
     with closing(Store(db)) as store:
         store.require_sound()
         known = store.runs()
-        found = campaigns([(source.path, run) for source in sources for run in source.runs], db, known)
-    with closing(Copying(db)) as target:
+        found = _campaigns([(source.path, run) for source in sources for run in source.runs], db, known)
+    with closing(_Copying(db)) as target:
         rows, copied = 0, dict[str, None]()
         for source in sources:
-            whole = [run for run in source.runs if not is_part(run)]
+            whole = [run for run in source.runs if not _is_part(run)]
             with target.attached(source.path):
                 rows += target.copy_whole(whole, source.path)
             copied |= {run["run_id"]: None for run in whole}
@@ -64,7 +166,7 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
             first = target.room(campaign.run_id)
             for count, (path, run_id, _) in enumerate(campaign.new, 1):
                 with target.attached(path):
-                    rows += target.join(campaign.until(count), campaign.finished_at(count), run_id, path, first)
+                    rows += target.join(*campaign.until(count), run_id, path, first)
     places = {run_id: place for source in sources for run_id, place in source.places.items()}
     return Merged(found, list(copied), rows, places)
 
@@ -81,7 +183,7 @@ def _source(path: Path, db: Path) -> Source:
     with closing(Store(path, create=False)) as store:
         store.require_sound()
         runs = store.runs()
-        places = {run["run_id"]: _place(store, run["run_id"]) for run in runs if is_part(run)}
+        places = {run["run_id"]: _place(store, run["run_id"]) for run in runs if _is_part(run)}
     if not runs:
         raise UsageError(f"{path}: holds no run; expected a store that `kernelmark run --shard` has written")
     return Source(path, runs, places)
@@ -97,3 +199,256 @@ def _place(store: Store, run_id: str) -> Place:
         list(dict.fromkeys(filter(None, names))) for names in ([m.host for m in found], [m.device for m in found])
     )
     return Place(hosts, devices, sum(m.rows for m in found), best)
+
+
+def _is_part(run: RunFacts) -> bool:
+    """Return whether a run is a shard, or was merged of some."""
+    return bool(run["plan"].get("shard"))
+
+
+def _planned(run: RunFacts, name: str, kind: type[T], what: str) -> T:
+    """Return a part of the plan of a run. Raises UsageError for a damaged one."""
+    try:
+        return msgspec.convert(run["plan"][name], kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"run {run['run_id']}: its {what} damaged: {error}; start a new run") from None
+
+
+def _shard_of(run: RunFacts) -> Shard:
+    """Return which part a run is."""
+    return _planned(run, "shard", Shard, "plan is")
+
+
+def _parts_of(run: RunFacts) -> list[Part]:
+    """Return the shard that a run is, or those that it was merged of."""
+    if "shards" in run["plan"]:
+        return _planned(run, "shards", list[Part], "shards are")
+    own = {name: run[name] for name in Part.__struct_fields__ if name != "index"}  # type: ignore[literal-required]
+    return [Part(_shard_of(run).index, **own)]
+
+
+def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[RunFacts]) -> list[Campaign]:
+    """Return the shards of each plan, with those that the store `db` has. Raises UsageError where they do not fit."""
+    found: dict[tuple[str, ...], list[tuple[Path, RunFacts]]] = {}
+    for path, run in runs:
+        if _is_part(run):
+            found.setdefault(_key(run), []).append((path, run))
+    before = {_key(run): run for run in there if "shards" in run["plan"]}
+    return [_campaign(own, db, before.get(key)) for key, own in found.items()]
+
+
+def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts | None) -> Campaign:
+    """Return the campaign of runs with one key, in the order of their numbers, not of the files."""
+    ordered = sorted(runs, key=lambda one: (_shard_of(one[1]).index, one[1]["run_id"], str(one[0])))
+    holder, first = (db, before) if before else ordered[0]
+    expected = _agreed(first)
+    seen = {part.index: (db, part) for part in (_parts_of(before) if before else [])}
+    known = {index: part for index, (_, part) in seen.items()}
+    for path, run in ordered:
+        found = _agreed(run)
+        for name in {**expected, **found}:
+            if found.get(name) != expected.get(name):
+                what = f"{name} is {_brief(found.get(name))}, that of {holder} is {_brief(expected.get(name))}"
+                raise UsageError(f"{path}: {what}; {_ELSEWHERE}")
+        for part in _parts_of(run):
+            where, other = seen.setdefault(part.index, (path, part))
+            if _later(other, part) is None:
+                label = f"shard {part.index}/{_shard_of(run).count}"
+                which = f"is run {part.run_id}, that of {where} is run {other.run_id}"
+                which = which if part.run_id != other.run_id else f"(run {part.run_id}) began otherwise in {where}"
+                raise UsageError(f"{path}: {label} {which}; {_ELSEWHERE}")
+    new = [(path, run["run_id"], _parts_of(run)) for path, run in ordered]
+    plans = [run["plan"] for run in [first, *(run for _, run in ordered)]]
+    paths = {name: min(plan.get(name, []) for plan in plans) for name in ("suites", "plugins")}
+    return Campaign(_run_id(first), {**first, "plan": {**first["plan"], **paths}}, known, new)
+
+
+def _later(one: Part | None, other: Part) -> Part | None:
+    """Return what is known of a shard from two copies of its run; None where they are not of one run."""
+    if one is None:
+        return other
+    last = max(filter(None, (one.finished_at, other.finished_at)), default=None)
+    one, other = (msgspec.structs.replace(part, finished_at=last) for part in (one, other))
+    return one if one == other else None
+
+
+def _agreed(run: RunFacts) -> dict[str, Any]:
+    """Return what all shards have alike."""
+    plan, shard = run["plan"], _shard_of(run)
+    return {
+        "the digest of the suite": plan.get("suite_digests"),
+        "the commit": run["git_commit"],
+        "the version of kernelmark": run["environment"].get("kernelmark"),
+        "the number of shards": shard.count,
+        **{f"plan.{name}": value for name, value in sorted(plan.items()) if name not in _OWN},
+        "plan.plugins": [Path(plugin).name for plugin in plan.get("plugins", [])],
+        "the number of cases": shard.cases,
+    }
+
+
+def differing(parts: Sequence[Part]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield what the shards' machines and environments have not alike, with the value of each shard."""
+    for name in ("machine", "environment"):
+        yield from _unlike(name, [getattr(part, name) for part in parts])
+
+
+def _unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    if all(isinstance(value, dict) for value in values):
+        for key in sorted({key for value in values for key in value}):
+            yield from _unlike(f"{name}.{key}", [value.get(key) for value in values])
+    elif any(value != values[0] for value in values):
+        yield name, list(values)
+
+
+def _brief(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _key(run: RunFacts) -> tuple[str, ...]:
+    """Return what makes shards those of one plan: their suites and the user's name for the run."""
+    return (run["name"], *run["suites"])
+
+
+def _run_id(run: RunFacts) -> str:
+    """Return the id of what all shards become, which begins like no name."""
+    facts = json.dumps([_key(run), _agreed(run)], sort_keys=True)
+    return f"{_shard_of(run).count}-shards-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
+
+
+def _common(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the facts that all have alike."""
+    return {name: value for name, value in facts[0].items() if all(own.get(name) == value for own in facts)}
+
+
+def _aliased(table: str, names: Sequence[str]) -> str:
+    return ", ".join(f'{table}."{name}"' for name in names)
+
+
+class _Copying(Store):
+    """A store to which the rows of another, attached under the name `shard`, are copied."""
+
+    @contextmanager
+    def attached(self, path: Path) -> Iterator[None]:
+        """Have the tables of another store at hand. Raises UsageError where they cannot be read."""
+        with self._guarded():
+            self._db.execute("ATTACH DATABASE ? AS shard", (str(path),))
+        try:
+            yield
+        finally:
+            self._db.execute("DETACH DATABASE shard")
+
+    def copy_whole(self, runs: Sequence[RunFacts], path: Path) -> int:
+        """Copy runs that are no shards, and the versions of kernels; return the number of new rows."""
+        with self._writing():
+            self._copy_versions()
+            return sum(self._copy_run(run, path) for run in runs)
+
+    def _copy_run(self, run: RunFacts, path: Path) -> int:
+        run_id = run["run_id"]
+        same = f"({_aliased('there', _BEGAN)}) IS ({_aliased('own', _BEGAN)})"
+        query = f"SELECT {same} FROM main.run there JOIN shard.run own USING (run_id) WHERE run_id = ?"
+        for (is_same,) in self._db.execute(query, (run_id,)).fetchall():
+            if not is_same:
+                raise UsageError(
+                    f"{path}: its run {run_id} began otherwise than that of {self.path} ({', '.join(_BEGAN)}){_APART}"
+                )
+        self._refuse_taken(run["name"], run_id, path)
+        self._db.execute("INSERT OR IGNORE INTO main.machine SELECT * FROM shard.machine")
+        self._db.execute(
+            f"INSERT INTO main.run ({_RUN}) SELECT {_RUN} FROM shard.run WHERE run_id = ? "
+            "ON CONFLICT DO UPDATE SET finished_at = coalesce(excluded.finished_at, finished_at)",
+            (run_id,),
+        )
+        last = self._db.execute("SELECT coalesce(max(result_id), 0) FROM main.result").fetchone()[0]
+        return self._copy_rows(_AT_THE_END, run_id, run_id, path, last)
+
+    def join(self, run: Run, finished_at: str | None, run_id: str, path: Path, first: int) -> int:
+        """Copy a shard's rows, those of `run_id`, into the merged run; return the number of new rows."""
+        with self._writing():
+            self._refuse_taken(run.name, run.run_id, path)
+            self._record(run, finished_at, _AS_NOW)
+            return self._copy_rows(_BY_PLACE, run_id, run.run_id, path, first)
+
+    def room(self, run_id: str) -> int:
+        """Return from where on the rows of a merged run have their ids; no other run has any above that."""
+        with self._writing():
+            query = """
+                SELECT min(result_id - place * :room) FILTER (WHERE run_id = :run_id) / :room * :room,
+                    coalesce(max(result_id) FILTER (WHERE run_id != :run_id), 0), coalesce(max(result_id), 0)
+                FROM main.result"""
+            first, others, last = self._db.execute(query, {"run_id": run_id, "room": _ROOM}).fetchone()
+            if first is not None and others < first:
+                return int(first)
+            free = int((last // _ROOM + 1) * _ROOM)
+            for table in ("ratio", "evidence", "result") if first is not None else ():
+                where = "result_id IN (SELECT result_id FROM main.result WHERE run_id = ?)"
+                update = f"UPDATE main.{table} SET result_id = result_id + ? WHERE {where}"
+                self._db.execute(update, (free - first, run_id))
+            return free
+
+    def _refuse_taken(self, name: str, run_id: str, path: Path) -> None:
+        query = "SELECT run_id FROM main.run WHERE name = ? AND name != '' AND run_id != ?"
+        for (taken,) in self._db.execute(query, (name, run_id)).fetchall():
+            remedy = f"remove that run: `kernelmark runs --delete {name}`"
+            raise UsageError(f"{path}: run {taken} of {self.path} has its name, {name}; {remedy}")
+
+    def _copy_rows(self, number: str, run_id: str, target: str, path: Path, first: int) -> int:
+        """Copy what a run has measured and `target` has not yet. Raises UsageError for a row with other content."""
+        values = {"run_id": run_id, "target": target, "first": first, "room": _ROOM}
+        self._refuse_other(values, path)
+        self._db.execute(_MOVED.format(number=number), values)
+        self._db.execute(
+            f"INSERT INTO main.result (result_id, run_id, {_NAMES}) SELECT new, :target, {_aliased('own', _ROW)} "
+            "FROM moved JOIN shard.result own ON own.result_id = old ORDER BY new",
+            values,
+        )
+        for table, rest in (("ratio", "baseline, median, low, high, method, minima"), ("evidence", "found")):
+            self._db.execute(
+                f"INSERT INTO main.{table} (result_id, {rest}) SELECT new, {rest} "
+                f"FROM moved JOIN shard.{table} own ON own.result_id = old"
+            )
+        (rows,) = self._db.execute("SELECT count(*) FROM moved").fetchone()
+        self._db.execute("DROP TABLE moved")
+        self._copy_rest(values)
+        return int(rows)
+
+    def _refuse_other(self, values: Mapping[str, Any], path: Path) -> None:
+        query = f"""
+            SELECT own."case" FROM main.result there
+            JOIN shard.result own ON own.run_id = :run_id AND own."case" = there."case"
+            WHERE there.run_id = :target AND ({_aliased("own", _ROW)}) IS NOT ({_aliased("there", _ROW)}) LIMIT 1"""
+        for (case,) in self._db.execute(query, values).fetchall():
+            raise UsageError(f"{path}: its run {values['run_id']} has another row of {case} than {self.path}{_APART}")
+
+    def _copy_rest(self, values: Mapping[str, Any]) -> None:
+        """Copy layers, ceilings, hosts and resources, each once."""
+        same = f"there.run_id = :target AND ({_aliased('there', _CEILING)}) IS ({_aliased('own', _CEILING)})"
+        absent = f"NOT EXISTS (SELECT 1 FROM main.ceiling there WHERE {same})"
+        for table, names in _REST.items():
+            listed = ", ".join(f'"{name}"' for name in names)
+            self._db.execute(
+                f"INSERT OR IGNORE INTO main.{table} (run_id, {listed}) SELECT :target, {listed} "
+                f"FROM shard.{table} own WHERE run_id = :run_id AND {absent if table == 'ceiling' else 'TRUE'} ORDER BY rowid",
+                values,
+            )
+
+    def _copy_versions(self) -> None:
+        """Copy the versions of kernels that `watch` and `tune` tried, each once; those that they name go along."""
+        self._db.execute("INSERT OR IGNORE INTO main.source SELECT * FROM shard.source")
+        numbers: dict[int | None, int | None] = {None: None}
+        query = "SELECT version_id, kernel, problem, digest, facts FROM shard.version ORDER BY version_id"
+        for number, names, version in list(self._rows(query, _version)):
+            compared = tuple(msgspec.structs.replace(c, version=numbers.get(c.version)) for c in version.compared)
+            told = msgspec.json.encode(msgspec.structs.replace(version, compared=compared)).decode()
+            where = "kernel = ? AND problem = ? AND digest = ? AND facts = ?"
+            there = self._db.execute(f"SELECT version_id FROM main.version WHERE {where}", (*names, told)).fetchone()
+            if there is None:
+                row = dict(zip(("kernel", "problem", "digest", "facts"), (*names, told), strict=True))
+                there = (self._insert("main.version", row),)
+            numbers[number] = there[0]
+
+
+def _version(values: tuple[Any, ...]) -> tuple[int, tuple[str, ...], KernelVersion]:
+    number, *names, facts = values
+    return int(number), tuple(names), msgspec.json.decode(facts, type=KernelVersion)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kernelmark.bench.plan.case import Plan, PlannedJob
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.record.merge_shards import MERGED
+from kernelmark.bench.record.merge import MERGED
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import RunFacts
 

@@ -7,7 +7,7 @@ from typing import IO, Any
 import msgspec
 
 from kernelmark.bench.measure.disturbance import was_noisy
-from kernelmark.bench.record.merge_shards import MERGED
+from kernelmark.bench.record.merge import MERGED
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Dims, RunFacts, Tally
 from kernelmark.bench.record.result import Result

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.merge import Merged, Place
-from kernelmark.bench.record.merge_shards import Campaign, differing
+from kernelmark.bench.record.merge import Campaign, Merged, Place, differing
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import Column, paragraph, table
@@ -67,7 +66,7 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
         shown = f": {shown}"
     yield paragraph(f"{which} missing{shown if campaign.missing[1:] else ''}; merge what has been measured since")
     try:
-        found = problems(campaign.until(len(campaign.new)).plan, campaign.missing[:_LISTED])
+        found = problems(campaign.until(len(campaign.new))[0].plan, campaign.missing[:_LISTED])
     except UsageError as error:
         yield paragraph(f"their problems are not known here: {error}")
         return
