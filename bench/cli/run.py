@@ -172,7 +172,7 @@ def _measure(
 ) -> None:
     from kernelmark.bench.record.store import Store, default_store
     from kernelmark.bench.report.export import check_writable
-    from kernelmark.bench.run.resume import plan_of
+    from kernelmark.bench.run.session import plan_of
 
     check_asked(suites, resume, name)
     with closing(Store(db or default_store(), create=resume is None)) as store:

@@ -426,10 +426,10 @@ class _Copying(Store):
         same = f"there.run_id = :target AND ({_aliased('there', _CEILING)}) IS ({_aliased('own', _CEILING)})"
         absent = f"NOT EXISTS (SELECT 1 FROM main.ceiling there WHERE {same})"
         for table, names in _REST.items():
-            listed = ", ".join(f'"{name}"' for name in names)
+            listed, where = ", ".join(f'"{name}"' for name in names), absent if table == "ceiling" else "TRUE"
             self._db.execute(
                 f"INSERT OR IGNORE INTO main.{table} (run_id, {listed}) SELECT :target, {listed} "
-                f"FROM shard.{table} own WHERE run_id = :run_id AND {absent if table == 'ceiling' else 'TRUE'} ORDER BY rowid",
+                f"FROM shard.{table} own WHERE run_id = :run_id AND {where} ORDER BY rowid",
                 values,
             )
 

@@ -11,7 +11,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
@@ -19,9 +19,9 @@ import msgspec
 
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.run.gpu_pool import GpuPool
 from kernelmark.bench.run.parsl_pool import ParslPool
-from kernelmark.bench.run.task import Answer, Order
+from kernelmark.bench.run.station import measure
+from kernelmark.bench.run.task import Answer, Order, failed
 from kernelmark.bench.run.worker import receive, send
 
 #: How often the state of the executors is reported.
@@ -37,13 +37,47 @@ class Pool(Protocol):
     def close(self) -> None: ...
 
 
+class GpuPool:
+    """A thread for each GPU of this machine, each with a station of its own: the next one that is free has a task."""
+
+    def __init__(self, gpus: list[str]) -> None:
+        """gpus: by their UUIDs."""
+        self._free: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for gpu in gpus:
+            self._free.put(gpu)
+        self._count, self._threads = len(gpus), ThreadPoolExecutor(len(gpus))
+
+    def submit(self, data: bytes) -> "Future[bytes]":
+        """Measure a task on one of the GPUs."""
+        return self._threads.submit(self._measure, data)
+
+    def _measure(self, data: bytes) -> bytes:
+        gpu = self._free.get()
+        try:
+            return measure(data, gpu)
+        finally:
+            self._free.put(gpu)
+
+    def answer(self, error: BaseException) -> Answer:
+        """Return what an error of a task means."""
+        return failed(error)
+
+    def state(self) -> Answer:
+        """Return how many GPUs there are."""
+        return Answer(workers=self._count)
+
+    def close(self) -> None:
+        """Let the keeper end what is still being measured."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
 def main(orders: int, replies: int, config: str, gpus: list[str]) -> None:
     """Take orders until there are no more."""
     answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
     writer = threading.Thread(target=_write, args=(replies, answers))
     writer.start()  # a writer of its own, since a pipe that is full must keep no order waiting
     try:
-        pool = _pool(config, gpus)
+        pool: Pool = ParslPool(config) if config else GpuPool(gpus)
     except UsageError as error:
         answers.put(Answer(ended=str(error)))
     else:
@@ -52,10 +86,6 @@ def main(orders: int, replies: int, config: str, gpus: list[str]) -> None:
     answers.put(None)
     writer.join()
     os._exit(0)  # whatever is still being measured, for which a thread would be waited for
-
-
-def _pool(config: str, gpus: list[str]) -> Pool:
-    return ParslPool(config) if config else GpuPool(gpus)
 
 
 def _serve(pool: Pool, orders: int, put: Callable[[Answer], None]) -> None:

@@ -3,7 +3,7 @@
 import importlib
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from statistics import median
 
@@ -12,29 +12,92 @@ import threadpoolctl
 from kernelmark.bench.measure.board import IMPORT, Board
 from kernelmark.bench.measure.contender import Contender
 from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch_pycuda import take_stream
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.memory import refuse_what_does_not_fit
+from kernelmark.bench.measure.operands import OperandSet, Place
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.series import Called
 from kernelmark.bench.measure.stats import speedup
 from kernelmark.bench.measure.timing import now, settle
 from kernelmark.bench.measure.turns import interleave
+from kernelmark.bench.measure.verify import References
 from kernelmark.bench.plan.case import Entrant, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.plan.tuned import preferring
-from kernelmark.bench.run.judging import judge, judge_last, judge_standing
 from kernelmark.bench.run.progress import Glimpse
-from kernelmark.bench.run.stock import Stock, stocks
 
 #: Called with what the contenders of a long job have so far.
 Show = Callable[[list[Glimpse]], None]
 #: Seconds of sampling after which a job shows what it has, once: each time wakes the parent beside what is timed.
 SHOW_S = 5.0
+#: Calls on fresh operands that have to take too long before a kernel is mistrusted.
+LOOKS = 5
+#: Outputs of timed calls that are judged: the elements that change before one may happen to include one that a kernel
+#: looks at, which then computes anew.
+STANDING = 2
+
+
+class Stock:
+    """The operand sets of one problem in each place that its contenders need, and the values that they hold."""
+
+    def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
+        self._problem, self._contenders = problem, contenders
+        devices = {c.place: c.device for c in contenders}
+        self.rotations = {
+            place: job.mode.rotation(_cached_bytes(problem, place), device.llc_bytes)
+            for place, device in devices.items()
+        }
+        self.sets: dict[Place, list[OperandSet]] = {}
+        self.draw = Draw(problem, job.seed)
+        for place, device in devices.items():
+            count = self.rotations[place].sets
+            try:
+                self.sets[place] = [OperandSet(problem, device, place.memory, place.spread) for _ in range(count)]
+            except (MemoryError, Unsupported) as error:
+                for contender in contenders:
+                    if contender.place == place:
+                        contender.fail(error)
+
+    @property
+    def live(self) -> list[Contender]:
+        """The contenders on the problem that nothing has gone against so far."""
+        return [contender for contender in self._contenders if contender.live]
+
+    def redraw(self) -> References:
+        """Fresh values in every set, poison in its outputs and padding, and the references that belong to them."""
+        self.draw.redraw()
+        for sets in self.sets.values():
+            for operands in sets:
+                operands.load(self.draw)
+                operands.poison()
+        return References(self._problem, self.draw, self._contenders[0].called)
+
+    def align(self, which: dict[Place, int]) -> None:
+        """Let one set of each place hold what has changed in any."""
+        for place, index in which.items():
+            self.sets[place][index].load(self.draw)
+
+    def refresh(self, which: dict[Place, int]) -> References:
+        """A few fresh values in one set of each place, and the references that belong to them."""
+        self.draw.refresh()
+        self.align(which)
+        return References(self._problem, self.draw, self._contenders[0].called)
+
+    def one_of_each(self) -> dict[Place, int]:
+        """The index of one set of each place, drawn at random."""
+        return {place: int(self.draw.rng.integers(len(sets))) for place, sets in self.sets.items()}
+
+    def of(self, contender: Contender) -> list[OperandSet]:
+        """The sets in the contender's place."""
+        return self.sets[contender.place]
 
 
 def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
@@ -122,7 +185,7 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
     """Fill in the reports. Returns why siblings cannot be measured together, if so: then nothing is timed."""
     live = [c for c in contenders if c.live]
     try:
-        found = stocks(job, live)
+        found = _stocks(job, live)
     except MemoryError as error:
         if len(job.problems) > 1:
             return str(error)
@@ -132,7 +195,7 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
     for stock in found:
         _set_up(stock)
         # Drawn again after set-up: what was computed there from the values is stale now.
-        judge(stock)
+        _judge(stock)
         for contender in stock.live:
             contender.note_launched()
     if crowded := _crowded(job, contenders):
@@ -140,11 +203,11 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
     if job.mode.does.times:
         _time(job, found, show)
         for stock in found:
-            judge_standing(stock)
+            _judge_standing(stock)
             for contender in stock.live:
                 contender.audit()
     for stock in found:
-        judge_last(stock)
+        _judge_last(stock)
     if job.mode.does.times:
         _conclude(job, live)
     return ""
@@ -216,3 +279,64 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
         base = live.get(Entrant(problem, name)) if name and name != kernel else None
         if base:
             report.ratio = speedup([base.samples], [report.samples])
+
+
+def _judge(stock: Stock) -> None:
+    """Verify each contender on fresh values, on one of its sets: some kernels are right the first time alone."""
+    if not stock.live:
+        return
+    references, which = stock.redraw(), stock.one_of_each()
+    for contender in stock.live:
+        contender.judge(which[contender.place], stock.of(contender), stock.draw, references)
+
+
+def _judge_last(stock: Stock) -> None:
+    """Verify each once more; one that takes long on fresh operands is looked at again before it is accused of it."""
+    for _ in range(LOOKS):
+        _judge(stock)
+        if not any(contender.freshness.suspicious for contender in stock.live):
+            return
+    for contender in stock.live:
+        if contender.freshness.suspicious and (reason := contender.freshness.complaint()):
+            contender.mistrust(reason)
+
+
+def _judge_standing(stock: Stock) -> None:
+    """Verify what a timed call leaves in one of the sets, of which a few elements have changed since the last."""
+    for _ in range(STANDING):
+        if not stock.live:
+            return
+        which = stock.one_of_each()
+        stock.align(which)
+        for contender in stock.live:
+            contender.call_again(which[contender.place])
+        references = stock.refresh(which)
+        for contender in stock.live:
+            contender.judge_standing(which[contender.place], stock.of(contender), stock.draw, references)
+
+
+def _stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
+    """The stock of each problem, in their order.
+
+    Raises MemoryError for what all drawn values and the host's sets take, before the system has to kill.
+    """
+    own = {c.problem.id: [other for other in contenders if other.problem.id == c.problem.id] for c in contenders}
+    refuse_what_does_not_fit(sum(_host_bytes(job, some) for some in own.values()), "operands need")
+    return [Stock(job, some[0].problem, some) for some in own.values()]
+
+
+def _cached_bytes(problem: Problem, place: Place) -> int:
+    """Return the least that one cache has of a set of operands: each of several GPUs has its share."""
+    gpus = max(len(operand.gpus) for operand in problem.operands()) if place.spread else 1
+    return problem.footprint_bytes // gpus
+
+
+def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:
+    """What the drawn values and all sets of one problem take of the host's memory."""
+    problem = contenders[0].problem
+    held = {c.place: (c.device, c.device.stream is None) for c in contenders}
+    return problem.footprint_bytes + sum(
+        job.mode.rotation(problem.footprint_bytes, device.llc_bytes).sets
+        * sum(operand.nbytes for operand in problem.operands() if operand.in_host or on_host)
+        for device, on_host in held.values()
+    )

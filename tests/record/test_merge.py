@@ -12,7 +12,7 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.record.merge import merge_files
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import KernelVersion
-from kernelmark.bench.run.resume import taken_up
+from kernelmark.bench.run.session import taken_up
 from merging import measure, rows, suite_file
 from report_rows import begin, put
 

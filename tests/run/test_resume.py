@@ -11,7 +11,7 @@ from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
-from kernelmark.bench.run.resume import plan_of
+from kernelmark.bench.run.session import plan_of
 from small_runs import KERNELS, PROBLEMS, SUITE, WORDS, query, visible
 from workers_rig import Start
 

@@ -6,7 +6,7 @@ from copying import SMALL, copy, declare, nothing
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.resume import plan_of
+from kernelmark.bench.run.session import plan_of
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def test_a_kernel_with_a_tile_searches_the_rest_and_races_its_own_default(tuned)
 
 
 def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
-    from kernelmark.bench.run.resume import plan_of
+    from kernelmark.bench.run.session import plan_of
 
     tuning = tuned.begin("counted")
     assert complaint(lambda: plan_of(tuned.store, tuning.session.run_id)) == (
