@@ -1,19 +1,25 @@
 """The rows of a run in columns: a hundred thousand rows in tens of megabytes, where objects would take hundreds."""
 
+import csv
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from math import nan
+from types import NoneType, SimpleNamespace
 from typing import Any, cast, get_type_hints
 
-from kernelmark.bench.record.cells import cells, number_cells
+import msgspec
+
 from kernelmark.bench.record.records import dims_of
 from kernelmark.bench.record.result import COLUMNS, Result
 
 #: Rows that are turned into columns at a time: as many as the processor's caches hold.
 CHUNK = 100
 _FLOATS = frozenset(name for name, hint in get_type_hints(Result).items() if hint == float | None)
+#: A text with one of these stands in quotes.
+_SPECIAL = ',"\r\n'
+_NUMBERS = frozenset((int, float, NoneType))
 
 
 class Coded:
@@ -134,3 +140,33 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
     derived = {name: value for name, value in vars(Result).items() if isinstance(value, property)}
     own = {name: column.attribute() for name, column in columns.items()}
     return type("Row", (), {"__slots__": ("at",), "__init__": begin, **derived, **own})
+
+
+def cells(values: Sequence[Any]) -> Sequence[str]:
+    """Return the cells of a column, as csv.writer writes them; nothing for None and for NaN.
+
+    They are formed a column at a time, which takes less time than row by row.
+    """
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        joined = "".join(values)
+        return _written(values) if any(mark in joined for mark in _SPECIAL) else values
+    return number_cells(values) if kinds <= _NUMBERS else _written(values)
+
+
+def number_cells(values: Sequence[float | None]) -> list[str]:
+    """Return numbers as `repr` writes them, which the writer of JSON does in a quarter of the time; NaN is empty."""
+    joined = msgspec.json.encode(values).decode()[1:-1].replace("null", "")
+    texts = joined.split(",") if values else []
+    if "e" not in joined and "0.0000" not in joined:
+        return texts
+    # The two differ in when they write an exponent, and how.
+    return [repr(value) if "e" in text or "0.0000" in text else text for value, text in zip(values, texts, strict=True)]
+
+
+def _written(values: Iterable[Any]) -> list[str]:
+    """Return what csv.writer writes; a cell beside it keeps it from quoting an empty line."""
+    lines: list[str] = []
+    # A writer that ends rows with a line feed alone leaves carriage returns in a cell unquoted.
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))
+    return [line[:-3] for line in lines]

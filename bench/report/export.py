@@ -12,10 +12,9 @@ import msgspec
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.numbers import DECIMAL
-from kernelmark.bench.record.cells import cells
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.record.table import Table
+from kernelmark.bench.record.table import Table, cells
 from kernelmark.bench.report.anonymity import NAMES, facts, hidden, nameless, records
 from kernelmark.bench.report.latex import write_latex, write_latex_files
 from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kernelmark.bench.record.cells import cells
+from kernelmark.bench.record.table import cells
 
 
 def by_writer(values):

@@ -17,7 +17,6 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.foreign.node import Node, text_under
-from kernelmark.bench.record.foreign.own import refuse_unsound
 from kernelmark.bench.record.foreign.source import (
     FindProblem,
     Row,
@@ -27,6 +26,7 @@ from kernelmark.bench.record.foreign.source import (
     dimensions,
     first_problem,
     foreign,
+    refuse_unsound,
 )
 from kernelmark.bench.record.result import Result
 

@@ -16,8 +16,7 @@ from kernelmark.bench.plan.case import case_key
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.plan.text import one_line
-from kernelmark.bench.record.foreign.own import HINTS, REQUIRED, unsound
-from kernelmark.bench.record.foreign.source import Row, Source
+from kernelmark.bench.record.foreign.source import HINTS, REQUIRED, Row, Source, unsound
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.schema import OWN
 from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table

@@ -7,7 +7,6 @@ kernel's and group and parameters are the problem; samples are there where --ben
 from typing import Any
 
 from kernelmark.bench.record.foreign.node import Node, number_under, text_under
-from kernelmark.bench.record.foreign.own import own_result, refuse_unsound
 from kernelmark.bench.record.foreign.source import (
     FindProblem,
     Row,
@@ -17,6 +16,8 @@ from kernelmark.bench.record.foreign.source import (
     dimensions,
     first_problem,
     foreign,
+    own_result,
+    refuse_unsound,
 )
 
 KIND = "pytest-benchmark JSON"
