@@ -10,7 +10,6 @@ from kernelmark.bench.measure.measurement import Part
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.result import COLUMNS, Result, finite
 
-SCHEMA_VERSION = 10
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -85,6 +84,90 @@ CREATE TABLE host (
 ALTER TABLE ceiling ADD COLUMN host TEXT NOT NULL DEFAULT '';
 ALTER TABLE ceiling ADD COLUMN device_uuid TEXT NOT NULL DEFAULT '';
 """
+#: The columns of a row's own are those of a result, the run's id first.
+OWN = tuple(name for name in COLUMNS if name != "run_id")
+#: place: the number of the row's job in the whole plan, by which rows of shards are put in order.
+_NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob", "place")
+INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
+_own_values, _REASON = attrgetter(*OWN), OWN.index("reason")
+
+
+def row_values(
+    run_id: str,
+    result: Result,
+    dims: dict[str, Any],
+    samples: Sequence[float],
+    parts: Sequence[Part],
+    place: int = 0,
+) -> tuple[Any, ...]:
+    """Return what `INSERT` takes."""
+    blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
+    kept = (array.array("d", values).tobytes() for values in blobs)
+    own = list(_own_values(result))
+    own[_REASON] = one_line(result.reason)
+    known = {name: finite(value) for name, value in dims.items()}
+    return (run_id, result.case, *own, json.dumps(known), *kept, place)
+
+
+_OF_A_RUN = ("result", "resource", "ceiling", "host", "layer", "pending", "run")
+_RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
+_OF_A_RESULT = ("ratio", "evidence")
+#: What removes a run, in this order.
+REMOVE = (
+    *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS})" for table in _OF_A_RESULT),
+    *(f"DELETE FROM {table} WHERE run_id = ?" for table in _OF_A_RUN),
+)
+#: What removes the rows of one execution of a job of a run, in this order.
+REMOVE_JOB = (
+    *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS} AND job = ?)" for table in _OF_A_RESULT),
+    "DELETE FROM result WHERE run_id = ? AND job = ?",
+)
+#: What each version added: columns of a result, and what else.
+_ADDED: dict[int, tuple[tuple[str, ...], str]] = {
+    2: (("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s"), _CREATE_CEILING),
+    3: (("executed_flop", "setup_s"), _CREATE_LAYER),
+    4: (
+        (
+            "interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load", "steal_pct",
+            "roofline_pct_cycles", "spread_s",
+        ),
+        f"""
+ALTER TABLE result ADD COLUMN part_blob BLOB NOT NULL DEFAULT x'';
+ALTER TABLE ratio ADD COLUMN minima REAL;
+ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
+{_CREATE_PENDING}
+""",
+    ),
+    5: (
+        ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error"),
+        _CREATE_EVIDENCE,
+    ),
+    6: ((), "ALTER TABLE run ADD COLUMN name TEXT NOT NULL DEFAULT ''; ALTER TABLE run ADD COLUMN planned INTEGER;"),
+    7: ((), _CREATE_VERSIONS),
+    8: (
+        (),
+        """
+ALTER TABLE result ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+""",
+    ),
+    9: ((), _CREATE_HOST),
+    10: (("launched",), ""),
+}  # fmt: skip
+
+
+def _script(version: int) -> str:
+    """Return what turns a store of the version before into one of this version."""
+    columns, rest = _ADDED[version]
+    types = ((name, _TYPES[_HINTS[name]]) for name in columns)
+    added = (f'"{name}" {kind}' + (" NOT NULL DEFAULT ''" if kind == "TEXT" else "") for name, kind in types)
+    alter = "".join(f"ALTER TABLE result ADD COLUMN {column};\n" for column in added)
+    return f"{alter}{rest}PRAGMA user_version = {version};"
+
+
+SCHEMA_VERSION = max(_ADDED)
+#: The scripts that bring a store up to date, by the version that it has.
+MIGRATE = {version - 1: _script(version) for version in _ADDED}
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (
@@ -130,107 +213,3 @@ ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 {_CREATE_HOST}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-#: The columns of a row's own are those of a result, the run's id first.
-OWN = tuple(name for name in COLUMNS if name != "run_id")
-#: place: the number of the row's job in the whole plan, by which rows of shards are put in order.
-_NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob", "place")
-INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
-_own_values, _REASON = attrgetter(*OWN), OWN.index("reason")
-
-
-def row_values(
-    run_id: str,
-    result: Result,
-    dims: dict[str, Any],
-    samples: Sequence[float],
-    parts: Sequence[Part],
-    place: int = 0,
-) -> tuple[Any, ...]:
-    """Return what `INSERT` takes."""
-    blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
-    kept = (array.array("d", values).tobytes() for values in blobs)
-    own = list(_own_values(result))
-    own[_REASON] = one_line(result.reason)
-    known = {name: finite(value) for name, value in dims.items()}
-    return (run_id, result.case, *own, json.dumps(known), *kept, place)
-
-
-_OF_A_RUN = ("result", "resource", "ceiling", "host", "layer", "pending", "run")
-_RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
-_OF_A_RESULT = ("ratio", "evidence")
-#: What removes a run, in this order.
-REMOVE = (
-    *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS})" for table in _OF_A_RESULT),
-    *(f"DELETE FROM {table} WHERE run_id = ?" for table in _OF_A_RUN),
-)
-#: What removes the rows of one execution of a job of a run, in this order.
-REMOVE_JOB = (
-    *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS} AND job = ?)" for table in _OF_A_RESULT),
-    "DELETE FROM result WHERE run_id = ? AND job = ?",
-)
-#: What a store of the version before lacks, by that version.
-MIGRATE = {
-    1: f"""
-ALTER TABLE result ADD COLUMN "bound_by" TEXT NOT NULL DEFAULT '';
-ALTER TABLE result ADD COLUMN "ceiling_gflop_per_s" REAL;
-ALTER TABLE result ADD COLUMN "ceiling_gbyte_per_s" REAL;
-{_CREATE_CEILING}
-PRAGMA user_version = 2;
-""",
-    2: f"""
-ALTER TABLE result ADD COLUMN "executed_flop" INTEGER;
-ALTER TABLE result ADD COLUMN "setup_s" REAL;
-{_CREATE_LAYER}
-PRAGMA user_version = 3;
-""",
-    3: f"""
-ALTER TABLE result ADD COLUMN "interval" TEXT NOT NULL DEFAULT '';
-ALTER TABLE result ADD COLUMN "outliers" INTEGER;
-ALTER TABLE result ADD COLUMN "speedup_of_minima" REAL;
-ALTER TABLE result ADD COLUMN "repeated" INTEGER;
-ALTER TABLE result ADD COLUMN "threads_used" INTEGER;
-ALTER TABLE result ADD COLUMN "affinity" TEXT NOT NULL DEFAULT '';
-ALTER TABLE result ADD COLUMN "load" REAL;
-ALTER TABLE result ADD COLUMN "steal_pct" REAL;
-ALTER TABLE result ADD COLUMN "roofline_pct_cycles" REAL;
-ALTER TABLE result ADD COLUMN part_blob BLOB NOT NULL DEFAULT x'';
-ALTER TABLE ratio ADD COLUMN minima REAL;
-ALTER TABLE result ADD COLUMN "spread_s" REAL;
-ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
-{_CREATE_PENDING}
-PRAGMA user_version = 4;
-""",
-    4: f"""
-ALTER TABLE result ADD COLUMN "job" TEXT NOT NULL DEFAULT '';
-ALTER TABLE result ADD COLUMN "tuned" TEXT NOT NULL DEFAULT '';
-ALTER TABLE result ADD COLUMN "host" TEXT NOT NULL DEFAULT '';
-ALTER TABLE result ADD COLUMN "device_uuid" TEXT NOT NULL DEFAULT '';
-ALTER TABLE result ADD COLUMN "wire_bytes" INTEGER;
-ALTER TABLE result ADD COLUMN "bus_gbyte_per_s" REAL;
-ALTER TABLE result ADD COLUMN "compression_error" REAL;
-{_CREATE_EVIDENCE}
-PRAGMA user_version = 5;
-""",
-    5: """
-ALTER TABLE run ADD COLUMN name TEXT NOT NULL DEFAULT '';
-ALTER TABLE run ADD COLUMN planned INTEGER;
-PRAGMA user_version = 6;
-""",
-    6: f"""
-{_CREATE_VERSIONS}
-PRAGMA user_version = 7;
-""",
-    7: """
-ALTER TABLE result ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
-PRAGMA user_version = 8;
-""",
-    8: f"""
-{_CREATE_HOST}
-PRAGMA user_version = 9;
-""",
-    9: """
-ALTER TABLE result ADD COLUMN "launched" TEXT NOT NULL DEFAULT '';
-PRAGMA user_version = 10;
-""",
-}
