@@ -17,7 +17,7 @@ from kernelmark.bench.measure.ceiling import Ceiling, Need
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.shards import Shard
-from kernelmark.bench.record.records import RunFacts
+from kernelmark.bench.record.records import RunFacts, unlike
 from kernelmark.bench.record.schema import OWN
 from kernelmark.bench.record.store import Run, Store
 from kernelmark.bench.record.versions import KernelVersion
@@ -289,15 +289,7 @@ def _agreed(run: RunFacts) -> dict[str, Any]:
 def differing(parts: Sequence[Part]) -> Iterator[tuple[str, list[Any]]]:
     """Yield what the shards' machines and environments have not alike, with the value of each shard."""
     for name in ("machine", "environment"):
-        yield from _unlike(name, [getattr(part, name) for part in parts])
-
-
-def _unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    if all(isinstance(value, dict) for value in values):
-        for key in sorted({key for value in values for key in value}):
-            yield from _unlike(f"{name}.{key}", [value.get(key) for value in values])
-    elif any(value != values[0] for value in values):
-        yield name, list(values)
+        yield from unlike(name, [getattr(part, name) for part in parts])
 
 
 def _brief(value: Any) -> str:

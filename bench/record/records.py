@@ -3,7 +3,7 @@
 import array
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict, TypeVar, get_type_hints
 
@@ -161,6 +161,15 @@ def _decoded(text: str) -> Any:
     """Decode JSON; None stands for what is no number of it, `?` for half a character, which can be written nowhere."""
     found = json.loads(text, parse_constant=lambda word: None, parse_float=lambda text: finite(float(text)))
     return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else found
+
+
+def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the leaves, `machine.cpus`, in which values are not alike, with the value of each."""
+    if all(isinstance(value, dict) for value in values):
+        for key in sorted({key for value in values for key in value}):
+            yield from unlike(f"{name}.{key}", [value.get(key) for value in values])
+    elif any(value != values[0] for value in values):
+        yield name, list(values)
 
 
 def result_of(values: Sequence[Any]) -> Result:

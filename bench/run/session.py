@@ -4,7 +4,7 @@ import secrets
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -26,6 +26,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import as_utf8
+from kernelmark.bench.record.records import unlike
 from kernelmark.bench.record.result import Result, make_result
 from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.run.ceilings import Ceilings, Known
@@ -265,12 +266,11 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
     before = store.run(run_id)
     _refuse_merged(before)
     _refuse_other_host(store, before)
+    runs = [msgspec.json.decode(msgspec.json.encode(run)) for run in (before, now)]  # lists for tuples
     found = [
-        *_differences("machine", before.machine, now.machine),
-        *_differences("environment", before.environment, now.environment),
-        *_differences("commit", before.git_commit, now.git_commit),
-        *_differences("suites", list(before.suites), list(now.suites)),
-        *_differences("plan", before.plan, now.plan),
+        f"{leaf} was {was} and is {here}"
+        for name in ("machine", "environment", "git_commit", "suites", "plan")
+        for leaf, (was, here) in unlike(name.removeprefix("git_"), [run[name] for run in runs])
     ]
     if found:
         what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
@@ -293,17 +293,3 @@ def _refuse_other_host(store: Store, run: Run) -> None:
     if before not in ("", here):
         what = f"has processes of host {before}, which are not pooled with those of {here}"
         raise UsageError(f"--resume {run.run_id}: {what}; go on with it there, or start a new run")
-
-
-def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
-    """`machine.cpus was 2 and is 4`, for each leaf that differs."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
-    elif (was := _as_stored(before)) != (found := _as_stored(now)):
-        yield f"{name} was {was} and is {found}"
-
-
-def _as_stored(value: Any) -> Any:
-    """Return what the store gives back: lists for tuples."""
-    return msgspec.json.decode(msgspec.json.encode(value))
