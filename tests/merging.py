@@ -45,8 +45,19 @@ def asked(suite: Path, plugins: Sequence[str] = (FAKE,), **fields: Any) -> Plan:
     return Plan(**{**own, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
 
 
-def measure(db: Path, suite: Path, shard: str = "", name: str = "", most: int | None = None, **fields: Any) -> str:
-    """Measure a suite, or a shard of it, on the fake device; return the id of the run. most: jobs, then it is left."""
+def measure(
+    db: Path,
+    suite: Path,
+    shard: str = "",
+    name: str = "",
+    most: int | None = None,
+    resume: str | None = None,
+    **fields: Any,
+) -> str:
+    """Measure a suite, or a shard of it, on the fake device; return the id of the run.
+
+    most: jobs, then it is left. resume: the id of a run to go on with.
+    """
     plan = asked(suite, **fields)
     registry = discover(plan.plugins)
     suites = [load_suite(suite, registry)]
@@ -54,7 +65,7 @@ def measure(db: Path, suite: Path, shard: str = "", name: str = "", most: int | 
     if shard:
         plan, planned = sharded(plan, parse_shard(shard), planned, registry)
     with closing(Store(db)) as store:
-        own: dict[str, Any] = {"name": name, "planned": case_count(planned, registry)}
+        own: dict[str, Any] = {"name": name, "planned": case_count(planned, registry), "resume": resume}
         session = Session(store, suites, plan, lambda job, key: run_job(job), **own)
         for number, one in enumerate(planned[:most] if most is not None else []):
             session.note(one)

@@ -61,17 +61,12 @@ def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, t
     for i, order in enumerate(itertools.permutations((1, 2, 3))):
         at_once, one_by_one = tmp_path / f"{i}.db", tmp_path / f"{i}-one.db"
         merge_files(at_once, paths(shards, *order))
+        contents.append(content(at_once))
+        assert merge_files(at_once, paths(shards, 2, 1, 1)).rows == 0
         for index in (*order, order[0]):
             merge_files(one_by_one, paths(shards, index))
         contents += [content(at_once), content(one_by_one)]
     assert all(found == contents[0] for found in contents)
-
-
-def test_a_merge_that_is_repeated_adds_nothing(shards, tmp_path):
-    merge_files(tmp_path / "all.db", paths(shards, 1, 2, 3))
-    before = content(tmp_path / "all.db")
-    assert merge_files(tmp_path / "all.db", paths(shards, 2, 1, 1)).rows == 0
-    assert content(tmp_path / "all.db") == before
 
 
 def test_what_was_merged_can_be_merged_again(shards, tmp_path):
@@ -89,33 +84,14 @@ def test_missing_shards_have_numbers(shards, tmp_path):
 
 def test_a_shard_that_went_on_brings_what_is_new(tmp_path):
     suite = suite_file(tmp_path, range(1, 7))
-    measure(tmp_path / "1.db", suite, "1/2", most=3)
+    run_id = measure(tmp_path / "1.db", suite, "1/2", most=3)
     measure(tmp_path / "2.db", suite, "2/2")
     measure(tmp_path / "whole.db", suite)
     merge_files(tmp_path / "all.db", paths(tmp_path, 1, 2))
     early = len(rows(tmp_path / "all.db"))
-    with closing(sqlite3.connect(tmp_path / "1.db")) as db:
-        (run_id,) = db.execute("SELECT run_id FROM run").fetchone()
-    go_on(tmp_path / "1.db", suite, run_id)
+    measure(tmp_path / "1.db", suite, "1/2", resume=run_id)
     assert merge_files(tmp_path / "all.db", paths(tmp_path, 1)).rows == len(rows(tmp_path / "whole.db")) - early > 0
     assert rows(tmp_path / "all.db") == rows(tmp_path / "whole.db")
-
-
-def go_on(db: Path, suite: Path, run_id: str) -> None:
-    """Measure what is left of a shard under the run that it began, as a run taken up again does."""
-    other = db.with_name("other.db")
-    measure(other, suite, "1/2")
-    with closing(sqlite3.connect(db)) as opened, opened:
-        opened.execute("ATTACH ? AS other", (str(other),))
-        columns = [
-            name for _, name, *_ in opened.execute("PRAGMA table_info(result)") if name not in ("result_id", "run_id")
-        ]
-        listed = ", ".join(f'"{name}"' for name in columns)
-        opened.execute(
-            f"INSERT INTO result (run_id, {listed}) SELECT ?, {listed} FROM other.result own "
-            'WHERE "case" NOT IN (SELECT "case" FROM main.result) ORDER BY result_id',
-            (run_id,),
-        )
 
 
 def test_runs_that_are_no_shards_are_copied_with_all_that_is_theirs(store, tmp_path):

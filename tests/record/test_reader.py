@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.measure.measurement import Part
-from kernelmark.bench.record.store import Layer, Run, Store
+from kernelmark.bench.record.store import Layer, Store
 from stored import RUN, result
 
 
@@ -25,19 +25,21 @@ def test_dimensions_are_those_of_all_operations_each_once(begun):
     assert begun.dimensions("r1") == ["m", "n", "k", "place"]
 
 
-def test_the_latest_run_is_found_without_an_id_and_any_by_its_beginning(begun):
-    for name in ("x-1", "x-2"):
-        begun.begin(Run(name, *(getattr(RUN, field) for field in RUN.__struct_fields__[1:])))
-    assert begun.find_run(None)["run_id"] == "x-2"
-    assert begun.find_run("r")["run_id"] == "r1"
-    assert begun.find_run("x-1")["run_id"] == "x-1"
+NAMED = (("20260101-a", "base2"), ("20260102-b", "base"), ("20260103-c", ""))
 
 
-def test_a_run_is_found_by_its_name_and_by_what_a_single_id_or_name_begins_with(begun):
-    for run_id, name in (("20260101-a", "base2"), ("20260102-b", "base"), ("20260103-c", "")):
-        begun.begin(msgspec.structs.replace(RUN, run_id=run_id, name=name))
-    asked = ("base", "base2", "20260103", "20260102-b")
-    assert [begun.find_run(text)["run_id"][-1] for text in asked] == ["b", "a", "c", "b"]
+def begin_named(store):
+    for run_id, name in NAMED:
+        store.begin(msgspec.structs.replace(RUN, run_id=run_id, name=name))
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [(None, "c"), ("20260103", "c"), ("20260102-b", "b"), ("base", "b"), ("base2", "a"), ("r", "1")],
+)
+def test_a_run_is_found_by_its_name_its_id_or_what_a_single_one_begins_with_and_the_latest_without(begun, asked, found):
+    begin_named(begun)
+    assert begun.find_run(asked)["run_id"][-1] == found
 
 
 def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, complaint):
@@ -47,25 +49,23 @@ def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, c
     assert begun.run_ids() == ["r1", "r2"]
 
 
-@pytest.mark.parametrize("asked", ["bas", "2026", ""])
-def test_the_beginning_of_several_names_or_ids_is_no_run(begun, complaint, asked):
-    for run_id, name in (("20260101-a", "base"), ("20260102-b", "base2")):
-        begun.begin(msgspec.structs.replace(RUN, run_id=run_id, name=name))
-    assert complaint(lambda: begun.find_run(asked)).startswith(f"run {asked!r}: ")
-
-
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [("zzz", "is not a run"), ("x-", "begins more than one"), ("%", "is not a run"), ("_1", "not a")],
+    [
+        ("zzz", "is not a run"),
+        ("%", "is not a run"),
+        ("_1", "is not a run"),
+        ("", "is not a run"),
+        ("2026", "begins more than one run"),
+        ("bas", "begins more than one run"),
+    ],
 )
 def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, asked, found):
-    for name in ("x-1", "x-2"):
-        begun.begin(Run(name, *(getattr(RUN, field) for field in RUN.__struct_fields__[1:])))
-    line = complaint(lambda: begun.find_run(asked))
-    assert line.startswith(f"run {asked!r}: ")
-    assert found in line
-    assert str(begun.path) in line
-    assert "x-2, x-1, r1" in line
+    begin_named(begun)
+    latest = "20260103-c, 20260102-b, 20260101-a"
+    assert (
+        complaint(lambda: begun.find_run(asked)) == f"run {asked!r}: {found} of {begun.path}; the latest are {latest}"
+    )
 
 
 def test_a_store_without_a_run_says_how_to_make_one(store, complaint):

@@ -1,10 +1,15 @@
-"""The store: what it acknowledged it keeps, and what it cannot use it refuses in one line."""
+"""The store: what it acknowledged it keeps, and what it cannot use it refuses in one line.
 
+Stores of older schemas open, keep their rows and get the tables and columns of a new one.
+"""
+
+import csv
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -15,8 +20,9 @@ from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Evidence
 from kernelmark.bench.measure.stats import Interval, Ratio
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.records import doubles
 from kernelmark.bench.record.store import Layer, Run, Store
-from kernelmark.bench.record.versions import Resources
+from kernelmark.bench.record.versions import Compared, KernelVersion, Resources
 from stored import RUN, result
 
 
@@ -229,3 +235,127 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
     begun.remove(["r1"])
     assert rows() == {1}
     assert [r.run_id for r, _ in begun.results("r2")] == ["r2"]
+
+
+SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error")
+SINCE_9 = ("launched",)
+
+
+def schema_4(path):
+    db = sqlite3.connect(path)
+    db.executescript((Path(__file__).parents[1] / "data" / "schema4.sql").read_text())
+    return db
+
+
+def test_a_store_that_is_brought_up_to_date_has_the_tables_and_columns_of_a_new_one(tmp_path, store):
+    schema_4(tmp_path / "old.db").close()
+    Store(tmp_path / "old.db").close()
+    of_all_tables = (
+        "SELECT tables.name, columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) columns"
+    )
+    with sqlite3.connect(tmp_path / "old.db") as old, sqlite3.connect(store.path) as new:
+        assert set(old.execute(of_all_tables)) == set(new.execute(of_all_tables))
+
+
+def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_exported(tmp_path, kernelmark):
+    with schema_4(tmp_path / "old.db") as db:
+        written = db.execute('SELECT "case", time_s_median, sample_blob FROM result').fetchall()
+    shown = kernelmark("show", "--db", "old.db")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    exported = kernelmark("export", "--db", "old.db")
+    rows = list(csv.DictReader(exported.stdout.splitlines()))
+    store = Store(tmp_path / "old.db", create=False)
+    kept = [row for row, _ in store.results(store.run_ids()[0])]
+    assert [(r.case, r.time_s_median, store.samples(r.run_id, r.case)) for r in kept] == [
+        (case, median, doubles(blob).tolist()) for case, median, blob in written
+    ]
+    store.close()
+    assert all(row["kernel"].rpartition(".")[2] in shown.stdout for row in rows)
+    assert [float(row["time_s_median"]) for row in rows] == [median for _, median, _ in written]
+    assert {row[name] for row in rows for name in (*SINCE_4, *SINCE_9)} == {""}
+    assert {getattr(r, name) for r in kept for name in (*SINCE_4, *SINCE_9)} == {"", None}
+
+
+def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
+    path = tmp_path / "old.db"
+    store = Store(path)
+    store.begin(RUN)
+    store.add(result(), {"m": 1}, [1.0], None)
+    store.close()
+    with sqlite3.connect(path) as db:
+        since = ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s")
+        since += ("interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load")
+        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob", "place", *SINCE_4, *SINCE_9):
+            db.execute(f'ALTER TABLE result DROP COLUMN "{name}"')
+        db.execute("ALTER TABLE ratio DROP COLUMN minima")
+        db.execute("DROP TABLE ceiling")
+        db.execute("DROP TABLE layer")
+        db.execute("DROP TABLE pending")
+        db.execute("DROP TABLE evidence")
+        for name in ("resource", "version", "source", "host"):
+            db.execute(f"DROP TABLE {name}")
+        db.execute("ALTER TABLE run DROP COLUMN name")
+        db.execute("ALTER TABLE run DROP COLUMN planned")
+        db.execute("PRAGMA user_version = 1")
+    store = Store(path)
+    ((row, dims),) = store.results(RUN.run_id)
+    assert (row, dims) == (result(), {"m": 1})
+    assert store.ceilings(RUN.run_id) == []
+    store.close()
+
+
+def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_takes_rows_of_new_runs(tmp_path):
+    schema_4(tmp_path / "old.db").close()
+    store = Store(tmp_path / "old.db", create=False)
+    (old,) = store.run_ids()
+    store.begin(msgspec.structs.replace(RUN, name="new", planned=3))
+    found = [(run.run_id, run.name, run.planned) for run in map(store.run, (old, "new"))]
+    store.close()
+    assert found == [(old, "", None), (RUN.run_id, "new", 3)]
+
+
+KNOWN = KernelVersion(
+    kernel="copy/a.b", problem="copy/m3n5/f32", saved_at="t", by="watch", verdict="PASS", right=True, registers=40
+)
+
+
+def test_versions_come_back_in_their_order_with_their_sources(store):
+    texts = [{"a.cu": b"one", "a.cuh": b"\xff"}, {"a.cu": b"two"}]
+    other = msgspec.structs.replace(KNOWN, compared=(Compared(1.5, 1.4, None, version=1),))
+    numbers = [store.add_version(version, text) for version, text in zip((KNOWN, other), texts, strict=True)]
+    found = store.versions("copy/a.b", "copy/m3n5/f32")
+    assert [(kept.number, kept.version, kept.sources) for kept in found] == [
+        (numbers[0], KNOWN, texts[0]),
+        (numbers[1], other, texts[1]),
+    ]
+    assert store.versions("copy/a.b", "copy/m3n5/f64") == []
+
+
+def test_sources_are_kept_once_and_compressed_however_often_they_are_tried(store):
+    for _ in range(3):
+        store.add_version(KNOWN, {"a.cu": b"  b[i] = a[i];\n" * 1000})
+    with closing(sqlite3.connect(store.path)) as db:
+        ((count, size),) = db.execute("SELECT count(*), sum(length(files)) FROM source")
+    assert count == 1
+    assert size < 1000
+    assert len({kept.digest for kept in store.versions("copy/a.b", "copy/m3n5/f32")}) == 1
+
+
+def test_the_digest_follows_from_names_and_contents(store):
+    for sources in ({"a.cu": b"one"}, {"b.cu": b"one"}, {"a.cu": b"two"}, {"a.cu": b"", "b.cu": b""}):
+        store.add_version(KNOWN, sources)
+    assert len({kept.digest for kept in store.versions("copy/a.b", "copy/m3n5/f32")}) == 4
+
+
+def test_the_kernels_with_versions_are_named_the_latest_first(store):
+    for kernel in ("copy/a.b", "copy/c.d", "copy/a.b"):
+        store.add_version(msgspec.structs.replace(KNOWN, kernel=kernel), {})
+    assert store.versioned() == [("copy/a.b", "copy/m3n5/f32"), ("copy/c.d", "copy/m3n5/f32")]
+
+
+@pytest.mark.parametrize("damage", ["UPDATE source SET files = x'00'", "UPDATE version SET facts = '{'"])
+def test_damaged_versions_are_one_line(store, complaint, damage):
+    store.add_version(KNOWN, {"a.cu": b"one"})
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute(damage)
+    assert f"{store.path}: cannot be read: " in complaint(lambda: store.versions("copy/a.b", "copy/m3n5/f32"))
