@@ -37,6 +37,7 @@ FEW = "".join(
     for name in (
         "numpy.matmul",
         "numpy.widened",
+        "numpy.grouped",
         "numpy.copyto",
         "numba.serial",
         "openblas.tnn",
