@@ -25,27 +25,23 @@ def print_list(plan: Any, jobs: Sequence[Any], registry: Any) -> None:
     click.echo(_total(plan, len(groups), len(jobs), _cases(jobs, registry)))
 
 
-def print_estimate(plan: Any, jobs: Sequence[Any], registry: Any, db: Path, prices_path: Path | None) -> None:
-    """Print what a run or a shard would take: jobs, machine-hours, cost and bytes, and on what each stands."""
-    from kernelmark.bench.claims.prices import load_prices
+def print_estimate(plan: Any, jobs: Sequence[Any], registry: Any, db: Path) -> None:
+    """Print what a run or a shard would take: jobs, machine-hours and bytes, and on what each stands."""
     from kernelmark.bench.measure.machine import machine
     from kernelmark.bench.plan.shards import group_of
     from kernelmark.bench.record.store import Store
     from kernelmark.bench.report.estimate import estimate
     from kernelmark.bench.report.layout import paragraph
 
-    prices, facts = load_prices(prices_path), machine()
     store = Store(db, create=False) if db.is_file() else None
     try:
-        found = estimate(store, jobs, plan, facts, registry)
+        found = estimate(store, jobs, plan, machine(), registry)
     finally:
         if store is not None:
             store.close()
     groups = {group_of(planned.job.problems[0]) for planned in jobs}
     click.echo(_total(plan, len(groups), len(jobs), _cases(jobs, registry)))
-    device = "cuda" if "cuda" in plan.devices else "cpu"
-    name = str(facts.get("gpu" if device == "cuda" else "cpu", ""))
-    for line in (*_hours(found), _cost(found, prices, device, name), _bytes(found, _cases(jobs, registry), db)):
+    for line in (*_hours(found), _bytes(found, _cases(jobs, registry), db)):
         click.echo(paragraph(line))
 
 
@@ -85,18 +81,6 @@ def _hours(found: Any) -> Iterator[str]:
                 f"machine-hours: unknown for {what}; one call of each, at the highest measured ceilings, is "
                 f"{_hour(found.bound_s)}: a bound, computed from nominal work"
             )
-
-
-def _cost(found: Any, prices: Any, device: str, name: str) -> str:
-    price = prices.find(device, name)
-    if price is None:
-        return f"cost: unknown, the prices have none for {name!r} ({device})"
-    at = f"{price.per_hour:g} {prices.currency} an hour ({prices.date}{', ' + price.terms if price.terms else ''})"
-    if found.unknown:
-        return f"cost: unknown, as the machine-hours are; at {at}"
-    hours = [seconds / 3600 * price.per_hour for seconds in (found.seconds, found.low_s, found.high_s)]
-    span = f" [{hours[1]:.2g}, {hours[2]:.2g}]" if len(found.runs) > 1 else ""
-    return f"cost: {hours[0]:.2g}{span} {prices.currency}, computed from the machine-hours at {at}"
 
 
 def _bytes(found: Any, cases: int, db: Path) -> str:

@@ -56,7 +56,6 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
 def plan_only(
     only_list: bool,
     dry_run: bool,
-    prices: Path | None,
     *,
     db: Path | None,
     suites: tuple[str, ...],
@@ -86,7 +85,7 @@ def plan_only(
     if only_list:
         print_list(plan, expanded, registry)
     if dry_run:
-        print_estimate(plan, expanded, registry, db or default_store(), prices)
+        print_estimate(plan, expanded, registry, db or default_store())
 
 
 def expanded_plan(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any, list[Any], list[Any]]:

@@ -102,12 +102,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     help="Measure on several GPUs of this machine, with a worker for each; numbers as in nvidia-smi.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print what would be measured, and measure nothing.")
-@click.option("--dry-run", is_flag=True, help="Print jobs, machine-hours, cost and bytes, and measure nothing.")
-@click.option(
-    "--prices",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML, with --dry-run: what an hour of each device costs. [default: the founding texts' figures]",
-)
+@click.option("--dry-run", is_flag=True, help="Print jobs, machine-hours and bytes, and measure nothing.")
 @click.option("--fail-noisy", is_flag=True, help="Exit with 1 if a case was disturbed by other load.")
 def run(
     csv_path: Path | None,
@@ -117,7 +112,6 @@ def run(
     noisy_again: bool,
     only_list: bool,
     dry_run: bool,
-    prices: Path | None,
     select: str | None,
     **options: Any,
 ) -> None:
@@ -131,7 +125,7 @@ def run(
     if only_list or dry_run:
         if json_to is not None:
             raise UsageError("--json: prints the rows of a run, and --list and --dry-run measure none; leave one out")
-        plan_only(only_list, dry_run, prices, **options)
+        plan_only(only_list, dry_run, **options)
         return
     _measure(Wanted(csv_path, json_to, report_to, fail_noisy), noisy_again=noisy_again, **options)
 

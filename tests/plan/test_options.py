@@ -29,7 +29,7 @@ def test_an_option_that_is_left_out_leaves_the_plans_default() -> None:
 def test_the_command_takes_every_option_and_verify_those_that_concern_no_time() -> None:
     names = {param.name for param in run.params}
     assert names >= {option.field for option in OPTIONS}
-    of_run = {"csv_path", "resume", "report_to", "fail_noisy", "tuned", "shard", "only_list", "dry_run", "prices"}
+    of_run = {"csv_path", "resume", "report_to", "fail_noisy", "tuned", "shard", "only_list", "dry_run"}
     of_run |= {"executor", "start_timeout_s", "gpus", "select", "noisy_again"}
     missing = names - {param.name for param in verify.params} - of_run
     assert missing == {"mode", "max_time_s", "rel_ci", "ceilings", "processes", "spread_s"}
