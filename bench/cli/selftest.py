@@ -44,13 +44,17 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
 
 
 def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Any]:
-    """The findings, with a bar on a terminal and nothing in a pipe."""
-    from tqdm import tqdm
+    """Return the findings, with a line of progress on a terminal and nothing in a pipe."""
+    from itertools import count
 
+    from kernelmark.bench.cli.progress import show_line
     from kernelmark.bench.selftest import checks
 
-    with tqdm(total=checks.jobs(names, seeds), unit=" job", disable=not sys.stderr.isatty(), leave=False) as bar:
-        return list(checks.run(names, bar.update, seeds))
+    total, done = checks.jobs(names, seeds), count(1)
+    show_line(f"0 of {total} jobs")
+    found = list(checks.run(names, lambda: show_line(f"{next(done)} of {total} jobs"), seeds))
+    show_line("")
+    return found
 
 
 COMMANDS = (selftest,)
