@@ -12,38 +12,75 @@ from typing import Any
 import click
 
 from kernelmark import __version__
-from kernelmark.bench.cli.ending import Commands, interrupt_again, on_interrupt, status_of
+from kernelmark.bench.cli.defaults import default_map
+from kernelmark.bench.cli.ending import ReaderGone, interrupt_again, on_interrupt, status_of
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.family import adopt, end_rest, known
 
-#: The module of each command.
-MODULES = {
-    **dict.fromkeys(("list", "doctor", "inspect"), "overview"),
-    **dict.fromkeys(("run", "verify"), "run"),
-    **dict.fromkeys(("show", "export", "crossover"), "views"),
-    **{name: name for name in ("claims", "compare", "history", "merge", "profile", "report", "runs", "scaling")},
-    **{name: name for name in ("select", "selftest", "tune", "watch")},
-    "import": "importing",
+#: Where the function of each command is, and the first sentence of its help: the list of all commands imports none.
+COMMANDS = {
+    "list": ("listing.list_command", "List the kernels that can run here, or the suites."),
+    "doctor": ("doctor.doctor", "Report what is usable here, and how to fix what is not."),
+    "inspect": ("inspect.inspect", "Show registers, shared memory, spills and occupancy."),
+    "profile": ("inspect.profile", "Count the memory traffic and instructions of a CUDA kernel."),
+    "compare": ("views.compare", "Compare two runs: which cases got slower or faster."),
+    "crossover": ("views.crossover", "Show the fastest kernel of each problem of SUITE."),
+    "export": ("views.export", "Write the rows of a run for other programs and papers."),
+    "history": ("views.history", "List the versions of KERNEL that watch and tune have tried."),
+    "show": ("views.show", "Print the tables of a run; by default the latest."),
+    "import": ("stores.import_command", "Import results of other programs, each file as a run."),
+    "merge": ("stores.merge", "Merge the stores of shards: their rows become one run."),
+    "runs": ("stores.runs", "List the runs of the store, the newest first, or remove some."),
+    "claims": ("report.claims", "Test the founding claims on measured rows."),
+    "report": ("report.report", "Write a page of a run, with figures and tables for a paper."),
+    "scaling": ("report.scaling", "Compute what data parallelism of NETWORK would gain."),
+    "run": ("run.run", "Verify and time the kernels of each SUITE."),
+    "verify": ("run.verify", "Verify the kernels of each SUITE without timing them."),
+    "tune": ("tune.tune", "Search the tiles of KERNEL for a faster one."),
+    "select": ("select.select", "Choose the kernel to call for PROBLEM, measured or not."),
+    "watch": ("watch.watch", "Verify and time FILE.cu each time it is saved."),
+    "selftest": ("selftest.selftest", "Test how far timings of this machine can be trusted."),
 }
 
 
-class _Lazy(Mapping[str, click.Command]):
+class _Imported(Mapping[str, click.Command]):
     """The commands by name; the module of one is imported when that command is asked for."""
 
     def __getitem__(self, name: str) -> click.Command:
-        commands: tuple[click.Command, ...] = import_module(f"kernelmark.bench.cli.{MODULES[name]}").COMMANDS
-        return next(command for command in commands if command.name == name)
+        module, function = COMMANDS[name][0].split(".")
+        command: click.Command = getattr(import_module(f"kernelmark.bench.cli.{module}"), function)
+        return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(MODULES)
+        return iter(COMMANDS)
 
     def __len__(self) -> int:
-        return len(MODULES)
+        return len(COMMANDS)
+
+
+class Commands(click.Group):
+    """A group whose help and completion import no command, and which leaves a broken pipe to its caller."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command for a list: its name and its sentence."""
+        return click.Command(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, self.commands[name] if name else None, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click would exit with 1
+            raise ReaderGone from error
 
 
 @click.group(
     cls=Commands,
-    commands=_Lazy(),
+    commands=_Imported(),
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
@@ -76,10 +113,8 @@ def call(interruptible: bool) -> int:
     return status_of(work)
 
 
-def _defaults() -> dict[str, dict[str, Any]]:
+def _defaults() -> Mapping[str, Mapping[str, Any]]:
     """Return the defaults of the nearest file; a shell that completes shows no complaint about it."""
-    from kernelmark.bench.cli.defaults import default_map
-
     try:
         return default_map(cli.commands, Path.cwd())
     except UsageError:

@@ -13,16 +13,35 @@ NEVER = ("name", "resume", "delete", "prune", "tuned", "shard", "list", "dry-run
 Commands = Mapping[str, click.Command]
 
 
-def default_map(commands: Commands, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the values of each command's parameters by their names. Raises UsageError, with the file and the key."""
+class Values(Mapping[str, Mapping[str, Any]]):
+    """The values of each command's parameters by their names; only commands that a table names are imported early."""
+
+    def __init__(self, found: Defaults, commands: Commands) -> None:
+        """Raises UsageError, with the file and the key."""
+        self._found, self._commands = found, commands
+        self._entries = list(_entries(found, commands))
+        for table in {table for table, _, _ in self._entries if table}:
+            self[table]
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        """Return what the file has for a command. Raises UsageError for a value that the option does not take."""
+        command, values = self._commands[name], {}
+        for table, key, value in self._entries:
+            if table in ("", name) and (option := _option(command, key)) is not None:
+                values[str(option.name)] = _checked(self._found, table, option, command, value)
+        return values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+
+def default_map(commands: Commands, folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return the defaults of the nearest file. Raises UsageError."""
     found = find_defaults(folder)
-    values: dict[str, dict[str, Any]] = {name: {} for name in commands}
-    for table, key, value in _entries(found, commands) if found else ():
-        for name in [table] if table else commands:
-            option = _option(commands[name], key)
-            if option is not None and found is not None:
-                values[name][str(option.name)] = _checked(found, table, option, commands[name], value)
-    return values
+    return Values(found, commands) if found else {}
 
 
 def _entries(found: Defaults, commands: Commands) -> Iterator[tuple[str, str, Any]]:

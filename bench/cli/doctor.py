@@ -1,4 +1,4 @@
-"""What `kernelmark doctor` finds: each part, whether it is usable, and how to fix it."""
+"""The command `doctor`: each part of the machine, whether it is usable, and how to fix it."""
 
 import json
 import shutil
@@ -7,7 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
 from kernelmark.bench.cli.listing import remedied
+from kernelmark.bench.cli.options import db_option
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.machine import environment
@@ -15,9 +18,11 @@ from kernelmark.bench.measure.present import cuda_missing, module_missing, modul
 from kernelmark.bench.measure.timing import resolution
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.tune.tuned import AUTO, file_of, tiles_in
+from kernelmark.bench.tune.use import usable
 
 COLUMNS = (Column("usable"), Column("part"), Column("found", wraps=30))
 _MODULES = (
@@ -44,6 +49,19 @@ class Finding(NamedTuple):
     usable: bool
     found: str
     kernels: tuple[str, ...] = ()
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Also name the kernels that cannot run here.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@db_option
+def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
+    """Report what is usable here, and how to fix what is not.
+
+    Also shows the ceilings of the latest run.
+    """
+    found = examine(db or default_store())
+    click.echo(_json(found) if as_json else render(found, everything))
 
 
 def examine(store: Path) -> list[Finding]:
@@ -90,9 +108,6 @@ def _kernels() -> list[Finding]:
 
 def _tuned() -> list[Finding]:
     """Report the tiles that `run --tuned auto` takes on the devices here, and each that is stale."""
-    from kernelmark.bench.tune.tuned import AUTO, file_of, tiles_in
-    from kernelmark.bench.tune.use import usable
-
     findings = []
     for file in (file_of(AUTO, device) for device in devices_present()):
         try:
@@ -140,7 +155,7 @@ def _words(f: Finding) -> str:
     return f"{count(len(f.kernels), 'kernel')} cannot run here: {remedied(f.found)}" if f.kernels else remedied(f.found)
 
 
-def as_json(findings: list[Finding]) -> str:
+def _json(findings: list[Finding]) -> str:
     """Return JSON; the kernels that cannot run are named."""
     rows = [
         {"part": f.part, "usable": f.usable, "found": ": ".join(filter(None, (", ".join(f.kernels), f.found)))}

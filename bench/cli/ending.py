@@ -31,16 +31,6 @@ class ReaderGone(Exception):
     """Whoever read standard output has ended, as `| head` does."""
 
 
-class Commands(click.Group):
-    """A group of commands that leaves a broken pipe to its caller: click would exit with 1."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ReaderGone from error
-
-
 def status_of(work: Callable[[], object]) -> int:
     """Do the work of a command and return the exit status. No exception gets past it, whatever it is.
 

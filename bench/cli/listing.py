@@ -1,9 +1,14 @@
-"""What `kernelmark list` prints: kernels and suites as rows."""
+"""The command `list`: kernels and suites as rows."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import click
+
+from kernelmark.bench.cli.options import plugin_option
 from kernelmark.bench.measure.present import unavailable
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import Column, paragraph, table
@@ -21,6 +26,30 @@ SUITE_COLUMNS = {
     "title": Column("title", wraps=32),
     "source": Column("source", wraps=24),
 }
+
+
+@click.command("list")
+@click.option("--op", help="List only kernels of this operation.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="List only kernels of this device.")
+@click.option("--suites", "only_suites", is_flag=True, help="List suites instead of kernels.")
+@click.option("--all", "everything", is_flag=True, help="Also list kernels that cannot run here, with the reason.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, of all kernels.")
+@plugin_option
+def list_command(
+    op: str | None, device: str | None, only_suites: bool, everything: bool, as_json: bool, plugins: tuple[str, ...]
+) -> None:
+    """List the kernels that can run here, or the suites.
+
+    With --all, also those that cannot run here, and why.
+    """
+    registry = discover(plugins)
+    if op is not None:
+        registry.problem_class(op, "--op")
+    rows = suites(registry) if only_suites else kernels(registry, op, device)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        click.echo(render_suites(rows) if only_suites else render(rows, everything))
 
 
 def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> Rows:
@@ -57,7 +86,7 @@ def _values(axis: str, values: Sequence[Any]) -> str:
 
 def suites(registry: Registry) -> Rows:
     """Return a row a suite: name, title, source; nothing is expanded."""
-    import tomllib
+    import tomllib  # a list of kernels starts faster without these
 
     from kernelmark.bench.plan.suites import FOLDER, suite_names
 
@@ -92,13 +121,6 @@ def _blocked(rows: Rows, named: bool) -> Iterator[str]:
 def render_suites(rows: Rows) -> str:
     """Return the suites as a table."""
     return _table(SUITE_COLUMNS, rows)
-
-
-def as_json(rows: Rows) -> str:
-    """Return all rows as JSON."""
-    import json
-
-    return json.dumps(rows, indent=2)
 
 
 def remedied(reason: str) -> str:

@@ -1,4 +1,4 @@
-"""What the commands share: exit statuses and options."""
+"""What the commands share: exit statuses, options, and what a shell completes of their values."""
 
 import re
 import sys
@@ -9,13 +9,60 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from kernelmark.bench.cli import completion
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import PLUGIN, Option
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.selection import Selection
 
 OK, AGAINST, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def complete_suites(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The suites that come with kernelmark, and TOML files."""
+    from kernelmark.bench.plan.suites import suite_names
+
+    return _beginning([(name, "") for name in (*suite_names(), *_files(incomplete))], incomplete)
+
+
+def _files(incomplete: str) -> list[str]:
+    folder, _, beginning = incomplete.rpartition("/")
+    found = sorted(Path(folder or ".").glob("*.toml")) if not incomplete.startswith("/") else []
+    return [str(path) for path in found if path.name.startswith(beginning)]
+
+
+def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names and ids of the runs of the store, the newest first, each with its suites."""
+    from kernelmark.bench.record.store import Store, default_store
+
+    try:
+        store = Store(ctx.params.get("db") or default_store(), create=False)
+    except UsageError:
+        return []
+    try:
+        found = store.runs()
+    except UsageError:
+        return []
+    finally:
+        store.close()
+    known = [(text, ", ".join(run["suites"])) for run in found for text in (run["run_id"], run["name"])]
+    return _beginning(known[::-1], incomplete)
+
+
+def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The kernels, with those of the plugins that were named before."""
+    from kernelmark.bench.plan.discovery import discover
+
+    try:
+        registry = discover(tuple(ctx.params.get("plugins") or ()))
+    except UsageError:
+        return []
+    return _beginning([(kernel.id, kernel.label) for kernel in registry.kernels.values()], incomplete)
+
+
+def _beginning(known: list[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(text, help=note) for text, note in known if text and text.startswith(incomplete)]
 
 
 def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +84,7 @@ def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 #: The optional argument RUN.
-run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=completion.runs)
+run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=complete_runs)
 #: `--name NAME`, by which a run is found as by its id.
 name_option = click.option(
     "--name", default="", metavar="NAME", callback=_name, help="Name the run; a RUN may be named instead of its id."
@@ -66,7 +113,7 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--kernels",
         multiple=True,
         metavar="GLOB",
-        shell_complete=completion.kernels,
+        shell_complete=complete_kernels,
         help="Use only rows of kernels whose whole id matches; may be repeated, as may the next three.",
     )
     @click.option("--op", multiple=True, metavar="OP", help="Use only rows of this operation.")
@@ -115,7 +162,7 @@ def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., 
         multiple=option.many,
         default=option.default,
         metavar=option.metavar,
-        shell_complete=completion.kernels if option.field == "kernels" else None,
+        shell_complete=complete_kernels if option.field == "kernels" else None,
         help=option.text,
     )
 

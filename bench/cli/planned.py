@@ -1,12 +1,29 @@
-"""The plan and the jobs of `run`, before anything is measured; for `--list` and `--dry-run` this is all."""
+"""The plan and the jobs of `run`, before anything is measured; `--list` and `--dry-run` print no more."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.machine import machine
+from kernelmark.bench.plan.case import Plan, PlannedJob, case_count
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.shards import Shard, group_of
+from kernelmark.bench.plan.shards_owners import sharded
+from kernelmark.bench.plan.suites import Suite
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.estimate import Estimate, estimate
+from kernelmark.bench.report.format import count, size
+from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.run.asked import jobs_asked, plan_asked, suites_asked
+from kernelmark.bench.run.session import Session
+from kernelmark.bench.tune.select.contender import plugins_of
+from kernelmark.bench.tune.use import with_tuned
 
 
 class Asked(NamedTuple):
@@ -17,16 +34,16 @@ class Asked(NamedTuple):
     name: str
     resume: str | None
     tuned: str | None
-    shard: Any
-    known: Any
+    shard: Shard | None
+    known: Plan | None
     noisy_again: bool
 
 
 class Done(NamedTuple):
     """A run that has ended. planned: how many cases it has when it is complete. finished: whether it is."""
 
-    session: Any
-    registry: Any
+    session: Session
+    registry: Registry
     planned: int
     finished: bool
 
@@ -45,9 +62,6 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the plug-ins of the selectors that `--select` names."""
     if where is None:
         return options
-    from kernelmark.bench.measure.cpu import cpu_count
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.tune.select.contender import plugins_of
 
     threads = options["threads"] or (cpu_count(),)
     return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
@@ -62,18 +76,13 @@ def plan_only(
     name: str,
     resume: str | None,
     tuned: str | None,
-    shard: Any,
+    shard: Shard | None,
     executor: Path | None,
     start_timeout_s: float,
     gpus: tuple[int, ...] | None,
     **options: Any,
 ) -> None:
     """Print what would be measured, and what that would take."""
-    from kernelmark.bench.cli.dry_run import print_estimate, print_list
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.record.store import default_store
-    from kernelmark.bench.run.asked import plan_asked
-
     check_asked(suites, resume, name)
     if executor is not None:
         raise UsageError(f"--executor {executor}: --list and --dry-run plan for this machine; leave one of them out")
@@ -88,14 +97,13 @@ def plan_only(
         print_estimate(plan, expanded, registry, db or default_store())
 
 
-def expanded_plan(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any, list[Any], list[Any]]:
+def expanded_plan(
+    plan: Plan, tuned: str, shard: Shard | None, registry: Registry
+) -> tuple[Plan, list[Suite], list[PlannedJob]]:
     """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none.
 
     shard: the part whose jobs these are; a shard may have none, where there are fewer comparison groups than shards.
     """
-    from kernelmark.bench.plan.shards_owners import sharded
-    from kernelmark.bench.run.asked import jobs_asked, suites_asked
-
     if tuned:
         plan = _with_tuned(plan, tuned, registry)
     chosen = suites_asked(plan, registry)
@@ -108,12 +116,8 @@ def expanded_plan(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any
     return plan, chosen, expanded
 
 
-def _why_none(plan: Any, suites: list[Any], registry: Any) -> str:
+def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
     """Return in a line why no kernel contends: none is selected, or those that are need a device that is not used."""
-    import msgspec
-
-    from kernelmark.bench.run.asked import jobs_asked
-
     which = (
         f"no kernel matches{''.join(f' --kernels {glob!r}' for glob in plan.kernels)} on {' and '.join(plan.devices)}"
     )
@@ -125,20 +129,86 @@ def _why_none(plan: Any, suites: list[Any], registry: Any) -> str:
     return f"{which}; `kernelmark list --all` names those there are"
 
 
-def _with_tuned(plan: Any, where: str, registry: Any) -> Any:
+def _with_tuned(plan: Plan, where: str, registry: Registry) -> Plan:
     """Return the plan with tuned tiles; remarks on those that are not used go to standard error."""
-    from kernelmark.bench.tune.use import with_tuned
-
     plan, remarks = with_tuned(plan, where, registry)
     for remark in remarks:
         click.echo(remark, err=True)
     return plan
 
 
-def _name_tiles(plan: Any, jobs: Sequence[Any]) -> None:
+def _name_tiles(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
     """Name the tuned tiles that the run takes."""
     taken = dict.fromkeys(tile for planned in jobs for tile in planned.job.tiles)
     for tile in taken:
         click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)
     if plan.tiles and not taken:
         click.echo("tuned: none of the tiles is for a kernel and a problem of this run", err=True)
+
+
+def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> None:
+    """Print the comparison groups of a run or a shard, with their problems and cases."""
+    groups: dict[str, list[PlannedJob]] = {}
+    for planned in jobs:
+        groups.setdefault(group_of(planned.job.problems[0]), []).append(planned)
+    columns = (Column("comparison group"), Column("problems", wraps=40), Column("cases", "right"))
+    cells = []
+    for group, own in groups.items():
+        problems = dict.fromkeys(name.removeprefix(group + "/") for planned in own for name in planned.job.problems)
+        cells.append((group, ", ".join(problems), str(case_count(own, registry))))
+    if cells:
+        click.echo(table(columns, cells, titled=True) + "\n")
+    click.echo(_total(plan, len(groups), len(jobs), case_count(jobs, registry)))
+
+
+def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, db: Path) -> None:
+    """Print what a run or a shard would take: jobs, machine-hours and bytes, and on what each stands."""
+    store = Store(db, create=False) if db.is_file() else None
+    try:
+        found = estimate(store, jobs, plan, machine(), registry)
+    finally:
+        if store is not None:
+            store.close()
+    groups = {group_of(planned.job.problems[0]) for planned in jobs}
+    click.echo(_total(plan, len(groups), len(jobs), case_count(jobs, registry)))
+    for line in (*_hours(found), _bytes(found, case_count(jobs, registry), db)):
+        click.echo(paragraph(line))
+
+
+def _total(plan: Plan, groups: int, jobs: int, cases: int) -> str:
+    whole = f" of {plan.shard.cases}" if plan.shard else ""
+    what = f"shard {plan.shard}: " if plan.shard else ""
+    processes = f", in {plan.processes} processes each" if plan.processes > 1 else ""
+    return f"{what}{count(groups, 'comparison group')}, {count(jobs, 'job')}, {cases}{whole} cases{processes}"
+
+
+def _hours(found: Estimate) -> Iterator[str]:
+    known = found.cases - found.unknown
+    if known:
+        span = f" [{_hour(found.low_s)}, {_hour(found.high_s)}]" if len(found.runs) > 1 else ""
+        runs = ", ".join(found.runs[-3:]) + (f" and {len(found.runs) - 3} more" if len(found.runs) > 3 else "")
+        alone = "" if span else "; one run has no interval"
+        yield (
+            f"machine-hours: {_hour(found.seconds)}{span} for {known} of {found.cases} cases, computed from what jobs "
+            f"took in {count(len(found.runs), 'run')} on this machine: {runs}{alone}"
+        )
+    if found.unknown:
+        what = f"{found.unknown} of {found.cases} cases: no complete run of them on this machine, asked for alike"
+        if found.bound_s is None:
+            yield f"machine-hours: unknown for {what}, nor has it a measured ceiling that could bound them"
+        else:
+            yield (
+                f"machine-hours: unknown for {what}; one call of each, at the highest measured ceilings, is "
+                f"{_hour(found.bound_s)}: a bound, computed from nominal work"
+            )
+
+
+def _bytes(found: Estimate, cases: int, db: Path) -> str:
+    if found.row_bytes is None:
+        return f"store: unknown, {db} has no row whose size could be measured"
+    total = size(round(cases * found.row_bytes))
+    return f"store: {total}, computed from {cases} rows of {size(round(found.row_bytes))}, as those of {db} take"
+
+
+def _hour(seconds: float) -> str:
+    return f"{seconds / 3600:.2g} h"

@@ -1,5 +1,6 @@
-"""What `run` prints while it measures: how far it is, the first times of a long job, each table once it is complete."""
+"""What `run` prints: how far it is, the first times of a long job, each table once it is complete, and the end."""
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,10 +13,12 @@ from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Entrant, PlannedJob
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import digits, seconds, short
 from kernelmark.bench.report.layout import Column, paragraph, table
-from kernelmark.bench.report.pages import PAGE
+from kernelmark.bench.report.pages import PAGE, run_end, run_page
 from kernelmark.bench.report.tables import run_table
+from kernelmark.bench.report.terminal import TERMINAL, is_wanted
 from kernelmark.bench.run.progress import Glimpse, Progress
 
 #: What a kernel is being called for, as the line of progress names it.
@@ -155,3 +158,21 @@ def _provisional(found: Sequence[Glimpse], registry: Registry) -> str:
         cells.append((problem.id, short(one.entrant.kernel), seconds(one.median_s), rate, str(one.samples)))
     note = paragraph("Provisional times, neither complete nor verified after timing; the table follows.", rest="")
     return f"\n{note}\n\n{table(_PROVISIONAL, cells, titled=True)}"
+
+
+def print_run(store: Store, run_id: str, page: int = 1) -> None:
+    """What `show` prints of a run, below its id."""
+    for part in filter(None, run_page(store, run_id, page, table_style())):
+        click.echo(f"\n{part}")
+
+
+def print_end(store: Store, run_id: str) -> None:
+    """What `run` prints below its tables."""
+    with store.snapshot():
+        for part in filter(None, run_end(store, run_id)):
+            click.echo(f"\n{part}")
+
+
+def table_style() -> str:
+    """Return the style of tables on standard output: a terminal's, or plain in a pipe."""
+    return TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"

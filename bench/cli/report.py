@@ -1,12 +1,39 @@
-"""`kernelmark report`."""
+"""The commands that conclude from a run: `report`, `claims`, `scaling`."""
 
+import re
+import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import click
 
-from kernelmark.bench.cli.options import db_option, plugin_option, run_argument
+from kernelmark.bench.claims import catalog, claims_rows, prices, views
+from kernelmark.bench.claims.experiments import Measured, measure_missing
+from kernelmark.bench.claims.views import statements, write_files
+from kernelmark.bench.cli.options import (
+    AGAINST,
+    INTERRUPTED,
+    OK,
+    Read,
+    db_option,
+    file_option,
+    json_option,
+    plugin_option,
+    run_argument,
+)
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.numbers import DECIMAL
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.export import check_writable, write_text, writing
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.report.figures.scaling import scaling_figures
+from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.report.page import write_report
+from kernelmark.bench.report.runs import summary_of
+from kernelmark.bench.report.scaling import Asked, Scaling, computed
+from kernelmark.bench.report.scaling_view import render, write_json
 
 
 @click.command()
@@ -25,10 +52,6 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
     The page opens without a network. Without RUN, it shows the latest run.
     """
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.record.store import Store, default_store
-    from kernelmark.bench.report.runs import summary_of
-
     with closing(Store(db or default_store(), create=False)) as store:
         found, registry = store.find_run(run_id)["run_id"], discover(plugins)
         run = summary_of(store, found)
@@ -36,12 +59,8 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
         click.echo(write_folder(store, found, out, registry))
 
 
-def write_folder(store: Any, run_id: str, out: Path, registry: Any, pdf: bool = True) -> Path:
+def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: bool = True) -> Path:
     """Write the page of a run with all that belongs to it, and return the page; pdf: whether figures are PDF too."""
-    from kernelmark.bench.claims import claims_rows
-    from kernelmark.bench.claims.views import statements, write_files
-    from kernelmark.bench.report.page import write_report
-
     with store.snapshot():
         answers = claims_rows(store, [run_id], registry)
     page = write_report(store, run_id, out, registry, statements(answers), pdf)
@@ -49,4 +68,133 @@ def write_folder(store: Any, run_id: str, out: Path, registry: Any, pdf: bool = 
     return page
 
 
-COMMANDS = (report,)
+@click.command()
+@run_argument
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@file_option("--csv", "csv_path", text="Also write a row for each number to this file.")
+@click.option(
+    "--prices",
+    "prices_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML: what an hour of each device costs. [default: the founding texts' figures]",
+)
+@click.option("--only", metavar="ID,..", help="Test only these claims.")
+@db_option
+def claims(
+    run_id: str | None,
+    as_json: bool,
+    csv_path: Path | None,
+    prices_path: Path | None,
+    only: str | None,
+    db: Path | None,
+) -> None:
+    """Test the founding claims on measured rows.
+
+    Each claim is confirmed, refuted or neither. With RUN, only the rows of that run count. Without RUN, the latest cold
+    rows of this machine count, and what is missing is measured first, in about ten minutes.
+    """
+    wanted = tuple(name.strip() for name in only.split(",")) if only is not None else ()
+    chosen, paid, registry = catalog.claims(wanted), prices.load_prices(prices_path), discover()
+    if csv_path is not None:
+        check_writable(csv_path)
+    with closing(Store(db or default_store(), create=run_id is None)) as store:
+        if run_id is None:
+            found = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
+        else:
+            found = Measured([store.find_run(run_id)["run_id"]])
+        if prices_path is not None:
+            prices.check_known(paid, prices_path, store, found.run_ids)
+        answers = claims_rows(store, found.run_ids, registry, paid, wanted, here=run_id is None)
+    if as_json:
+        views.write_json(answers, sys.stdout)
+    else:
+        click.echo(views.heading(answers, found.run_ids, run_id is None) + "\n\n" + views.render(answers))
+    if csv_path is not None:
+        write_text(csv_path, lambda out: views.write_csv(answers, out))
+    if not found.finished:
+        sys.exit(INTERRUPTED)
+    sys.exit(AGAINST if found.against else OK)
+
+
+MOST_WORKERS = 10**6
+_UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "Mbit": 1e6 / 8, "Gbit": 1e9 / 8, "Tbit": 1e12 / 8}
+
+
+def _workers(text: str) -> tuple[int, ...]:
+    """`1,2,4` as integers, each once, ascending. Raises ValueError."""
+    words = text.split(",")
+    if all(re.fullmatch("[0-9]{1,7}", word) and 1 <= int(word) <= MOST_WORKERS for word in words):
+        return tuple(sorted({int(word) for word in words}))
+    raise ValueError(f"is {text!r}, expected integers from 1 to {MOST_WORKERS}, separated by commas, such as 1,2,4,96")
+
+
+def _rate(text: str) -> float:
+    """`8GB/s` or `10Gbit/s` as bytes a second. Raises ValueError."""
+    found = re.fullmatch(rf"({DECIMAL})({'|'.join(_UNITS)})/s", text)
+    rate = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 1 <= rate <= 1e18:
+        raise ValueError(f"is {text!r}, expected a rate from 1 B/s to 1 EB/s, such as 8GB/s or 10Gbit/s")
+    return rate
+
+
+@click.command()
+@click.argument("network")
+@run_argument
+@click.option(
+    "--workers",
+    type=Read(_workers),
+    default="1,2,4,8,16,96",
+    show_default=True,
+    metavar="N,..",
+    help="Numbers of workers, each of which has a batch of its own.",
+)
+@click.option(
+    "--link",
+    type=Read(_rate),
+    required=True,
+    metavar="RATE",
+    help="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
+)
+@click.option("--aggregation", metavar="RUN", help="The run that has the aggregations. [default: the latest that fits]")
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Also draw the speedups to this folder, as SVG and PDF.",
+)
+@json_option
+@plugin_option
+@db_option
+def scaling(
+    network: str,
+    run_id: str | None,
+    workers: tuple[int, ...],
+    link: float,
+    aggregation: str | None,
+    figures: Path | None,
+    json_to: IO[str] | None,
+    plugins: tuple[str, ...],
+    db: Path | None,
+) -> None:
+    """Compute what data parallelism of NETWORK would gain.
+
+    Computes a speedup for each strategy of aggregation from the measured times of its layers in RUN, measured times of
+    aggregations, and the stated rate of a link. Nothing is measured.
+    """
+    store = Store(db or default_store(), create=False)
+    found = computed(store, discover(plugins), Asked(network, workers, link), run_id, aggregation)
+    if json_to is not None:
+        write_json(found, json_to)
+    else:
+        click.echo(render(found))
+    if figures is not None:
+        click.echo("\n" + _draw(found, figures))
+
+
+def _draw(found: Scaling, folder: Path) -> str:
+    """Write the figures, and return where they are or why there is none. Raises UsageError."""
+    kind = scaling_figures(found)
+    with writing(folder, "; --figures DIR names another"):
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = [str(folder / f"{figure.name}.svg") for figure in draw([kind], folder)]
+    return "\n".join([*drawn, *filter(None, [kind.omitted])])

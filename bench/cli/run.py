@@ -1,4 +1,4 @@
-"""The commands that measure: `run` and `verify`."""
+"""The commands that measure: `run` and `verify`, here or by the workers of an executor or of several GPUs."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 import click
+import msgspec
 
-from kernelmark.bench.cli import completion
-from kernelmark.bench.cli.elsewhere import Elsewhere, run_elsewhere
+from kernelmark import __version__
 from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
     OK,
     Read,
+    complete_runs,
+    complete_suites,
     db_option,
     file_option,
     json_option,
@@ -22,17 +24,28 @@ from kernelmark.bench.cli.options import (
     plan_option,
 )
 from kernelmark.bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only, with_selector
-from kernelmark.bench.cli.views import print_end, print_run, table_style
+from kernelmark.bench.cli.progress import Display, print_end, print_run, table_style
+from kernelmark.bench.measure.cuda import gpu_uuids
+from kernelmark.bench.measure.host import Host, digests
+from kernelmark.bench.measure.lock import exclusive, held_run
+from kernelmark.bench.plan.case import Plan, case_count
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.gpus import parse_gpus
+from kernelmark.bench.plan.gpus import chosen_gpus, parse_gpus
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import OPTIONS, Option, above_zero
-
-
-def _shard(text: str) -> Any:
-    from kernelmark.bench.plan.shards import parse_shard
-
-    return parse_shard(text)
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.shards import Shard, parse_shard
+from kernelmark.bench.plan.suites import full_name
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.export import check_writable, write_file
+from kernelmark.bench.report.runs import summary_of, write_run
+from kernelmark.bench.run.asked import plan_asked
+from kernelmark.bench.run.commit import git_commit
+from kernelmark.bench.run.dispatch import Broker, Dispatch, first_answer
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import Session, plan_of, run_jobs
+from kernelmark.bench.run.task import Task
 
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -42,7 +55,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
         function = json_option(name_option(db_option(function)))
         for option in reversed(options):
             function = plan_option(option)(function)
-        return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=completion.suites)(function)
+        return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=complete_suites)(function)
 
     return decorate
 
@@ -53,7 +66,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
 @click.option(
     "--resume",
     metavar="RUN",
-    shell_complete=completion.runs,
+    shell_complete=complete_runs,
     help="Continue an interrupted run; without SUITE, as it was asked for.",
 )
 @click.option("--noisy-again", is_flag=True, help="With --resume: measure the problems with disturbed cases again.")
@@ -76,7 +89,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
 )
 @click.option(
     "--shard",
-    type=Read(_shard),
+    type=Read(parse_shard),
     metavar="I/N",
     help="Measure part I of N. Other machines measure the other parts, and `kernelmark merge` makes them one run.",
 )
@@ -158,16 +171,12 @@ def _measure(
     resume: str | None = None,
     noisy_again: bool = False,
     tuned: str | None = None,
-    shard: Any = None,
+    shard: Shard | None = None,
     executor: Path | None = None,
     start_timeout_s: float = 0.0,
     gpus: tuple[int, ...] | None = None,
     **options: Any,
 ) -> None:
-    from kernelmark.bench.record.store import Store, default_store
-    from kernelmark.bench.report.export import check_writable
-    from kernelmark.bench.run.session import plan_of
-
     check_asked(suites, resume, name)
     with closing(Store(db or default_store(), create=resume is None)) as store:
         known = None if suites or resume is None else plan_of(store, resume)
@@ -183,15 +192,7 @@ def _measure(
     _exit(done.session, done.planned, done.finished, noisy)
 
 
-def _run_here(store: Any, asked: Asked) -> Done:
-    from kernelmark.bench.cli.progress import Display
-    from kernelmark.bench.measure.lock import exclusive, held_run
-    from kernelmark.bench.plan.case import case_count
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.run.asked import plan_asked
-    from kernelmark.bench.run.pool import Workers
-    from kernelmark.bench.run.session import Session, run_jobs
-
+def _run_here(store: Store, asked: Asked) -> Done:
     plan = asked.known or plan_asked(asked.suites, asked.options)
     with Workers() as workers:
         workers.load(plan)
@@ -209,22 +210,20 @@ def _run_here(store: Any, asked: Asked) -> Done:
     return Done(session, registry, planned, finished)
 
 
-def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
+def _write(store: Store, run_id: str, registry: Registry, wanted: Wanted) -> bool:
     """Write what is wanted of a run, and return whether its noise is a failure."""
-    from kernelmark.bench.cli.report import write_folder
-    from kernelmark.bench.report.export import write_file
-    from kernelmark.bench.report.runs import summary_of, write_run
-
     if wanted.json is not None:
         write_run(store, run_id, wanted.json)
     if wanted.csv is not None:
         write_file(store, run_id, "csv", wanted.csv)
     if wanted.report is not None:
+        from kernelmark.bench.cli.report import write_folder  # takes long to import, and few runs ask for a page
+
         click.echo(f"\npage: {write_folder(store, run_id, wanted.report, registry, pdf=False)}")
     return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 
-def _exit(session: Any, planned: int, finished: bool, noisy: bool) -> NoReturn:
+def _exit(session: Session, planned: int, finished: bool, noisy: bool) -> NoReturn:
     done = session.tally.total()
     if not finished:
         if done < planned:
@@ -233,4 +232,82 @@ def _exit(session: Any, planned: int, finished: bool, noisy: bool) -> NoReturn:
     sys.exit(AGAINST if session.against or noisy else OK)
 
 
-COMMANDS = (run, verify)
+class Elsewhere(NamedTuple):
+    """Who measures: the executor of a file, whose first worker must start in time, or GPUs by their numbers."""
+
+    executor: Path | None
+    start_timeout_s: float
+    gpus: tuple[int, ...] | None
+
+
+def run_elsewhere(store: Store, asked: Asked, where: Elsewhere) -> Done:
+    """Measure a run, and record it here."""
+    config, gpus = _who(asked, where)
+    with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
+        plan, host = _planned(asked, where, broker, config, gpus)
+        with Workers() as workers:
+            workers.load(plan)
+        registry = discover(plan.plugins, plan.timeout_s)
+        plan, chosen, expanded = expanded_plan(plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry)
+        planned = case_count(expanded, registry)
+        display = Display(expanded, 1, registry, None if asked.resume else table_style())
+        own = {"name": asked.name, "planned": planned, **_recorded(store, asked.resume, host)}
+        session = Session(store, chosen, plan, None, asked.resume, asked.noisy_again, **own)
+        click.echo(f"run {session.run_id}")
+        with held_run(store.path, session.run_id, "start a run of your own"), display:
+            dispatch = Dispatch(session, store, registry, plan, broker)
+            finished = dispatch.run(expanded, host, display.row, display)
+    return Done(session, registry, planned, finished)
+
+
+def _who(asked: Asked, where: Elsewhere) -> tuple[str, tuple[str, ...]]:
+    """Return the executor's file and the UUIDs of GPUs, one of which is empty. Raises UsageError."""
+    if where.executor is not None and where.gpus is not None:
+        raise UsageError("--executor and --devices: each chooses who measures; a worker of an executor has one GPU")
+    if where.executor is not None:
+        if asked.tuned == "auto":
+            raise UsageError("--tuned auto: is the file of this machine's device, and --executor measures elsewhere")
+        return _file(where.executor), ()
+    present = gpu_uuids()
+    if where.gpus is not None:
+        try:
+            return "", chosen_gpus(where.gpus, present)
+        except ValueError as error:
+            raise UsageError(f"--devices: {error}") from None
+    known = asked.known
+    assert known is not None  # no option chooses, so the run goes on as it was asked for before
+    if missing := [gpu for gpu in known.gpus if gpu not in present]:
+        raise UsageError(f"--resume {asked.resume}: {missing[0]} is not here; it goes on only on its own GPUs")
+    return (_file(Path(known.executor)) if known.executor else ""), known.gpus
+
+
+def _file(path: Path) -> str:
+    if not path.is_file():
+        raise UsageError(f"--executor {path}: there is no such file; expected one with `config`, see docs/cluster.md")
+    return str(path.absolute())
+
+
+def _planned(asked: Asked, where: Elsewhere, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
+    """Return the plan, which the first worker makes for its machine, and that worker's host."""
+    plan = asked.known
+    plugins = [str(Path(plugin).absolute()) for plugin in (plan.plugins if plan else asked.options["plugins"])]
+    here = Host("", git_commit(), __version__, plugins=digests(plugins))
+    if plan is None:
+        options = msgspec.to_builtins({**asked.options, "plugins": plugins})
+        made = first_answer(broker, Task(here, asked=options), where.start_timeout_s).plan
+        assert made is not None  # it was asked for
+        plan = msgspec.structs.replace(made, suites=tuple(map(full_name, asked.suites)))
+    plan = msgspec.structs.replace(plan, executor=config, gpus=gpus)
+    return plan, first_answer(broker, Task(here, plan), where.start_timeout_s).host
+
+
+def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
+    """Return the machine and the environment that the run records.
+
+    A run that goes on keeps those that it has: other hosts of the same versions may take part now.
+    """
+    if resume is None:
+        return {"machine": host.machine, "environment": host.environment}
+    before = store.run(resume)
+    alike = {name: host.environment[name] for name in ("kernelmark", "versions")}
+    return {"machine": before.machine, "environment": {**before.environment, **alike}}

@@ -1,17 +1,35 @@
-"""The command `kernelmark select`."""
+"""The command `select`."""
 
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import click
 
-from kernelmark.bench.cli import completion
-from kernelmark.bench.cli.options import db_option, file_option, json_option, plugin_option, select_options
+from kernelmark.bench.cli.options import (
+    complete_runs,
+    db_option,
+    file_option,
+    json_option,
+    plugin_option,
+    select_options,
+)
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.selection import Selection
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.export import write_text, writing
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.tune.select.answer import Answer, answer, document
+from kernelmark.bench.tune.select.export import FORMATS
+from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
+from kernelmark.bench.tune.select.model import Model, file_of, kept, write
+from kernelmark.bench.tune.select.train import Trained, train
+from kernelmark.bench.tune.select.view import answered, trained
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="PROBLEM | RUN...", shell_complete=completion.runs)
+@click.argument("names", nargs=-1, metavar="PROBLEM | RUN...", shell_complete=complete_runs)
 @click.option("--train", is_flag=True, help="Make the selector of a device and an operation from the rows of RUN.")
 @click.option(
     "--test",
@@ -43,7 +61,7 @@ def select(
     style: str | None,
     output: Path | None,
     figures: Path | None,
-    selection: Any,
+    selection: Selection,
     json_to: IO[str] | None,
     plugins: tuple[str, ...],
     db: Path | None,
@@ -53,9 +71,6 @@ def select(
     The answer states what its choices cost on shapes that were held out of the training. Where one kernel does as well
     on all of them, the answer is that kernel. --train makes the selector from the rows of each RUN.
     """
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.tune.select.view import trained
-
     _check(names, train, tests, style, output, figures, selection, json_to)
     registry = discover(plugins)
     if not train:
@@ -79,8 +94,8 @@ def _check(
     style: str | None,
     output: Path | None,
     figures: Path | None,
-    selection: Any,
-    json_to: Any,
+    selection: Selection,
+    json_to: IO[str] | None,
 ) -> None:
     """Raise UsageError for what contradicts itself."""
     if not train and len(names) != 1:
@@ -96,13 +111,9 @@ def _check(
 
 
 def _answer(
-    problem_id: str, where: str, registry: Any, style: str | None, output: Path | None, json_to: IO[str] | None
+    problem_id: str, where: str, registry: Registry, style: str | None, output: Path | None, json_to: IO[str] | None
 ) -> None:
     """Print the choice for a problem, or the selector that makes it."""
-    from kernelmark.bench.tune.select.answer import answer
-    from kernelmark.bench.tune.select.model import kept
-    from kernelmark.bench.tune.select.view import answered
-
     problem = registry.problem(problem_id)
     model = kept(problem, where, registry)
     if style is not None:
@@ -116,13 +127,14 @@ def _answer(
 
 
 def _trained(
-    names: tuple[str, ...], tests: tuple[str, ...], where: str, selection: Any, registry: Any, db: Path | None
-) -> Any:
+    names: tuple[str, ...],
+    tests: tuple[str, ...],
+    where: str,
+    selection: Selection,
+    registry: Registry,
+    db: Path | None,
+) -> Trained:
     """Train on the runs, by default the latest, and keep the selector."""
-    from kernelmark.bench.record.store import Store, default_store
-    from kernelmark.bench.tune.select.model import file_of, write
-    from kernelmark.bench.tune.select.train import train
-
     store = Store(db or default_store(), create=False)
     if any(selection):
         store.select(selection)
@@ -135,11 +147,8 @@ def _trained(
     return found
 
 
-def _export(model: Any, style: str, output: Path | None) -> None:
+def _export(model: Model, style: str, output: Path | None) -> None:
     """Print the selector as code, or write it."""
-    from kernelmark.bench.report.export import write_text
-    from kernelmark.bench.tune.select.export import FORMATS
-
     text = FORMATS[style](model)
     if output is None:
         click.echo(text, nl=False)
@@ -147,23 +156,14 @@ def _export(model: Any, style: str, output: Path | None) -> None:
         write_text(output, lambda out: click.echo(text, out, nl=False))
 
 
-def _write_json(out: IO[str], model: Any, found: Any) -> None:
-    from kernelmark.bench.tune.select.answer import document
-
+def _write_json(out: IO[str], model: Model, found: Answer | None) -> None:
     out.write(document(model, found))
 
 
-def _draw(found: Any, registry: Any, folder: Path) -> str:
+def _draw(found: Trained, registry: Registry, folder: Path) -> str:
     """Write the figures, and return where they are. Raises UsageError."""
-    from kernelmark.bench.report.export import writing
-    from kernelmark.bench.report.figures import draw
-    from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
-
     with writing(folder, "; --figures DIR names another"):
         folder.mkdir(parents=True, exist_ok=True)
         kinds = [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
         drawn = draw(kinds, folder)
         return "\n".join(str(folder / f"{figure.name}.svg") for figure in drawn)
-
-
-COMMANDS = (select,)

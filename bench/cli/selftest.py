@@ -1,11 +1,16 @@
-"""The command `kernelmark selftest`."""
+"""The command `selftest`."""
 
 import sys
-from typing import Any
+from itertools import count
 
 import click
 
 from kernelmark.bench.cli.options import AGAINST, OK
+from kernelmark.bench.cli.progress import show_line
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.selftest import checks
+from kernelmark.bench.selftest.finding import Finding, as_json, table
 
 
 @click.command()
@@ -24,11 +29,6 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     Measures known durations, kernels that cheat, the coverage of intervals and false alarms, each against a bound; the
     exit status is 1 if a bound is missed. Takes about half an hour, and the machine should do nothing else.
     """
-    from kernelmark.bench.plan.errors import UsageError
-    from kernelmark.bench.report.layout import paragraph
-    from kernelmark.bench.selftest import checks
-    from kernelmark.bench.selftest.finding import as_json, table
-
     if adversaries and (only or quick):
         raise UsageError(f"--adversaries {'--quick' if quick else f'--only {only}'}: each chooses the checks; take one")
     names = checks.chosen(",".join(checks.ADVERSARIES) if adversaries else only, quick)
@@ -43,18 +43,10 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     sys.exit(AGAINST if any(finding.holds is False for finding in findings) else OK)
 
 
-def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Any]:
+def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Finding]:
     """Return the findings, with a line of progress on a terminal and nothing in a pipe."""
-    from itertools import count
-
-    from kernelmark.bench.cli.progress import show_line
-    from kernelmark.bench.selftest import checks
-
     total, done = checks.jobs(names, seeds), count(1)
     show_line(f"0 of {total} jobs")
     found = list(checks.run(names, lambda: show_line(f"{next(done)} of {total} jobs"), seeds))
     show_line("")
     return found
-
-
-COMMANDS = (selftest,)

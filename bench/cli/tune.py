@@ -1,4 +1,4 @@
-"""The command `kernelmark tune`."""
+"""The command `tune`."""
 
 import sys
 from collections.abc import Callable
@@ -7,12 +7,40 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from kernelmark.bench.cli import completion
-from kernelmark.bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, plan_option
+from kernelmark.bench.cli.options import (
+    AGAINST,
+    INTERRUPTED,
+    OK,
+    complete_kernels,
+    complete_suites,
+    db_option,
+    plan_option,
+)
+from kernelmark.bench.cli.progress import Display, show_line
+from kernelmark.bench.measure.lock import exclusive
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import ALL, BUDGET, STRATEGIES, TUNE_OPTIONS
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.report.raced import over_suite, overall_words, races, sentence
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.searched import learned, searches, size_words
+from kernelmark.bench.run.asked import plan_asked, suites_asked
+from kernelmark.bench.run.interrupt import interruptible
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.tune.log import log_adopted
+from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen, progress
+from kernelmark.bench.tune.static import arch_here, rank, words
+from kernelmark.bench.tune.subject import Subject, subjects_of
+from kernelmark.bench.tune.tuned import File, keep, opened
+from kernelmark.bench.tune.tuning import Tuning, Wanted
 
 
 def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,8 +50,8 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("kernel_id", metavar="KERNEL", shell_complete=completion.kernels)
-@click.argument("suite_name", metavar="PROBLEM|SUITE", shell_complete=completion.suites)
+@click.argument("kernel_id", metavar="KERNEL", shell_complete=complete_kernels)
+@click.argument("suite_name", metavar="PROBLEM|SUITE", shell_complete=complete_suites)
 @click.option(
     "--budget",
     type=click.IntRange(min=1),
@@ -57,14 +85,6 @@ def tune(
     default; then the best three race the default in fresh processes. After an interruption the same command goes on.
     KERNEL@A=1 searches the tiles with this value alone.
     """
-    from kernelmark.bench.measure.lock import exclusive
-    from kernelmark.bench.record.store import Store, default_store
-    from kernelmark.bench.run.interrupt import interruptible
-    from kernelmark.bench.run.pool import Workers
-    from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig
-    from kernelmark.bench.tune.tuned import opened
-    from kernelmark.bench.tune.tuning import Tuning, Wanted
-
     with ExitStack() as stack:
         workers = stack.enter_context(Workers())
         registry, suite, plan, subjects = _asked(workers, kernel_id, suite_name, static, options)
@@ -86,15 +106,9 @@ def tune(
 
 
 def _asked(
-    workers: Any, kernel_id: str, suite_name: str, static: bool, options: dict[str, Any]
-) -> tuple[Any, Any, Any, Any]:
+    workers: Workers, kernel_id: str, suite_name: str, static: bool, options: dict[str, Any]
+) -> tuple[Registry, Suite, Plan, list[Subject]]:
     """Return the registry, the suite, the plan, and the kernel on each problem. Raises UsageError."""
-    import msgspec
-
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.run.asked import plan_asked, suites_asked
-    from kernelmark.bench.tune.subject import subjects_of
-
     if options["threads"] and len(options["threads"]) > 1:
         raise UsageError(f"--threads {','.join(map(str, options['threads']))}: a tuning has one number of threads")
     plan = plan_asked([suite_name], {**options, "devices": "auto", "kernels": (), "isas": None})
@@ -106,23 +120,15 @@ def _asked(
     return registry, suite, msgspec.structs.replace(plan, devices=(kernel.device,), kernels=(kernel.id,)), subjects
 
 
-def _rank(subjects: Any, budget: int | None, plan: Any) -> None:
+def _rank(subjects: list[Subject], budget: int | None, plan: Plan) -> None:
     """Print the tiles of each problem by what the compiler reports of them."""
-    from kernelmark.bench.tune.static import arch_here, rank, words
-
     for subject in subjects:
         arch = arch_here(subject.kernel)
         click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
 
 
-def _carry_out(tuning: Any, file: Any) -> None:
+def _carry_out(tuning: Tuning, file: File) -> None:
     """Search, race, and keep what is adopted; print what was found on the way."""
-    from kernelmark.bench.cli.progress import Display, show_line
-    from kernelmark.bench.report.layout import paragraph
-    from kernelmark.bench.report.searched import size_words
-    from kernelmark.bench.tune.log import log_adopted
-    from kernelmark.bench.tune.tuned import keep
-
     run_id = tuning.session.run_id
     click.echo(f"run {run_id}")
     for subject, choice in zip(tuning.subjects, tuning.choices, strict=True):
@@ -141,22 +147,15 @@ def _carry_out(tuning: Any, file: Any) -> None:
     sys.exit(OK)
 
 
-def print_search(store: Any, run_id: str) -> None:
+def print_search(store: Store, run_id: str) -> None:
     """Print what a search has found on each problem."""
-    from kernelmark.bench.report.run_data import RunData
-    from kernelmark.bench.report.searched import learned, searches
-
     with store.snapshot():
         for found in searches(RunData(store, run_id)):
             click.echo(f"\n{learned(found)}")
 
 
-def print_race(store: Any, run_id: str) -> None:
+def print_race(store: Store, run_id: str) -> None:
     """Print what follows from a race."""
-    from kernelmark.bench.report.layout import paragraph
-    from kernelmark.bench.report.raced import over_suite, overall_words, races, sentence
-    from kernelmark.bench.report.run_data import RunData
-
     click.echo(f"\nrace: run {run_id}")
     with store.snapshot():
         raced = races(RunData(store, run_id))
@@ -166,14 +165,8 @@ def print_race(store: Any, run_id: str) -> None:
         click.echo(f"\n{over_suite(raced)}\n\n{paragraph(overall_words(raced), rest='')}")
 
 
-def _tell(screen: Any) -> None:
+def _tell(screen: Screen) -> None:
     """Show how far the search is: on a terminal in one line, in a pipe in a line for each job."""
-    from kernelmark.bench.cli.progress import show_line
-    from kernelmark.bench.tune.screen import progress
-
     show_line(progress(screen))
     if not sys.stderr.isatty():
         click.echo(f"[{progress(screen)}]", err=True)
-
-
-COMMANDS = (tune,)

@@ -1,14 +1,20 @@
-"""The commands that read what one run left in a store: `show`, `export`, `crossover`."""
+"""The commands that read runs of a store: `show`, `export`, `crossover`, `history`, `compare`."""
 
-import os
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import click
+import msgspec
 
-from kernelmark.bench.cli import completion
 from kernelmark.bench.cli.options import (
+    AGAINST,
+    OK,
+    Read,
+    complete_kernels,
+    complete_runs,
+    complete_suites,
     db_option,
     file_option,
     json_option,
@@ -16,7 +22,26 @@ from kernelmark.bench.cli.options import (
     run_argument,
     select_options,
 )
+from kernelmark.bench.cli.progress import print_run
+from kernelmark.bench.compare.runs import compare_runs
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.options import per_cent
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.selection import Selection
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.crossover import render, write_csv, write_json
+from kernelmark.bench.report.export import WRITERS, check_writable, write_file, write_text
+from kernelmark.bench.report.history import history_document, history_page
+from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.report.parquet import write_parquet_file
+from kernelmark.bench.report.row import row_page
+from kernelmark.bench.report.runs import summary_of, write_run
+from kernelmark.bench.report.standings import find_run, listed, standings
+from kernelmark.bench.report.summed import summed
+from kernelmark.bench.tune.header import adopted, header
+from kernelmark.bench.tune.tuned import AUTO, file_of
 
 
 @click.command()
@@ -42,16 +67,11 @@ def show(
     step: bool,
     page: int,
     row: str | None,
-    selection: Any,
+    selection: Selection,
     json_to: IO[str] | None,
     db: Path | None,
 ) -> None:
     """Print the tables of a run; by default the latest."""
-    from kernelmark.bench.report.layout import paragraph
-    from kernelmark.bench.report.row import row_page
-    from kernelmark.bench.report.runs import summary_of, write_run
-    from kernelmark.bench.report.summed import summed
-
     _check_view(by, page, row, json_to)
     if step and by != "network":
         raise UsageError("--step: is a part of --by network, whose layers make a step; add that")
@@ -79,13 +99,11 @@ def _check_view(by: str, page: int, row: str | None, json_to: IO[str] | None) ->
         raise UsageError("--json: prints all rows, which --by, --page and --row do not choose; --problem does")
 
 
-def _selected(db: Path | None, run_id: str | None, selection: Any) -> tuple[Any, str]:
+def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tuple[Store, str]:
     """Return the store, of which the selected rows alone are visible, and the id of the run.
 
     Raises UsageError where no row of the run is selected.
     """
-    from kernelmark.bench.record.store import Store, default_store
-
     store = Store(db or default_store(), create=False)
     found: str = store.find_run(run_id)["run_id"]
     if any(selection):
@@ -96,7 +114,7 @@ def _selected(db: Path | None, run_id: str | None, selection: Any) -> tuple[Any,
 
 
 @click.command()
-@click.argument("suite_name", metavar="SUITE", shell_complete=completion.suites)
+@click.argument("suite_name", metavar="SUITE", shell_complete=complete_suites)
 @run_argument
 @file_option("--csv", "csv_path", text="Write the table here too.")
 @select_options
@@ -107,7 +125,7 @@ def crossover(
     suite_name: str,
     run_id: str | None,
     csv_path: Path | None,
-    selection: Any,
+    selection: Selection,
     json_to: IO[str] | None,
     plugins: tuple[str, ...],
     db: Path | None,
@@ -117,13 +135,6 @@ def crossover(
     Also shows where another kernel takes over. Without RUN, reads the latest run that has a time for one of the
     problems.
     """
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.plan.suites import find_suite
-    from kernelmark.bench.record.store import Store, default_store
-    from kernelmark.bench.report.crossover import render, write_csv, write_json
-    from kernelmark.bench.report.export import write_text
-    from kernelmark.bench.report.standings import find_run, listed, standings
-
     suite, store = listed(find_suite(suite_name, discover(plugins))), Store(db or default_store(), create=False)
     if any(selection):
         store.select(selection)
@@ -136,30 +147,6 @@ def crossover(
             click.echo(f"run {chosen}\n\n{render(suite, found)}")
         if csv_path is not None:
             write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
-
-
-def print_run(store: Any, run_id: str, page: int = 1) -> None:
-    """What `show` prints of a run, below its id."""
-    from kernelmark.bench.report.pages import run_page
-
-    for paragraph in filter(None, run_page(store, run_id, page, table_style())):
-        click.echo(f"\n{paragraph}")
-
-
-def print_end(store: Any, run_id: str) -> None:
-    """What `run` prints below its tables."""
-    from kernelmark.bench.report.pages import run_end
-
-    with store.snapshot():
-        for paragraph in filter(None, run_end(store, run_id)):
-            click.echo(f"\n{paragraph}")
-
-
-def table_style() -> str:
-    """Return the style of tables on standard output: a terminal's, or plain in a pipe."""
-    from kernelmark.bench.report.terminal import TERMINAL, is_wanted
-
-    return TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"
 
 
 @click.command()
@@ -194,17 +181,13 @@ def export(
     spreadsheet: bool,
     where: str | None,
     identify: bool,
-    selection: Any,
+    selection: Selection,
     db: Path | None,
 ) -> None:
     """Write the rows of a run for other programs and papers.
 
     Without RUN, writes those of the latest run.
     """
-    from kernelmark.bench.report.export import WRITERS, check_writable, write_file
-    from kernelmark.bench.report.parquet import write_parquet_file
-    from kernelmark.bench.report.runs import summary_of
-
     if spreadsheet and style != "csv":
         raise UsageError(f"--spreadsheet: changes CSV, not {style}; leave out one of it and --format")
     if where is not None and style != "c":
@@ -231,17 +214,12 @@ def export(
 
 
 def _export_constants(
-    run_id: str | None, output: Path | None, where: str | None, selection: Any, db: Path | None
+    run_id: str | None, output: Path | None, where: str | None, selection: Selection, db: Path | None
 ) -> None:
     """Write the tiles that tuning has adopted as a header of C constants. Raises UsageError."""
-    from kernelmark.bench.measure.devices import devices_present
-    from kernelmark.bench.report.export import write_text
-    from kernelmark.bench.tune.header import adopted, header
-    from kernelmark.bench.tune.tuned import AUTO, file_of
-
     named = where not in (None, AUTO)
     files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
-    found = None if run_id is None else _selected(db, run_id, ())[1]
+    found = None if run_id is None else _selected(db, run_id, Selection())[1]
     text = header(adopted(files, named, selection, found))
     if output is None:
         click.echo(text, nl=False)
@@ -249,4 +227,84 @@ def _export_constants(
         write_text(output, lambda out: click.echo(text, out, nl=False))
 
 
-COMMANDS = (show, export, crossover)
+@click.command()
+@click.argument("kernel_id", metavar="KERNEL", shell_complete=complete_kernels)
+@click.argument("problem_id", metavar="PROBLEM")
+@click.option("--diff", is_flag=True, help="Also print the changes of the sources from version to version.")
+@json_option
+@db_option
+def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None, db: Path | None) -> None:
+    """List the versions of KERNEL that watch and tune have tried.
+
+    Each has its verdict on PROBLEM, its rate, its resources and what changed. A rate without a mark comes from samples
+    that were taken in turn with those of the version or kernel that it is compared with.
+    """
+    if "@" in kernel_id:
+        raise UsageError(f"{kernel_id}: a history is that of a kernel with all its tiles; leave out the @ and the tile")
+    with closing(Store(db or default_store(), create=False)) as store:
+        found = store.versions(kernel_id, problem_id)
+    if not found:
+        _require_problem(problem_id)
+    if json_to is not None:
+        text = msgspec.json.encode(history_document(kernel_id, problem_id, found)).decode()
+        json_to.write(msgspec.json.format(text, indent=2) + "\n")
+        return
+    click.echo("\n\n".join(history_page(kernel_id, problem_id, found, diff)))
+
+
+def _require_problem(problem_id: str) -> None:
+    """Raise UsageError for what is no problem. One with versions may be of a plug-in, which is not loaded here."""
+    discover().problem(problem_id)
+
+
+PER_CENT = Read(per_cent)
+
+
+@click.command()
+@click.argument("base", metavar="BASE", shell_complete=complete_runs)
+@click.argument("new", metavar="NEW", shell_complete=complete_runs)
+@click.option(
+    "--fail-slower", metavar="P%", type=PER_CENT, help="Exit with 1 if a case got slower by more than this, or broke."
+)
+@click.option(
+    "--margin",
+    metavar="P%",
+    type=PER_CENT,
+    default="2%",
+    show_default=True,
+    help="Call a case `same` if its ratio is within this of 1.",
+)
+@click.option(
+    "--anyway", is_flag=True, help="Compare runs of different machines, too; the output then shows what differs."
+)
+@file_option("--csv", "csv_path", text="Also write every case to this file.")
+@file_option("--base-db", text="The store that holds BASE. [default: that of NEW]")
+@select_options
+@json_option
+@db_option
+def compare(
+    base: str,
+    new: str,
+    fail_slower: float | None,
+    margin: float,
+    anyway: bool,
+    csv_path: Path | None,
+    base_db: Path | None,
+    selection: Selection,
+    json_to: IO[str] | None,
+    db: Path | None,
+) -> None:
+    """Compare two runs: which cases got slower or faster.
+
+    Cases are judged by the medians of their processes. Both runs need several processes (`run --processes 5`), since
+    one process cannot show run-to-run variation.
+    """
+    new_store = Store(db or default_store(), create=False)
+    base_store = Store(base_db, create=False) if base_db else new_store
+    if any(selection):
+        for store in {base_store, new_store}:
+            store.select(selection)
+    text, fails = compare_runs((base_store, base), (new_store, new), margin, fail_slower, anyway, csv_path, json_to)
+    if json_to is None:
+        click.echo(text)
+    sys.exit(AGAINST if fails else OK)

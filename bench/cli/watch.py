@@ -1,8 +1,9 @@
-"""The command `kernelmark watch`."""
+"""The command `watch`."""
 
 import os
 import re
 import sys
+import tempfile
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +12,23 @@ from typing import Any
 import click
 
 from kernelmark.bench.cli.options import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.occupancy import typical
+from kernelmark.bench.measure.present import cuda_missing
+from kernelmark.bench.plan.case import Budget
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.options import above_zero
+from kernelmark.bench.plan.tiles import parse_tile
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.terminal import is_wanted
+from kernelmark.bench.tune.watch.comparison import Comparison
+from kernelmark.bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
+from kernelmark.bench.tune.watch.log import Log
+from kernelmark.bench.tune.watch.session import Session
+from kernelmark.bench.tune.watch.source import contents, keep, saves
 
 #: The architecture to compile for where there is no GPU, if the kernel has it.
 DEFAULT_ARCH = "sm_90a"
@@ -53,12 +69,6 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
     on small problems; timing needs a GPU. Ctrl-C ends with a summary. What was found of each version is kept:
     `kernelmark history KERNEL PROBLEM`.
     """
-    import tempfile
-
-    from kernelmark.bench.record.store import Store, default_store
-    from kernelmark.bench.tune.watch.log import Log
-    from kernelmark.bench.tune.watch.source import keep, saves
-
     with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder, ExitStack() as stack:
         session = _session(file, problem_id, Path(folder), **options)
         log = Log(stack.enter_context(closing(Store(db or default_store()))), session)
@@ -79,8 +89,6 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
 
 def _print(text: str) -> None:
     """Print, on a terminal with verdicts in colour."""
-    from kernelmark.bench.report.terminal import is_wanted
-
     colours = {"PASS": "green", "FAIL": "red"}
     coloured = re.sub(r"\b(PASS|FAIL)\b", lambda found: click.style(found[0], fg=colours[found[0]], bold=True), text)
     click.echo(coloured, color=is_wanted(sys.stdout, os.environ))
@@ -97,18 +105,7 @@ def _session(
     arch: str | None,
     max_time: float,
     plugins: tuple[str, ...],
-) -> Any:
-    from kernelmark.bench.measure.cuda import present_limits
-    from kernelmark.bench.measure.present import cuda_missing
-    from kernelmark.bench.plan.case import Budget
-    from kernelmark.bench.plan.discovery import discover
-    from kernelmark.bench.plan.limits import H100
-    from kernelmark.bench.plan.tiles import parse_tile
-    from kernelmark.bench.tune.watch.comparison import Comparison
-    from kernelmark.bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
-    from kernelmark.bench.tune.watch.session import Session
-    from kernelmark.bench.tune.watch.source import contents, keep
-
+) -> Session:
     registry = discover(plugins)
     problem = registry.problem(problem_id)
     device = H100 if cuda_missing() else present_limits()
@@ -124,15 +121,10 @@ def _session(
     return Session(registry, chosen, problem, arch, comparison, device, other)
 
 
-def _arch(kernel: Any, arch: str) -> str:
+def _arch(kernel: CudaKernel, arch: str) -> str:
     """The architecture, if the kernel has instructions for it. Raises UsageError."""
-    from kernelmark.bench.measure.occupancy import typical
-
     typical(arch)
     if not kernel.runs_on(arch):
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
         raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")
     return arch
-
-
-COMMANDS = (watch,)

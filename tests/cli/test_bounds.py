@@ -21,29 +21,21 @@ TAKING = [
     ("verify", "copy/m4n4/f32", "--timeout"),
     ("compare", "one", "other", "--fail-slower"),
     ("compare", "one", "other", "--margin"),
+    ("watch", "a.cu", "copy/m4n4/f32", "--max-time"),
 ]
 
 
 @pytest.mark.parametrize("words", TAKING, ids=[" ".join(words[::2]) for words in TAKING])
-def test_a_number_that_is_not_finite_is_refused_in_one_line(called, words):
+def test_a_number_that_is_not_finite_is_refused_in_one_line(called, tmp_path, words):
+    (tmp_path / "a.cu").touch()
     for number in NUMBERS:
         assert f"'{words[-1]}': is {number!r}, expected " in called(*words[:-1], f"{words[-1]}={number}").refusal
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_watch_refuses_a_time_that_is_not_finite(called, tmp_path, number):
-    (tmp_path / "a.cu").write_text("")
-    line = called("watch", "a.cu", "copy/m4n4/f32", f"--max-time={number}").refusal
-    assert f"'--max-time': is {number!r}, expected a number above 0" in line
-
-
-def test_no_option_has_a_type_of_click_that_takes_infinity():
-    types = {type(param.type) for command in cli.commands.values() for param in command.params}
-    assert not types & {click.FLOAT.__class__, click.FloatRange}
-
-
 def test_no_option_of_any_command_reads_a_number_that_is_not_finite():
-    read = [(name, p) for name, command in cli.commands.items() for p in command.params if isinstance(p.type, Read)]
+    params = [(name, param) for name, command in cli.commands.items() for param in command.params]
+    assert not {type(param.type) for _, param in params} & {click.FLOAT.__class__, click.FloatRange}
+    read = [(name, param) for name, param in params if isinstance(param.type, Read)]
     assert {name for name, _ in read} >= {"run", "verify", "tune", "watch", "compare", "scaling"}
     for name, param in read:
         for text in ("nan", "inf", "-inf", "1e999"):
@@ -98,13 +90,10 @@ def test_an_export_into_what_is_no_file_is_refused(exported, tmp_path, style):
     assert line == "kernelmark: found.toml: is a named pipe, expected a file"
 
 
-@pytest.mark.parametrize("style", ["json", "markdown", "latex", "parquet"])
-def test_spreadsheets_are_csv(exported, style):
-    assert f"--spreadsheet: changes CSV, not {style}" in exported("--format", style, "--spreadsheet").refusal
-
-
-def test_csv_for_a_spreadsheet_is_asked_for_by_a_switch(exported):
+def test_spreadsheets_are_csv_that_a_switch_asks_for(exported):
     assert exported("--spreadsheet").out == exported().out
+    for style in ("json", "markdown", "latex", "parquet"):
+        assert f"--spreadsheet: changes CSV, not {style}" in exported("--format", style, "--spreadsheet").refusal
 
 
 def test_what_others_wrote_is_no_formula_and_no_markup_in_what_is_exported(kernelmark, store):

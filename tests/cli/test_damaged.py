@@ -1,7 +1,6 @@
 """A store that was damaged: whatever reads it ends in one line, or with what it could read; none writes to it."""
 
 import random
-import shutil
 import sqlite3
 
 import msgspec
@@ -53,7 +52,6 @@ READING = (
     ("compare", "r1", "r2"),
     ("crossover", "gemm/m16n16k16/f32/NN", "r1"),
 )
-FLIPS = 6
 
 
 @pytest.fixture
@@ -141,62 +139,33 @@ def flipped(content, rng):
     return bytes(found)
 
 
-def test_bits_that_turned_over_end_no_command_in_a_defect(called, path):
+@pytest.mark.parametrize(
+    ("seeds", "commands"), [(range(6), READING[:2]), pytest.param(range(100, 110), READING, marks=pytest.mark.long)]
+)
+def test_bits_that_turned_over_end_no_command_in_a_defect(called, path, seeds, commands):
     content = path.read_bytes()
-    for seed in range(FLIPS):
+    for seed in seeds:
         path.write_bytes(flipped(content, random.Random(seed)))
-        for words in READING[:2]:
+        for words in commands:
             assert ended_well(called(*words, "--db", str(path))), (seed, words)
-
-
-@pytest.mark.long
-def test_bits_that_turned_over_end_no_command_of_all_in_a_defect(called, path):
-    content = path.read_bytes()
-    for seed in range(100, 110):
-        path.write_bytes(flipped(content, random.Random(seed)))
-        for words in READING:
-            assert ended_well(called(*words, "--db", str(path))), (seed, words)
-
-
-def damaged_page(path):
-    """Zeros in the place of the last page, which holds rows of an index or of a table."""
-    content = bytearray(path.read_bytes())
-    content[-4096:] = bytes(4096)
-    path.write_bytes(content)
-    return bytes(content)
 
 
 @pytest.mark.parametrize(
     "words",
-    [("run", "copy/m4n4/f32"), ("verify", "copy/m4n4/f32"), ("run", "--resume", "r2"), ("runs", "--delete", "r2")],
-    ids=["run", "verify", "resume", "delete"],
+    [
+        ("run", "copy/m4n4/f32"),
+        ("verify", "copy/m4n4/f32"),
+        ("run", "--resume", "r2"),
+        ("runs", "--delete", "r2"),
+        ("import", "rows.csv"),
+    ],
+    ids=["run", "verify", "resume", "delete", "import"],
 )
-def test_a_damaged_store_is_not_written_to(called, path, words):
-    content = damaged_page(path)
+def test_a_damaged_store_is_not_written_to(called, path, tmp_path, words):
+    (tmp_path / "rows.csv").write_text(called("export", "r1", "--db", str(path)).out)
+    content = bytearray(path.read_bytes())
+    content[-4096:] = bytes(4096)  # the last page holds rows of an index or of a table
+    path.write_bytes(content)
     line = called(*words, "--db", str(path)).refusal
     assert "is damaged, so nothing is written to it: " in line or "cannot be read: " in line
     assert path.read_bytes() == content
-
-
-def test_a_damaged_store_is_not_imported_into(called, path, tmp_path):
-    csv = called("export", "r1", "--db", str(path)).out
-    (tmp_path / "rows.csv").write_text(csv)
-    content = damaged_page(path)
-    done = called("import", str(tmp_path / "rows.csv"), "--db", str(path))
-    assert (done.status, len(done.err.splitlines())) == (2, 1)
-    assert path.read_bytes() == content
-
-
-@pytest.mark.long
-def test_a_process_that_shall_write_to_a_damaged_store_refuses(kernelmark, path):
-    content = damaged_page(path)
-    done = kernelmark("run", "copy/m4n4/f32", "--db", str(path))
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert path.read_bytes() == content
-
-
-def test_a_copy_of_a_damaged_store_can_be_asked_for_what_is_left(called, path, tmp_path):
-    shutil.copy(path, tmp_path / "whole.db")
-    damaged_page(path)
-    assert called("runs", "--db", str(path)).status in (0, 2)
-    assert called("runs", "--db", str(tmp_path / "whole.db")).status == 0

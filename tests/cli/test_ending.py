@@ -64,23 +64,22 @@ def test_bad_input_exits_2_in_one_line_of_at_most_300_characters(tmp_path, words
     assert line.isprintable()
 
 
-def test_a_reader_that_has_gone_is_no_failure(tmp_path) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    done = called(MAIN, "list", "--json", folder=tmp_path, stdout=write)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_an_interrupt_whose_output_has_no_reader_exits_130(tmp_path, monkeypatch) -> None:
-    """What was printed before is still held then, and the interpreter would fail to write it at its end."""
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        (MAIN, 0, ""),
+        # What was printed before is still held then, and the interpreter would fail to write it at its end.
+        (BROKEN.replace("raise", "print('a row'); raise").format("KeyboardInterrupt"), 130, "\n"),
+    ],
+    ids=["whole", "interrupted"],
+)
+def test_a_reader_that_has_gone_is_no_failure(tmp_path, monkeypatch, code, status, said) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     read, write = os.pipe()
     os.close(read)
-    interrupted = BROKEN.replace("raise", "print('a row'); raise").format("KeyboardInterrupt")
-    done = called(interrupted, "list", folder=tmp_path, stdout=write)
+    done = called(code, "list", folder=tmp_path, stdout=write)
     os.close(write)
-    assert (done.returncode, done.stderr) == (130, "\n")
+    assert (done.returncode, done.stderr) == (status, said)
 
 
 def test_output_that_cannot_be_written_exits_2_in_one_line(tmp_path) -> None:
@@ -176,11 +175,6 @@ main()
 """
 
 
-def test_an_interrupt_that_falls_into_a_finaliser_ends_the_command(tmp_path) -> None:
-    done = called(IN_A_FINALISER, "list", folder=tmp_path, stdout=subprocess.PIPE)
-    assert (done.returncode, done.stderr.strip()) == (130, "")
-
-
 #: The command, interrupted twice: the second time by a function of its ending, in which none could be raised.
 TWICE = """\
 import os, signal, threading, time
@@ -204,9 +198,13 @@ main()
 """
 
 
-@pytest.mark.parametrize("second", ["ending.threading.Timer = Timer", "ending._flush = interrupt"])
-def test_an_interrupt_of_what_ends_an_interrupted_command_costs_no_traceback(tmp_path, second) -> None:
-    done = called(TWICE.format(second), "list", folder=tmp_path, stdout=subprocess.PIPE)
+@pytest.mark.parametrize(
+    "code",
+    [IN_A_FINALISER, TWICE.format("ending.threading.Timer = Timer"), TWICE.format("ending._flush = interrupt")],
+    ids=["finaliser", "twice", "flush"],
+)
+def test_an_interrupt_that_cannot_be_raised_ends_the_command_without_a_traceback(tmp_path, code) -> None:
+    done = called(code, "list", folder=tmp_path, stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr.strip()) == (130, "")
 
 

@@ -16,7 +16,7 @@ from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.record.versions import Compared, KernelVersion
 from kernelmark.bench.selftest import checks
 from kernelmark.bench.selftest.finding import Finding
-from kernelmark.bench.tune import inspect, static
+from kernelmark.bench.tune import static
 from kernelmark.bench.tune.inspect import InspectRow
 from planted import FIRST, SECOND, bordered, plant
 from report_rows import begin, ceilings, fail, put
@@ -168,7 +168,7 @@ def shown(folder, monkeypatch):
         dict.fromkeys(InspectRow.__struct_fields__, 65536) | names | {"entry": e} for e in ("filters", "product")
     ]
     found = [InspectRow(**values) for values in launches]
-    monkeypatch.setattr(inspect, "inspect_rows", lambda *_: found)
+    monkeypatch.setattr("kernelmark.bench.cli.inspect.inspect_rows", lambda *_: found)
     fits = [msgspec.structs.replace(row, spill_bytes=0) for row in found]
     monkeypatch.setattr(static, "_launches", lambda *_: fits)
     monkeypatch.chdir(folder)
@@ -183,13 +183,18 @@ def shown(folder, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_table_is_wider_than_the_terminal_and_no_word_is_broken(shown, words):
-    whole = words_of(shown(words, WIDE))
+def require_fitting(printed):
+    """Fail where what is printed at some width has a line that is wider, or a word that is not there at any width."""
+    whole = words_of(printed(WIDE))
     for width in SIZES:
-        found = shown(words, width)
+        found = printed(width)
         assert [line for line in found.splitlines() if len(line) > width and len(line.split()) > 1] == []
         assert words_of(LEFT_OUT.sub("", found)) - whole == set()
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_table_is_wider_than_the_terminal_and_no_word_is_broken(shown, words):
+    require_fitting(lambda width: shown(words, width))
 
 
 def test_what_a_tuning_prints_is_no_wider_than_the_terminal_and_no_word_is_broken(store, monkeypatch, capsys):
@@ -201,12 +206,8 @@ def test_what_a_tuning_prints_is_no_wider_than_the_terminal_and_no_word_is_broke
         print_race(store, "raced")
         return capsys.readouterr().out
 
-    whole = words_of(printed(WIDE))
-    assert {"STAGES", "regret"} <= whole
-    for width in SIZES:
-        found = printed(width)
-        assert [line for line in found.splitlines() if len(line) > width and len(line.split()) > 1] == []
-        assert words_of(LEFT_OUT.sub("", found)) - whole == set()
+    assert {"STAGES", "regret"} <= words_of(printed(WIDE))
+    require_fitting(printed)
 
 
 def test_every_command_that_has_a_table_is_tried():

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from benched import ONLY
 from complaints import complaints
-from kernelmark.bench.cli.importing import import_command
+from kernelmark.bench.cli.stores import import_command
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.foreign.importing import import_files

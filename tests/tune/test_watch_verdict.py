@@ -82,7 +82,7 @@ def test_a_tile_that_was_not_tested_is_named(case):
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_verdicts_are_coloured_on_a_terminal_alone(monkeypatch, capsys, wanted):
-    monkeypatch.setattr("kernelmark.bench.report.terminal.is_wanted", lambda stream, environ: wanted)
+    monkeypatch.setattr("kernelmark.bench.cli.watch.is_wanted", lambda stream, environ: wanted)
     watch._print("FAIL: 1 report\n  PASS  T=32")
     coloured = "\033[31m\033[1mFAIL\033[0m: 1 report\n  \033[32m\033[1mPASS\033[0m  T=32\n"
     assert capsys.readouterr().out == (coloured if wanted else "FAIL: 1 report\n  PASS  T=32\n")

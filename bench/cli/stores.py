@@ -1,0 +1,157 @@
+"""The commands that manage a store: `runs`, `merge`, `import`."""
+
+import re
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO
+
+import click
+import msgspec
+
+from kernelmark.bench.cli.options import complete_runs, db_option, json_option, plugin_option
+from kernelmark.bench.measure.lock import held_run
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.declared import is_foreign, require_figures
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.shards import group_of
+from kernelmark.bench.plan.shards_owners import owners
+from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.record.foreign.importing import import_files
+from kernelmark.bench.record.merge import merge_files
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.runs import RunSummary, removed_line, runs_table, summaries
+from kernelmark.bench.report.shards import merged_lines
+from kernelmark.bench.run.asked import jobs_asked, suites_asked
+from kernelmark.bench.run.session import new_run_id
+
+_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
+
+
+def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Read `30d`, `12h`, `2w` or a date in UTC as a moment of the past. Raises click.BadParameter."""
+    if value is None:
+        return None
+    now = datetime.now(UTC)
+    try:
+        if age := re.fullmatch(r"([1-9]\d*)([hdw])", value):
+            then = now - timedelta(hours=int(age[1]) * _HOURS[age[2]])
+        else:
+            then = datetime.fromisoformat(value)
+            then = then.astimezone(UTC) if then.tzinfo else then.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        then = None
+    if then is None or then > now:
+        raise click.BadParameter(f"is {value!r}, expected an age such as 12h, 30d or 8w, or a past date: 2026-01-31")
+    return then.isoformat(timespec="seconds")
+
+
+@click.command()
+@click.option(
+    "--delete", multiple=True, metavar="RUN", shell_complete=complete_runs, help="Remove this run; may be repeated."
+)
+@click.option(
+    "--prune", metavar="OLDER", callback=_moment, help="Remove runs begun before: an age (30d) or a date (2026-01-31)."
+)
+@json_option
+@db_option
+def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db: Path | None) -> None:
+    """List the runs of the store, the newest first, or remove some.
+
+    --delete and --prune list what they remove, and ask nothing. A RUN is an id, a name, or the beginning of one.
+    """
+    if delete and prune:
+        raise UsageError("--delete and --prune: each chooses the runs to remove; take one")
+    with closing(Store(db or default_store(), create=False)) as store:
+        found = summaries(store)
+        if delete or prune:
+            named = {store.find_run(text)["run_id"] for text in delete}
+            found = [run for run in found if run.run_id in named or run.started_at < (prune or "")]
+            _remove(store, [run.run_id for run in found])
+    if json_to is not None:
+        _write(found, json_to)
+        return
+    click.echo(runs_table(found))
+    if delete or prune:
+        click.echo(f"\n{removed_line(found)}")
+
+
+def _remove(store: Store, run_ids: list[str]) -> None:
+    """Remove all or none. Raises UsageError where one is being measured."""
+    with ExitStack() as locks:
+        for run_id in run_ids:
+            locks.enter_context(held_run(store.path, run_id, "end it with Ctrl-C"))
+        store.remove(run_ids)
+
+
+def _write(found: list[RunSummary], out: IO[str]) -> None:
+    out.write(msgspec.json.format(msgspec.json.encode(found).decode(), indent=2) + "\n")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@db_option
+def merge(files: tuple[Path, ...], db: Path | None) -> None:
+    """Merge the stores of shards: their rows become one run.
+
+    The result goes into the store --db; runs that are not sharded are copied. Files may be given in any order, and
+    merged again or later. Shards and problems that are missing are listed.
+    """
+    target = db or default_store()
+    found = merge_files(target, files)
+    with closing(Store(target, create=False)) as store:
+        for line in merged_lines(store, found, _problems):
+            click.echo(line)
+
+
+def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str]]:
+    """Return the problems of shards that are missing, by planning again. Raises UsageError where it cannot."""
+    try:
+        asked = msgspec.convert(plan, Plan)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the plan is damaged: {error}") from None
+    registry = discover(asked.plugins, asked.timeout_s)
+    suites = suites_asked(asked, registry)
+    if [suite.digest for suite in suites] != plan.get("suite_digests"):
+        raise UsageError(f"the suite {', '.join(asked.suites)} is another one here")
+    jobs = jobs_asked(suites, registry, asked)
+    assert asked.shard
+    found = owners(jobs, asked.shard.count, registry)
+    problems: dict[int, dict[str, None]] = {index: {} for index in missing}
+    for planned in jobs:
+        owner = found[group_of(planned.job.problems[0])]
+        if owner in problems:
+            problems[owner].update(dict.fromkeys(planned.job.problems))
+    return {index: list(own) for index, own in problems.items()}
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@plugin_option
+@db_option
+def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path | None) -> None:
+    """Import results of other programs, each file as a run.
+
+    Reads the JSON of pytest-benchmark and nvbench, and the CSV of kernelmark. Either all files are imported or none.
+    Where a benchmark's name, group or parameter is the id of a problem, its row stands beside the kernels on it.
+    """
+    registry = discover(plugins)
+    for found in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
+        again = f" (imported before, as run {found.before})" if found.before else ""
+        click.echo(
+            f"run {found.run_id}: {found.rows} row{'s' * (found.rows != 1)} from {escaped(str(found.path))}{again}"
+        )
+
+
+def _problem(registry: Registry, text: str) -> Problem | None:
+    """The problem with this id, or None for what is no id. Raises UsageError for one of a plug-in without figures."""
+    try:
+        problem = registry.problem(text)
+    except UsageError:
+        return None
+    if is_foreign(type(problem)):
+        require_figures(problem, text)
+    return problem
