@@ -27,16 +27,24 @@ from kernelmark.bench.tune.use import with_tuned
 
 
 class Asked(NamedTuple):
-    """What a run is asked for by its command. known: the plan of a run that goes on as it was asked for before."""
+    """What a run is asked for by its command. options: those to its plan.
+
+    executor, start_timeout_s, gpus: who measures, where this machine does not do it as a whole: the executor of a file,
+    whose first worker must start in time, or GPUs by their numbers. known: the plan of a run that goes on as before.
+    """
 
     suites: tuple[str, ...]
     options: dict[str, Any]
+    db: Path | None
     name: str
-    resume: str | None
-    tuned: str | None
-    shard: Shard | None
-    known: Plan | None
-    noisy_again: bool
+    resume: str | None = None
+    noisy_again: bool = False
+    tuned: str | None = None
+    shard: Shard | None = None
+    executor: Path | None = None
+    start_timeout_s: float = 0.0
+    gpus: tuple[int, ...] | None = None
+    known: Plan | None = None
 
 
 class Done(NamedTuple):
@@ -48,53 +56,41 @@ class Done(NamedTuple):
     finished: bool
 
 
-def check_asked(suites: tuple[str, ...], resume: str | None, name: str) -> None:
-    """Raise UsageError for what contradicts itself, whatever the machine."""
-    if resume == "":
+def asked_of(given: dict[str, Any]) -> Asked:
+    """Return what the command was given. Raises UsageError for what contradicts itself, whatever the machine."""
+    own = {name: value for name, value in given.items() if name in Asked._fields}
+    asked = Asked(**own, options={name: value for name, value in given.items() if name not in own})
+    if asked.resume == "":
         raise UsageError("--resume '': is empty, expected a run; `kernelmark runs` lists them")
-    if not suites and resume is None:
+    if not asked.suites and asked.resume is None:
         raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
-    if name and resume is not None:
-        raise UsageError(f"--name {name}: a run that goes on keeps its name; leave the option out")
+    if asked.name and asked.resume is not None:
+        raise UsageError(f"--name {asked.name}: a run that goes on keeps its name; leave the option out")
+    return asked
 
 
 def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the plug-ins of the selectors that `--select` names."""
     if where is None:
         return options
-
     threads = options["threads"] or (cpu_count(),)
     return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
 
 
-def plan_only(
-    only_list: bool,
-    dry_run: bool,
-    *,
-    db: Path | None,
-    suites: tuple[str, ...],
-    name: str,
-    resume: str | None,
-    tuned: str | None,
-    shard: Shard | None,
-    executor: Path | None,
-    start_timeout_s: float,
-    gpus: tuple[int, ...] | None,
-    **options: Any,
-) -> None:
+def plan_only(asked: Asked, only_list: bool, dry_run: bool) -> None:
     """Print what would be measured, and what that would take."""
-    check_asked(suites, resume, name)
-    if executor is not None:
-        raise UsageError(f"--executor {executor}: --list and --dry-run plan for this machine; leave one of them out")
-    if resume is not None:
+    if asked.executor is not None:
+        found = f"--executor {asked.executor}: --list and --dry-run plan for this machine"
+        raise UsageError(f"{found}; leave one of them out")
+    if asked.resume is not None:
         raise UsageError("--resume: goes on with a run, and --list and --dry-run begin none; leave one of them out")
-    plan = plan_asked(suites, options)
+    plan = plan_asked(asked.suites, asked.options)
     registry = discover(plan.plugins, plan.timeout_s)
-    plan, _, expanded = expanded_plan(plan, tuned or "", shard, registry)
+    plan, _, expanded = expanded_plan(plan, asked.tuned or "", asked.shard, registry)
     if only_list:
         print_list(plan, expanded, registry)
     if dry_run:
-        print_estimate(plan, expanded, registry, db or default_store())
+        print_estimate(plan, expanded, registry, asked.db or default_store())
 
 
 def expanded_plan(

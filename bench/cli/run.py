@@ -23,7 +23,7 @@ from kernelmark.bench.cli.options import (
     name_option,
     plan_option,
 )
-from kernelmark.bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only, with_selector
+from kernelmark.bench.cli.planned import Asked, Done, asked_of, expanded_plan, plan_only, with_selector
 from kernelmark.bench.cli.progress import Display, print_end, print_run, table_style
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
@@ -35,7 +35,7 @@ from kernelmark.bench.plan.gpus import chosen_gpus, parse_gpus
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import OPTIONS, Option, above_zero
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.plan.shards import Shard, parse_shard
+from kernelmark.bench.plan.shards import parse_shard
 from kernelmark.bench.plan.suites import full_name
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import check_writable, write_file
@@ -138,9 +138,10 @@ def run(
     if only_list or dry_run:
         if json_to is not None:
             raise UsageError("--json: prints the rows of a run, and --list and --dry-run measure none; leave one out")
-        plan_only(only_list, dry_run, **options)
+        plan_only(asked_of(options), only_list, dry_run)
         return
-    _measure(Wanted(csv_path, json_to, report_to, fail_noisy), noisy_again=noisy_again, **options)
+    asked = asked_of({**options, "noisy_again": noisy_again})
+    _measure(asked, Wanted(csv_path, json_to, report_to, fail_noisy))
 
 
 @click.command()
@@ -150,7 +151,7 @@ def verify(json_to: IO[str] | None, **options: Any) -> None:
 
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
-    _measure(Wanted(json=json_to), mode=Mode.VERIFY, **options)
+    _measure(asked_of({**options, "mode": Mode.VERIFY}), Wanted(json=json_to))
 
 
 class Wanted(NamedTuple):
@@ -162,32 +163,16 @@ class Wanted(NamedTuple):
     fail_noisy: bool = False
 
 
-def _measure(
-    wanted: Wanted,
-    *,
-    db: Path | None,
-    suites: tuple[str, ...],
-    name: str,
-    resume: str | None = None,
-    noisy_again: bool = False,
-    tuned: str | None = None,
-    shard: Shard | None = None,
-    executor: Path | None = None,
-    start_timeout_s: float = 0.0,
-    gpus: tuple[int, ...] | None = None,
-    **options: Any,
-) -> None:
-    check_asked(suites, resume, name)
-    with closing(Store(db or default_store(), create=resume is None)) as store:
-        known = None if suites or resume is None else plan_of(store, resume)
+def _measure(asked: Asked, wanted: Wanted) -> None:
+    with closing(Store(asked.db or default_store(), create=asked.resume is None)) as store:
+        if asked.resume is not None and not asked.suites:
+            asked = asked._replace(known=plan_of(store, asked.resume))
         if wanted.csv is not None:
             check_writable(wanted.csv)
-        asked = Asked(suites, options, name, resume, tuned, shard, known, noisy_again)
-        if executor or gpus is not None or (known and (known.executor or known.gpus)):
-            done = run_elsewhere(store, asked, Elsewhere(executor, start_timeout_s, gpus))
-        else:
-            done = _run_here(store, asked)
-        (print_run if resume else print_end)(store, done.session.run_id)
+        known = asked.known
+        elsewhere = asked.executor or asked.gpus is not None or (known and (known.executor or known.gpus))
+        done = (_run_elsewhere if elsewhere else _run_here)(store, asked)
+        (print_run if asked.resume else print_end)(store, done.session.run_id)
         noisy = _write(store, done.session.run_id, done.registry, wanted)
     _exit(done.session, done.planned, done.finished, noisy)
 
@@ -232,19 +217,11 @@ def _exit(session: Session, planned: int, finished: bool, noisy: bool) -> NoRetu
     sys.exit(AGAINST if session.against or noisy else OK)
 
 
-class Elsewhere(NamedTuple):
-    """Who measures: the executor of a file, whose first worker must start in time, or GPUs by their numbers."""
-
-    executor: Path | None
-    start_timeout_s: float
-    gpus: tuple[int, ...] | None
-
-
-def run_elsewhere(store: Store, asked: Asked, where: Elsewhere) -> Done:
-    """Measure a run, and record it here."""
-    config, gpus = _who(asked, where)
+def _run_elsewhere(store: Store, asked: Asked) -> Done:
+    """Measure a run by the workers of an executor, or by one on each of several GPUs, and record it here."""
+    config, gpus = _who(asked)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
-        plan, host = _planned(asked, where, broker, config, gpus)
+        plan, host = _planned(asked, broker, config, gpus)
         with Workers() as workers:
             workers.load(plan)
         registry = discover(plan.plugins, plan.timeout_s)
@@ -260,18 +237,18 @@ def run_elsewhere(store: Store, asked: Asked, where: Elsewhere) -> Done:
     return Done(session, registry, planned, finished)
 
 
-def _who(asked: Asked, where: Elsewhere) -> tuple[str, tuple[str, ...]]:
+def _who(asked: Asked) -> tuple[str, tuple[str, ...]]:
     """Return the executor's file and the UUIDs of GPUs, one of which is empty. Raises UsageError."""
-    if where.executor is not None and where.gpus is not None:
+    if asked.executor is not None and asked.gpus is not None:
         raise UsageError("--executor and --devices: each chooses who measures; a worker of an executor has one GPU")
-    if where.executor is not None:
+    if asked.executor is not None:
         if asked.tuned == "auto":
             raise UsageError("--tuned auto: is the file of this machine's device, and --executor measures elsewhere")
-        return _file(where.executor), ()
+        return _file(asked.executor), ()
     present = gpu_uuids()
-    if where.gpus is not None:
+    if asked.gpus is not None:
         try:
-            return "", chosen_gpus(where.gpus, present)
+            return "", chosen_gpus(asked.gpus, present)
         except ValueError as error:
             raise UsageError(f"--devices: {error}") from None
     known = asked.known
@@ -287,18 +264,18 @@ def _file(path: Path) -> str:
     return str(path.absolute())
 
 
-def _planned(asked: Asked, where: Elsewhere, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
+def _planned(asked: Asked, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
     """Return the plan, which the first worker makes for its machine, and that worker's host."""
     plan = asked.known
     plugins = [str(Path(plugin).absolute()) for plugin in (plan.plugins if plan else asked.options["plugins"])]
     here = Host("", git_commit(), __version__, plugins=digests(plugins))
     if plan is None:
         options = msgspec.to_builtins({**asked.options, "plugins": plugins})
-        made = first_answer(broker, Task(here, asked=options), where.start_timeout_s).plan
+        made = first_answer(broker, Task(here, asked=options), asked.start_timeout_s).plan
         assert made is not None  # it was asked for
         plan = msgspec.structs.replace(made, suites=tuple(map(full_name, asked.suites)))
     plan = msgspec.structs.replace(plan, executor=config, gpus=gpus)
-    return plan, first_answer(broker, Task(here, plan), where.start_timeout_s).host
+    return plan, first_answer(broker, Task(here, plan), asked.start_timeout_s).host
 
 
 def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
