@@ -115,15 +115,6 @@ def test_the_middle_of_a_long_line_is_left_out_and_its_ends_stay() -> None:
     assert one_line("short") == "short"
 
 
-def test_a_plugin_that_raises_what_has_no_message_is_one_line(tmp_path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "class Mute(Exception):\n    def __str__(self):\n        raise self\n\nraise Mute\n"
-    )
-    done = called(MAIN, "list", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
-    said = f"kernelmark: plugin {tmp_path}/mine.py, line 5: Mute: a message that cannot be formed\n"
-    assert (done.returncode, done.stderr) == (2, said)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -142,21 +133,27 @@ def test_a_plugin_that_closes_or_takes_what_is_not_its_own_costs_no_traceback(tm
     assert done.stderr.startswith(said)
 
 
-def test_a_plugin_whose_code_raises_where_it_took_the_place_of_ours_is_named(tmp_path) -> None:
-    (tmp_path / "mine.py").write_text("import json\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps = fails\n")
-    done = called(MAIN, "list", "--json", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
-    said = f"kernelmark: plugin {tmp_path}/mine.py, line 3: ZeroDivisionError: integer division or modulo by zero\n"
-    assert (done.returncode, done.stderr) == (2, said)
+#: What a plug-in does, and how the line names it: its message cannot be formed, or it takes the place of functions that
+#: print JSON, or also of those that report a defect.
+NAMED = {
+    "class Mute(Exception):\n    def __str__(self):\n        raise self\nraise Mute": (
+        "line 4: Mute: a message that cannot be formed"
+    ),
+    **dict.fromkeys(
+        (
+            "import json\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps = fails",
+            "import json, tempfile\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps, tempfile.mkstemp = len, fails",
+        ),
+        "line 3: ZeroDivisionError: integer division or modulo by zero",
+    ),
+}
 
 
-def test_a_plugin_in_whose_function_the_ending_itself_fails_is_named(tmp_path) -> None:
-    takes = (
-        "import json, tempfile\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps, tempfile.mkstemp = len, fails\n"
-    )
-    (tmp_path / "mine.py").write_text(takes)
+@pytest.mark.parametrize(("text", "said"), NAMED.items(), ids=["mute", "json", "report"])
+def test_a_plugin_whose_code_raises_is_named_in_one_line(tmp_path, text, said) -> None:
+    (tmp_path / "mine.py").write_text(text)
     done = called(MAIN, "list", "--json", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
-    said = f"kernelmark: plugin {tmp_path}/mine.py, line 3: ZeroDivisionError: integer division or modulo by zero\n"
-    assert (done.returncode, done.stderr) == (2, said)
+    assert (done.returncode, done.stderr) == (2, f"kernelmark: plugin {tmp_path}/mine.py, {said}\n")
 
 
 #: The command, interrupted in a finaliser, from which nothing is raised.
