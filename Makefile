@@ -4,7 +4,6 @@
 # make bars    the figures that the project promises, measured; BARS_ARGS="conv list" measures some      make gpu-plan, make gpu    an NVIDIA GPU, by its agenda
 # make publish   measure this machine for 45 minutes, suites and claims, and publish a report in reports/<machine>/
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
-# make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
 # make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
 # make pictures   the pictures of README.md, from the latest run and from watch
 # make more      what tests use beside: PyTorch, Kernel Tuner, Parsl      make lock    newest versions in constraints.txt
@@ -22,7 +21,7 @@ PUBLISH_ARGS ?=
 FUZZ_ARGS ?=
 BARS_ARGS ?=
 
-.PHONY: bench test test-all lint fuzz bars publish gpu gpu-plan honest mutants mutants-table conformance ladder pictures more lock clean
+.PHONY: bench test test-all lint fuzz bars publish gpu gpu-plan honest mutants conformance ladder pictures more lock clean
 
 EXTRAS := test,lint,compile,report,export,docs
 # Other parts that tests use where they are there; later releases of PyTorch bring gigabytes of CUDA along.
@@ -75,10 +74,6 @@ honest: .venv/.installed
 # Removes barriers and guards, shifts bounds, swaps leading dimensions in cuda/, one at a time; prints what survives.
 mutants: .venv/.installed
 	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)
-
-# Can be interrupted: each file is written when it is done.
-mutants-table: .venv/.installed
-	$(BIN)/python tools/mutants.py --table
 
 # Python 3.12 is what machines with a GPU have. PyCUDA is taken from .whl/, where make gpu has its wheels; without one,
 # what is recorded of it stays. It links to the driver, of which an empty library is enough to import it.

@@ -1,6 +1,6 @@
 """Cases beyond the sweep's: small problems that reach code which the sweep's shapes and its device do not.
 
-They are kept out of the sweep, whose cases the rows of short_cases.json follow from; `make mutants` runs both.
+`make mutants` runs both.
 """
 
 from collections.abc import Iterator

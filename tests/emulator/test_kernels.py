@@ -9,8 +9,8 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from emulated import program_entries
-from emulator import short
 from emulator.proof import all_cases
+from emulator.short import is_kept
 from kernelmark.bench.emulator.build import CompileError, source_folder
 from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
 from kernelmark.bench.emulator.sweep import Case, cases, complaints
@@ -23,14 +23,13 @@ KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel
 
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
     """A test for each case; one skip, with the declared reason, for a kernel that cannot be emulated."""
-    kept = short.kept(short.load())
     for kernel in kernels:
         if kernel.emulated:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
             yield pytest.param(None, id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
         else:
             for case in all_cases()[kernel.id]:
-                marks = () if short.name(case) in kept else pytest.mark.long
+                marks = () if is_kept(case) else pytest.mark.long
                 yield pytest.param(case, id=case.id, marks=marks)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from emulator import proof, short
+from emulator import proof
 from emulator.corners import corners
 from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import (
@@ -23,6 +23,7 @@ from emulator.proof import (
     kernels_by_source,
     plan,
 )
+from emulator.short import is_kept
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.discovery import discover
@@ -59,9 +60,9 @@ def _barriers() -> Iterator[ParameterSet]:
 
 
 def _plan(file: str) -> list[list[Case]]:
-    """The cases that mutants are known to need, each a program of its own, then all, and those beyond the sweep's."""
-    every, known = plan(discover(), file), short.needed(short.load())
-    first = [[case] for group in every for case in group if short.name(case) in known]
+    """The cases of the short run, each a program of its own, then all, and those beyond the sweep's."""
+    every = plan(discover(), file)
+    first = [[case] for group in every for case in group if is_kept(case)]
     return [*first, *every, *([case] for case in corners(file))]
 
 
