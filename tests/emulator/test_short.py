@@ -1,7 +1,7 @@
 """The cases that the short run keeps: each trait of a kernel's cases, and few of them."""
 
 from emulator.proof import all_cases
-from emulator.short import is_kept, short_cases
+from emulator.short import ALSO, is_kept, short_cases
 
 TILED = all_cases()["gemm/cuda.tiled"]
 SHORT = short_cases(TILED)
@@ -29,6 +29,12 @@ def test_one_long_problem_of_a_kernel_is_kept() -> None:
 def test_case_is_kept_where_no_other_shows_its_traits() -> None:
     assert short_cases(SHORT[:1] * 3) == SHORT[:1]
     assert [is_kept(case) for case in TILED].count(True) == len(SHORT)
+
+
+def test_problem_that_mutants_need_besides_is_one_of_the_sweep() -> None:
+    for kernel, problems in ALSO.items():
+        kept = {case.problem.id for case in all_cases()[kernel] if is_kept(case)}
+        assert kept.issuperset(problems)
 
 
 def test_short_run_keeps_less_than_a_seventh_of_the_sweep() -> None:
