@@ -14,7 +14,16 @@ from kernelmark.bench.emulator.sweep import Case
 LITTLE = 200_000
 #: Problems that the rule leaves out, and without which the short run misses mutants that the sweep detects.
 ALSO = {
+    "conv/cuda.depthwise": ("conv/n1c33h5w4k33r3s3pad1/f32/nchw/dgrad/g33",),
     "conv/cuda.im2col": ("conv/n1c5h11w13k7r5s3pad2x1stride3/f32/nhwc/fprop",),
+    **dict.fromkeys(
+        ("conv/cuda.winograd", "conv/cuda.winograd4", "conv/cuda.winograd4_fused"),
+        (
+            "conv/n2c5h8w8k5r3s3pad1/f32/nchw/fprop/g5",
+            "conv/n2c5h8w8k5r3s3pad1/f32/nhwc/fprop/g5",
+            "conv/n2c6h7w5k4r3s3pad0-1x1-0/f32/nchw/fprop/g2",
+        ),
+    ),
     "fft/cuda.small": ("fft/b8h8w8/f32/r2c", "fft/b8h8w8/f32/c2r"),
     "gemm/cuda.skinny": (
         "gemm/m9n264k8/f32/NN/alpha1.5/beta0.5/batch2/lda+1/ldb+1/ldc+1",
