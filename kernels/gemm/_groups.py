@@ -5,7 +5,7 @@ As in a layer of experts, where each token (a row of A) goes to one of them and 
 
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -25,10 +25,8 @@ def edges(m: int, groups: int, grouping: Grouping) -> tuple[int, ...]:
     equal: m / groups each. skewed: in proportion to 1, 1/2, 1/3 ... (Zipf's law). Edges are rounded down, so that a
     group has no rows where m is small.
     """
-    shares = [Fraction(1, i if grouping == "skewed" else 1) for i in range(1, groups + 1)]
-    sums = [Fraction(0)]
-    for share in shares:
-        sums.append(sums[-1] + share)
+    shares = (Fraction(1, i if grouping == "skewed" else 1) for i in range(1, groups + 1))
+    sums = [Fraction(0), *accumulate(shares)]
     return tuple(int(m * sum_ / sums[-1]) for sum_ in sums)
 
 

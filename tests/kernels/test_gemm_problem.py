@@ -203,6 +203,13 @@ def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
         ("m3n5k7/e4m3.f32/NT/epi-sigmoid/scale-blocks", "the epilogue is sigmoid, expected plain with scale-blocks"),
         ("m3n5k7/e4m3.f32/NT/scale-rows", "scale is 'rows', expected one of none, blocks"),
         ("m3n5k7/e4m3.f32/NT/scale", "'scale' is not a part of a gemm id; expected alphaX"),
+        ("m3n5k7/f32/TN/groups2-equal", "the layout is TN, expected NN or NT with groups2-equal"),
+        ("m3n5k7/s8.s32/NN/groups2-equal", "the storage type is s8.s32, expected f64 or f32 or"),
+        ("m3n5k7/f32/NT/batch2/groups2-equal", "batch is 2, expected 1 with groups2-equal"),
+        ("m3n5k7/f32/NT/epi-sigmoid/groups2-skewed", "the epilogue is sigmoid, expected plain with groups2-skewed"),
+        ("m3n5k7/f32/NT/groups2-none", "groups is 2, expected 1 without a grouping"),
+        ("m3n5k7/f32/NT/groups2", "grouping is '', expected one of none, equal, skewed"),
+        ("m3n5k7/f32/NT/groups02-equal", "'groups02-equal' holds no whole number without leading zeros"),
         ("m3n5k7/f32/NT/epi-gelu", "epilogue is 'gelu', expected one of plain, bias-relu, sigmoid, update"),
         ("m3n5k7/f32/NT/epi", "'epi' is not a part of a gemm id; expected alphaX"),
         ("m3n5k7/f32/TN/beta1/epi-update", "beta is 1, expected 0 with epi-update, which reads C by itself"),
@@ -213,3 +220,25 @@ def test_parts_of_an_id_that_do_not_go_together_are_refused_in_one_line(id_: str
     with pytest.raises(UsageError, match=re.escape(reason)) as refused:
         discover().problem(f"gemm/{id_}")
     assert "\n" not in str(refused.value)
+
+
+def test_rows_of_groups_are_equal_or_follow_zipf() -> None:
+    rows = [np.diff(drawn(f"gemm/m{m}n1k1/f32/NT/{groups}")[0].group_rows).tolist() for m, groups in (
+        (8192, "groups8-skewed"), (8, "groups3-equal"), (3, "groups4-skewed"),
+    )]  # fmt: skip
+    assert rows == [[3014, 1507, 1004, 754, 603, 502, 431, 377], [2, 3, 3], [1, 1, 0, 1]]
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT"])
+def test_groups_are_products_of_their_rows_with_their_own_b(layout: str) -> None:
+    problem, x = drawn(f"gemm/m31n33k17/f64/{layout}/beta2/groups4-skewed")
+    b = x["b"].transpose(0, 2, 1) if layout == "NT" else x["b"]
+    # Of 31 rows 12/25, 6/25, 4/25 and 3/25.
+    of = np.repeat(np.arange(4), [14, 8, 5, 4])
+    right = np.einsum("mk,mkn->mn", x["a"], b[of]) + 2 * x["c"]
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert problem.check({"c": right}, reference, "fp64").reason is None
+    right[15] += 1
+    reason = problem.check({"c": right}, reference, "fp64").reason or ""
+    assert reason.startswith("c[1, 0] is ")
+    assert reason.endswith("; rows are counted from 14, where group 1 begins")

@@ -39,9 +39,14 @@ def with_groups(problem: str, change: Change) -> Spoil:
     return spoil
 
 
-def row_unwritten(values: Array, _inputs: Inputs, _rng: np.random.Generator) -> None:
-    """The last row of the first group is not stored."""
-    values[0 if len(values) == 40 else len(values) // 7 - 1] = np.nan
+def row_unwritten(problem: str) -> Spoil:
+    """Return what leaves out the last row of the first group."""
+
+    def spoil(values: Array, _inputs: Inputs, _rng: np.random.Generator) -> None:
+        parsed: Any = discover().problem(problem)
+        values[parsed.group_rows[1] - 1] = np.nan
+
+    return spoil
 
 
 GROUPS = Family(
@@ -64,7 +69,7 @@ GROUPS = Family(
                 "the last group's rows by the B before",
                 with_groups(problem, lambda edges, of: (edges, [*of[:-1], of[-2]])),
             ),
-            ("a row NaN", row_unwritten),
+            ("the last row of a group NaN", row_unwritten(problem)),
             ("an element NaN", put(np.nan, None, None)),
         )
     ),
