@@ -136,9 +136,13 @@ def main(words: list[str] | None = None) -> int:
     if unknown := set(asked.group) - set(MEASURED):
         parser.error(f"{', '.join(sorted(unknown))}: unknown, expected some of {', '.join(MEASURED)}")
     promises = {promise.name: promise for promise in PROMISES if promise.group in (asked.group or MEASURED)}
+    if asked.list:
+        for promise in promises.values():
+            print(stated(promise) + f" (docs/{promise.page})" * bool(promise.page))
+        return 0
     missed = 0
     for group in dict.fromkeys(promise.group for promise in promises.values()):
-        for name, value, text in () if asked.list else MEASURED[group]():
+        for name, value, text in MEASURED[group]():
             promise = promises.pop(name)
             holds = promise.holds(value)
             missed += not holds
@@ -146,9 +150,9 @@ def main(words: list[str] | None = None) -> int:
                 f"{'holds ' if holds else 'MISSED'} {stated(promise)}: {value:.4g}{f' ({text})' * bool(text)}",
                 flush=True,
             )
-    for promise in promises.values() if asked.list else ():
-        print(stated(promise), f"(docs/{promise.page})" * bool(promise.page))
-    return 1 if missed else 0
+    for promise in promises.values():
+        print(f"MISSED {stated(promise)}: not measured")
+    return 1 if missed or promises else 0
 
 
 def stated(promise: Promise) -> str:

@@ -42,6 +42,20 @@ def test_a_promise_that_is_missed_is_one_line_and_exit_status_1(monkeypatch, cap
     assert capsys.readouterr().out == f"{word} list.seconds: kernelmark list <= 0.3 s: {value:.4g} (of 9)\n"
 
 
+def test_a_promise_that_nothing_measured_is_missed(monkeypatch, capsys):
+    monkeypatch.setitem(BARS.MEASURED, "list", lambda: iter(()))
+    assert BARS.main(["list"]) == 1
+    assert capsys.readouterr().out == "MISSED list.seconds: kernelmark list <= 0.3 s: not measured\n"
+
+
+def test_promises_are_listed_without_measuring(capsys):
+    assert BARS.main(["list", "durations", "--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "list.seconds: kernelmark list <= 0.3 s",
+        "durations.missed: known durations, 2.000 ms among them, off by 0.5 % <= 0 (docs/measurement.md)",
+    ]
+
+
 def test_a_command_that_fails_is_no_figure(tmp_path):
     with pytest.raises(CalledProcessError):
         script("took").kernelmark("show", "base", "--db", str(tmp_path / "absent.db"))
