@@ -8,7 +8,7 @@ from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import OperandSet
-from kernelmark.bench.measure.series import Series
+from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.plan.discovery import discover
 

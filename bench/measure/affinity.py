@@ -1,12 +1,10 @@
 """Which CPUs a worker keeps to, and which of its threads really work."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from kernelmark.bench.measure.proc import contents, names
 
@@ -89,22 +87,14 @@ def listed(cpus: Iterable[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-class WorkingThreads:
-    """Counts the threads of this process that work while it lasts; `count` is None where that is not reported."""
-
-    count: int | None = None
-
-    def __enter__(self) -> Self:
-        self._before = _thread_times()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        grown = [ns - self._before.get(task, 0) for task, ns in _thread_times().items()]
-        if grown and max(grown) > 0:
-            self.count = sum(ns > WORKING_SHARE * max(grown) for ns in grown)
+def working_threads(before: Mapping[str, int]) -> int | None:
+    """Return how many threads of this process have worked since `before`; None where that is not reported."""
+    grown = [ns - before.get(task, 0) for task, ns in thread_times().items()]
+    busiest = max(grown, default=0)
+    return sum(ns > WORKING_SHARE * busiest for ns in grown) if busiest > 0 else None
 
 
-def _thread_times() -> dict[str, int]:
+def thread_times() -> dict[str, int]:
     """Nanoseconds that each thread has been on a CPU."""
     times = {}
     with suppress(OSError, ValueError, IndexError):  # a thread may end between listing and reading it

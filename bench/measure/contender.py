@@ -8,21 +8,19 @@ from statistics import median
 
 import msgspec
 
-from kernelmark.bench.measure.affinity import WorkingThreads, affinity
+from kernelmark.bench.measure.audit import Freshness, early_return, spared_work
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.energy import energy_per_call_j
-from kernelmark.bench.measure.freshness import Freshness
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.launched import launched
 from kernelmark.bench.measure.machine import versions
 from kernelmark.bench.measure.measurement import WITHIN, Measurement, Part
-from kernelmark.bench.measure.monitor import means
+from kernelmark.bench.measure.observers import OBSERVERS, Observer
 from kernelmark.bench.measure.operands import Operands, OperandSet, Place, Scratch, place_of
 from kernelmark.bench.measure.present import unavailable
-from kernelmark.bench.measure.series import Called, Series
+from kernelmark.bench.measure.sample import Called, Series
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now
 from kernelmark.bench.measure.verify import References, judge, verify
@@ -35,9 +33,6 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.verdict import Verdict
 
-#: With less time than this a case, none is spent on energy.
-METERED_S = 1.0
-
 
 class Contender:
     """A kernel on its way through a job, with what its set-up made."""
@@ -47,6 +42,7 @@ class Contender:
         self.launches: list[Launch] = []
         self.scratch = Scratch(device, kernel.host_memory)
         self.series: Series | None = None
+        self._observers: list[Observer] = []
         self.freshness = Freshness(problem.footprint_bytes)
         self.report = Measurement(
             kernel=kernel.id,
@@ -190,36 +186,34 @@ class Contender:
             clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
             self.report.call_overhead_s = call_overhead(clock)
             self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, self.called)
-            self._warm_up(self.series, self.report.call_overhead_s, monitor)
+            self._observers = [kind(self.series, monitor) for kind in OBSERVERS]
+            for observer in self._observers:
+                observer.before()
+            self.series.warm_up(self.report.call_overhead_s, self._job.budget.max_time_s, monitor)
+            for observer in self._observers:
+                observer.after()
 
-    def _warm_up(self, series: Series, overhead_s: float, monitor: Monitor) -> None:
-        warm_up = partial(series.warm_up, overhead_s, self._job.budget.max_time_s, monitor)
-        if self.kernel.device != "cpu":  # its threads only wait
-            warm_up()
-            return
-        with WorkingThreads() as working:
-            warm_up()
-        self.report.threads_used, self.report.affinity = working.count, affinity()
-
-    def meter(self, monitor: Monitor) -> None:
-        """Measure what a call costs in energy, where there is time for it and a sensor."""
-        if not (self.live and self.series) or self._job.budget.max_time_s < METERED_S:
-            return
+    def observe(self) -> None:
+        """Ask the observers for their columns, once the samples are taken."""
         with self._blamed():
-            joules = energy_per_call_j(self.series, monitor)
-            self.report.state = {} if joules is None else {"energy_j": joules}
+            for observer in self._observers if self.live else ():
+                for column, value in observer.results(self._job.budget.max_time_s).items():
+                    if column in Measurement.__struct_fields__:
+                        setattr(self.report, column, value)
+                    else:
+                        self.report.state[column] = value
 
     def audit(self) -> None:
         """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
         with self._blamed():
-            if self.live and self.series and (reason := self.series.spared_work() or self.series.early_return()):
+            if self.live and self.series and (reason := spared_work(self.series) or early_return(self.series)):
                 self.mistrust(reason)
 
     def call_again(self, which: int) -> None:
         """Call it on one set, unjudged: whatever it keeps of earlier calls is then of these operands."""
         assert self.series is not None
         with self._blamed():
-            self.series.stand(which)
+            self.series.time_alone(which)
 
     def mistrust(self, reason: str) -> None:
         """Take the time back, and keep it as evidence."""
@@ -235,7 +229,7 @@ class Contender:
         assert self.series is not None
         with self._blamed():
             sets[which].spoil(draw)
-            self.series.stand(which)
+            self.series.time_alone(which)
             verdict = judge(self.kernel, self.problem, sets[which], draw, references, self.called)
             self._refuse_strayed()
             self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
@@ -257,5 +251,4 @@ class Contender:
         self.report.interval = median_interval(series.samples, series.alpha)
         self.report.interval_scope = WITHIN
         self.report.parts = [Part(len(series.samples), self.report.interval.median)]
-        self.report.state |= means(series.windows)
         self.report.repeated, self.report.disturbed = series.repeated, disturbance(series.windows)

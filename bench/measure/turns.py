@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 from kernelmark.bench.measure.device import Monitor, Window
-from kernelmark.bench.measure.series import SPREAD_S, Mark, Series
+from kernelmark.bench.measure.sample import SPREAD_S, Mark, Series
 from kernelmark.bench.measure.timing import settle
 from kernelmark.bench.plan.case import Budget
 

@@ -7,7 +7,7 @@ import msgspec
 from kernelmark.bench.measure.device import Device
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import OperandSet, Scratch
-from kernelmark.bench.measure.series import Called
+from kernelmark.bench.measure.sample import Called
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.kernel import Kernel, Launch
 from kernelmark.bench.plan.operation import Problem

@@ -18,7 +18,7 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.memory import refuse_what_does_not_fit
 from kernelmark.bench.measure.operands import OperandSet, Place
 from kernelmark.bench.measure.present import unavailable
-from kernelmark.bench.measure.series import Called
+from kernelmark.bench.measure.sample import Called
 from kernelmark.bench.measure.stats import speedup
 from kernelmark.bench.measure.timing import now, settle
 from kernelmark.bench.measure.turns import interleave
@@ -246,7 +246,7 @@ def _time(job: Job, found: list[Stock], show: Show) -> None:
     looks = _Looks(running, show)
     interleave(series, job.budget, baselines, threaded > 1, looks.fail, monitors, looks.look)
     for contender in running.values():
-        contender.meter(monitors[contender.device.name])
+        contender.observe()
 
 
 class _Looks:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.measure import affinity
-from kernelmark.bench.measure.affinity import WorkingThreads, cpus_in, listed, spread
+from kernelmark.bench.measure.affinity import cpus_in, listed, spread, thread_times, working_threads
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run.pool import Workers
@@ -71,15 +71,13 @@ def test_only_threads_that_worked_count(monkeypatch):
     stop = threading.Event()
     waiting = threading.Thread(target=stop.wait)
     waiting.start()
-    with WorkingThreads() as working:
-        sum(range(3 * 10**6))
+    before = thread_times()
+    sum(range(3 * 10**6))
     stop.set()
     waiting.join()
-    assert working.count == 1
+    assert working_threads(before) == 1
     monkeypatch.setattr(affinity, "TASKS", Path("/nowhere"))
-    with WorkingThreads() as working:
-        pass
-    assert working.count is None
+    assert working_threads(before) is None
 
 
 def _measure(problem: str, kernel: str, threads: int, max_time_s: float = 0.02):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kernelmark.bench.measure.affinity import WorkingThreads
+from kernelmark.bench.measure.affinity import thread_times, working_threads
 from kernelmark.bench.measure.cpu import Cpu, cpu_count, last_level_cache_bytes
 
 
@@ -34,7 +34,7 @@ def test_what_is_no_size_is_refused(given: str, monkeypatch: pytest.MonkeyPatch,
 
 def test_every_cpu_empties_its_own_caches() -> None:
     cpu = Cpu()
-    with WorkingThreads() as working:
-        for _ in range(30):
-            cpu.evict()
-    assert working.count == cpu_count()
+    before = thread_times()
+    for _ in range(30):
+        cpu.evict()
+    assert working_threads(before) == cpu_count()

@@ -6,7 +6,7 @@ import pytest
 
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import means
-from kernelmark.bench.measure.series import Series
+from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.turns import interleave
 from kernelmark.bench.plan.case import Budget
 from timing_rig import Rig, Script

@@ -1,8 +1,8 @@
-"""Calls on fresh operands against calls on known ones: what counts as sparing work, and what is only a slow start."""
+"""What counts as sparing work, and what is only a slow start."""
 
 import pytest
 
-from kernelmark.bench.measure.freshness import Freshness
+from kernelmark.bench.measure.audit import AUDITS, Freshness, spared_work
 
 
 def complaint(pairs, footprint_bytes=0):
@@ -40,3 +40,37 @@ def test_a_call_is_long_by_ratio_and_by_difference():
     assert freshness.is_long(0.41, 0.2)
     assert not freshness.is_long(0.39, 0.2)
     assert not freshness.is_long(0.09, 0.0001)
+
+
+class Paired:
+    """A series whose calls on known operands take these seconds, and on changed ones ten times the shortest."""
+
+    batch = 2
+
+    def __init__(self, same):
+        self.same, self.taken = same, 0
+        self.sets, self.draw = [self], None
+
+    def call(self):
+        self.changed = False
+
+    def refresh(self, draw):
+        self.changed = True
+
+    def time_alone(self):
+        if self.changed:
+            return 10.0
+        self.taken += 1
+        return self.same[(self.taken - 1) % len(self.same)]
+
+
+def test_a_kernel_that_spares_work_is_caught_though_two_of_the_first_pairs_were_disturbed():
+    disturbed = [1.0] * 7 + [10.0] * 2 + [1.0] * 27
+    assert "spares itself the work" in (spared_work(Paired(disturbed)) or "")
+
+
+def test_pairs_that_leave_nothing_open_are_not_taken_again():
+    for seconds, spared in ((10.0, False), (1.0, True)):
+        paired = Paired([seconds])
+        assert bool(spared_work(paired)) == spared
+        assert paired.taken == AUDITS

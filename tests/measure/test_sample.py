@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelmark.bench.measure.operands import OperandSet
-from kernelmark.bench.measure.series import AUDITS, Series
+from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
 from timing_rig import FakeTime, Rig, Script, called
 
@@ -81,30 +81,3 @@ def test_warming_up_takes_half_a_second_at_most_or_a_quarter_of_the_limit_and_a_
 ) -> None:
     rig.series(seconds=10e-3).warm_up(0.0, max_time_s, Script(clocks=[1000, 2000] * 1000))
     assert fake_time.now == pytest.approx(expected_s, abs=15e-3)
-
-
-class Paired:
-    """A series whose calls on known operands take these seconds, and on changed ones ten times the shortest."""
-
-    batch = 2
-
-    def __init__(self, same: list[float]) -> None:
-        self.same, self.taken = same, 0
-
-    def _single(self, changed: bool) -> float:
-        if changed:
-            return 10.0
-        self.taken += 1
-        return self.same[(self.taken - 1) % len(self.same)]
-
-
-def test_a_kernel_that_spares_work_is_caught_though_two_of_the_first_pairs_were_disturbed() -> None:
-    disturbed = [1.0] * 7 + [10.0] * 2 + [1.0] * 27
-    assert "spares itself the work" in (Series.spared_work(Paired(disturbed)) or "")
-
-
-def test_pairs_that_leave_nothing_open_are_not_taken_again() -> None:
-    for seconds, spared in ((10.0, False), (1.0, True)):
-        paired = Paired([seconds])
-        assert bool(Series.spared_work(paired)) == spared
-        assert paired.taken == AUDITS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.measure.energy import energy_per_call_j
+from kernelmark.bench.measure.observers import METERED_S, Energy
 from timing_rig import FakeTime, Rig, Script
 
 
@@ -19,8 +19,8 @@ class Meter:
 def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
     series = rig.warmed(seconds=1e-3)
-    joules = energy_per_call_j(series, Script(joules=Meter(fake_time)))
-    assert joules == pytest.approx(0.1, rel=0.05)
+    found = Energy(series, Script(joules=Meter(fake_time))).results(METERED_S)
+    assert found == {"energy_j": pytest.approx(0.1, rel=0.05)}
     assert len(rig.log) >= 500
     assert rig.log[:4] == ["k0", "k1", "k2", "k0"]
 
@@ -28,7 +28,8 @@ def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: Fak
 def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
     series, evicted = rig.warmed(), rig.warmed(cold=True, evict=True)
-    assert energy_per_call_j(series, Script()) is None
-    assert energy_per_call_j(evicted, Script(joules=Meter(fake_time))) is None  # back to back it would be warm
+    assert Energy(series, Script()).results(METERED_S) == {}
+    # Back to back it would be warm.
+    assert Energy(evicted, Script(joules=Meter(fake_time))).results(METERED_S) == {}
     assert rig.log == []
-    assert energy_per_call_j(series, Script(joules=lambda: 5.0)) is None
+    assert Energy(series, Script(joules=lambda: 5.0)).results(METERED_S) == {}

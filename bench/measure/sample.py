@@ -1,10 +1,14 @@
-"""The samples of one contender: warmed up, batched, prepared, and when they suffice."""
+"""How a number is made: one contender's samples, each prepared, timed and kept, until they suffice.
+
+`Series.sample` is the measurement. `turns.py` calls it for each contender of a job in turn, looks at the machine
+between windows of samples, and calls `Series.decide` for those that it keeps. What else is found out about a contender
+is an observer's (`observers.py`); who would deceive this file is caught in `verify.py` and `audit.py`.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import cycle, islice
-from statistics import median
 from typing import NamedTuple
 
 from kernelmark.bench.measure.device import Clock, Device, Monitor, Window
@@ -29,9 +33,6 @@ SETTLED = 0.02
 WARM_UP_SHARE = 0.25
 #: Samples are spread over at least this long where the limit allows, since a shorter look may lie in one slow burst.
 SPREAD_S = 1.0
-#: Pairs of calls, on changed operands and on the same, in a round; rounds at most while noise leaves the verdict open.
-AUDITS, ROUNDS = 9, 4
-SPARED_RATIO, SPARED_S = 2.0, 10e-6
 
 #: Records, while it lasts, what the contender is being called for.
 Called = Callable[[str], AbstractContextManager[None]]
@@ -58,8 +59,8 @@ class Series:
         evict: bool,
         called: Called,
     ) -> None:
-        self._launches, self._sets, self._draw = launches, sets, draw
-        self.device, self.clock, self._cold = device, clock, cold
+        self._launches, self.sets, self.draw = launches, sets, draw
+        self.device, self.clock = device, clock
         self._called = called
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
@@ -75,6 +76,27 @@ class Series:
         self.spent_s = 0.0
         self.stopped_by: str | None = None
 
+    def sample(self) -> None:
+        """Take one sample: prepare its operands, evict, wake, time a batch, keep the seconds a call."""
+        wake, timed = self._next_sets()
+        if wake == timed[0]:  # the operands change after the waking call, which can do none of the work
+            self._wake(wake)
+        self.sets[timed[0]].refresh(self.draw)
+        self._restore(timed)
+        if self._evict:
+            self.device.evict()
+        if wake != timed[0]:
+            self._wake(wake)
+        seconds = self._time([self._launches[which] for which in timed], "sampling")
+        self.samples.append(seconds)
+
+    def _next_sets(self) -> tuple[int, list[int]]:
+        """Return the set to wake on, and the set of each call of the batch: they rotate over all."""
+        count = len(self.sets)
+        wake, first = self._turn % count, self._turn + 1
+        self._turn += 1 + self.batch
+        return wake, [which % count for which in range(first, first + self.batch)]
+
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors know the code, and choose the batch.
 
@@ -84,7 +106,7 @@ class Series:
         self._call_s = fastest
         wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
         # An evicted or restored set is good for one call, and in cold mode one set is spent on waking the threads.
-        limit = len(self._sets) - 1 if self._evict else self.clock.max_batch
+        limit = len(self.sets) - 1 if self._evict else self.clock.max_batch
         self.batch = max(1, min(wanted, limit, self.clock.max_batch))
         self._refuse_what_is_too_short(overhead_s)
         self._started = self.clock.now()
@@ -128,73 +150,28 @@ class Series:
             return self.clock.time(calls)
 
     def _wake(self, which: int) -> None:
-        """One untimed call, that threads and caches be as they are in the midst of work."""
-        if self._call_s < LONG_CALL_S:
-            with self._called("sampling"):
-                self._launches[which]()
+        """Make one untimed call to wake threads and warm caches."""
+        if not self.is_long:
+            self.call(which)
 
-    def sample(self) -> None:
-        """Prepare untimed, time one batch, keep the seconds a call."""
-        count = len(self._sets)
-        wake, first = self._turn % count, (self._turn + 1) % count
-        self._turn += 1 + self.batch
-        alone = count == 1 or not self._cold
-        if alone:  # the set that is woken on is the one that is timed, so its operands change in between
-            self._wake(wake)
-        self._sets[first].refresh(self._draw)
-        self._restore((first + i) % count for i in range(min(self.batch, count)))
-        if self._evict:
-            self.device.evict()
-        if not alone:
-            self._wake(wake)
-        queue = self._launches * (self.batch // count + 2)
-        self.samples.append(self._time(queue[first : first + self.batch], "sampling"))
+    def call(self, which: int = 0) -> None:
+        """Call once on one set, untimed."""
+        with self._called("sampling"):
+            self._launches[which]()
 
-    def stand(self, which: int) -> None:
-        """Time one more call, on one set as it is; its outputs are left standing."""
+    def time_alone(self, which: int = 0) -> float:
+        """Time one call on one set as it is; its outputs are left standing."""
         self._restore([which])
-        self._time([self._launches[which]], "sampling")
+        return self._time([self._launches[which]], "sampling")
 
     def _restore(self, timed: Iterable[int]) -> None:
-        for i in timed if self._restores else ():
-            self._sets[i].restore(self._draw)
+        for which in dict.fromkeys(timed) if self._restores else ():
+            self.sets[which].restore(self.draw)
 
-    def spared_work(self) -> str | None:
-        """Why the samples cannot be trusted: in a batch all calls but the first find the operands that they know.
-
-        Calls on changed operands and on the same are taken in turn; in a batch of one all calls find changed ones.
-        """
-        if self.batch == 1:
-            return None
-        pairs: list[tuple[float, float]] = []
-        for _ in range(ROUNDS):
-            pairs += [(self._single(changed=False), self._single(changed=True)) for _ in range(AUDITS)]
-            ratio = median_interval([changed / same for same, changed in pairs])
-            if not ratio.low < SPARED_RATIO <= ratio.high:
-                break
-        same, changed = (median(times) for times in zip(*pairs, strict=True))
-        if ratio.low < SPARED_RATIO or changed - same < SPARED_S:
-            return None
-        return f"spares itself the work: {changed:.2g} s a call when its operands have changed, {same:.2g} s when not"
-
-    def early_return(self) -> str | None:
-        """Return why the samples cannot be trusted: an output is written later. One look may come too late."""
-        for _ in range(AUDITS if self._call_s < LONG_CALL_S else 1):
-            spots = self._sets[0].spots(self._draw)
-            for spot in spots:
-                spot.poison()
-            with self._called("sampling"):
-                self._launches[0]()
-            if late := next((spot.operand for spot in spots if not spot.written().all()), None):
-                return f"returned before {late} was written"
-        return None
-
-    def _single(self, changed: bool) -> float:
-        """Time one call after an untimed one, so that threads and vector units are awake in either case."""
-        launch, refresh = self._launches[0], lambda: self._sets[0].refresh(self._draw)
-        for step in (launch, refresh) if changed else (refresh, launch):
-            step()
-        return self._time([launch], "sampling")
+    @property
+    def is_long(self) -> bool:
+        """Return whether a call is so long that waking threads and caches is a small part of it."""
+        return self._call_s >= LONG_CALL_S
 
     def mark(self) -> Mark:
         """Where it stands, to go back to."""
