@@ -5,7 +5,7 @@ from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.numbers import DECIMAL, WHOLE
-from kernelmark.bench.plan.operation import Arrays, Dim, Operand, Problem
+from kernelmark.bench.plan.operation import Arrays, Dim, EmulatedSizes, Features, Operand, Problem
 from kernelmark.bench.plan.registry import cuda_kernel, kernel, operation
 from kernelmark.bench.plan.tiles import Tunable, tile_on
 from kernelmark.bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
@@ -21,6 +21,8 @@ __all__ = [
     "Bound",
     "DeviceLimits",
     "Dim",
+    "EmulatedSizes",
+    "Features",
     "Im2colMap",
     "KernelCall",
     "Launch",

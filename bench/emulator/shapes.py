@@ -3,19 +3,18 @@
 import functools
 import itertools
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from kernelmark.bench.emulator import convolutions
 from kernelmark.bench.plan.dtypes import DTYPES
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.operation import Problem
 
 #: Sizes, and options where they belong together.
-Values = dict[str, Any]
+Values = Mapping[str, Any]
 #: The fewest sizes that a kernel is swept through in each variant of its axes that it takes.
 LEAST_SIZES = 8
 #: Sizes along the first, second, third ... dimension, repeated as often as needed: one element; less than any tile;
@@ -35,65 +34,28 @@ _MORE = (
 )
 #: Taken where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
-#: Gradients of w workers, in place of the sizes above: fewer elements than a block of a compressed one, one block, and
-#: blocks with a short one after them; in packs of one, two and four elements.
-_GRADIENTS = (
-    *((2, 1), (5, 3), (8, 31), (8, 264), (32, 512), (2, 513), (3, 613), (2, 1030), (5, 1028), (3, 514)),
-    *((3, 1539), (8, 2056)),
-)
-#: Transfers of one element, less than a vector, less than a block, whole rounds of one, and rounds with a rest.
-_LENGTHS = ((1,), (3,), (31,), (264,), (1031,), (4096,), (4099,), (9001,))
-#: The sizes of operations that have their own, in place of the first above.
-_OWN_SIZES = {"aggregate": _GRADIENTS, "transfer": _LENGTHS}
-#: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes;
-#: the last two have runs of columns of which a warp moves one part and then another (transpose/c2r_runs.cuh).
-_IN_PLACE = (
-    *((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6)),
-    *((2, 510), (510, 2)),
-)
-#: The size from which on a problem is long, where that is not 512.
-_LONG_FROM = {"aggregate": 4096, "transfer": 4096}
 #: Elements of which every storage type but FP8 fills whole units of 16 bytes.
 _UNIT = 8
 
 
 def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     """Return the kernel's problems: each size in each variant of its axes, then options away from their defaults."""
-    variants = list(_variants(kernel, problem_class))
-    if problem_class.op == "conv":
-        found = list(_all_taken(kernel, problem_class, _convolutions(problem_class, convolutions.RAGGED), variants))
-        more = _convolutions(problem_class, convolutions.MORE)
-        found += _until_enough(kernel, problem_class, found, variants, more)
-    else:
-        found = list(_matrices(kernel, problem_class, variants))
-    found = list(dict.fromkeys(found))
+    variants, own = list(_variants(kernel, problem_class)), problem_class.emulated_sizes()
+    found = list(_all_taken(kernel, problem_class, own.first or _patterns(problem_class, _SIZES), variants))
+    found += _until_enough(kernel, problem_class, found, variants, own.more or _patterns(problem_class, _MORE))
+    if not own.more:
+        found += _all_taken(kernel, problem_class, _patterns(problem_class, (_LONG,)), [variants[0], variants[-1]])
+        if not any(is_whole(problem) for problem in found):
+            large = _all_taken(kernel, problem_class, _patterns(problem_class, _LARGE), variants)
+            found += itertools.islice(large, len(variants))
+    found = list(dict.fromkeys([*found, *_all_taken(kernel, problem_class, own.last, variants)]))
     return found + list(_with_options(kernel, problem_class, found))
-
-
-def _matrices(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:
-    """Return the problems of one to three dimensions, with the sizes of the patterns."""
-    sizes = _patterns(problem_class, _OWN_SIZES.get(problem_class.op, _SIZES))
-    found = list(_all_taken(kernel, problem_class, sizes, variants))
-    found += _until_enough(kernel, problem_class, found, variants, _patterns(problem_class, _MORE))
-    found += _all_taken(kernel, problem_class, _patterns(problem_class, (_LONG,)), [variants[0], variants[-1]])
-    if not any(is_whole(problem) for problem in found):
-        large = _all_taken(kernel, problem_class, _patterns(problem_class, _LARGE), variants)
-        found += itertools.islice(large, len(variants))
-    in_place = [variant for variant in variants if variant.get("place") == "in"]
-    return found + list(_all_taken(kernel, problem_class, _patterns(problem_class, _IN_PLACE), in_place))
 
 
 def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]]) -> list[Values]:
     """Return each pattern along the sizes of the operation, without repetitions."""
     sizes = dict.fromkeys(_repeat(pattern, len(problem_class.sizes)) for pattern in patterns)
     return [dict(zip(problem_class.sizes, size, strict=True)) for size in sizes]
-
-
-def _convolutions(problem_class: type[Problem], ids: Sequence[str]) -> list[Values]:
-    """Return the sizes and options of ids that leave out storage type, layout and direction."""
-    parts = (text.partition("/") for text in ids)
-    parsed = (problem_class.parse(f"{sizes}/f32/nchw/fprop{slash}{options}") for sizes, slash, options in parts)
-    return [msgspec.structs.asdict(problem) for problem in parsed]
 
 
 def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[str, set[tuple[int, ...]]]:
@@ -118,7 +80,7 @@ def _until_enough(
     problem_class: type[Problem],
     found: list[Problem],
     variants: list[dict[str, Any]],
-    more: list[Values],
+    more: Sequence[Values],
 ) -> Iterator[Problem]:
     """Yield problems of more sizes in each variant that has too few, as far as the kernel takes them."""
     for variant in variants:
@@ -134,7 +96,7 @@ def _repeat(pattern: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 def is_long(problem: Problem) -> bool:
     """Whether one size is much longer than a tile, so that it may be cut."""
-    return any(getattr(problem, name) > _LONG_FROM.get(problem.op, 512) for name in problem.sizes)
+    return any(getattr(problem, name) > problem.emulated_sizes().long_from for name in problem.sizes)
 
 
 def is_whole(problem: Problem) -> bool:
@@ -143,9 +105,8 @@ def is_whole(problem: Problem) -> bool:
 
 
 def has_whole_rows(problem: Problem) -> bool:
-    """Whether every size, of a convolution's images every row, fills whole vectors, which a kernel may move at once."""
-    rows = tuple(o.shape[-1] for o in problem.operands() if o.name in ("x", "y"))
-    return all(length % _UNIT == 0 for length in (rows if problem.op == "conv" else _sizes(problem)))
+    """Whether every row fills whole vectors, which a kernel may move at once."""
+    return all(length % _UNIT == 0 for length in problem.row_lengths)
 
 
 def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, Any]]:
@@ -164,10 +125,12 @@ def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict
 
 
 def _all_taken(
-    kernel: CudaKernel, problem_class: type[Problem], sizes: list[Values], variants: list[dict[str, Any]]
+    kernel: CudaKernel, problem_class: type[Problem], sizes: Sequence[Values], variants: list[dict[str, Any]]
 ) -> Iterator[Problem]:
     for values, variant in itertools.product(sizes, variants):
-        if problem := _taken(kernel, problem_class, values | variant):
+        if all(values.get(name, word) == word for name, word in variant.items()) and (
+            problem := _taken(kernel, problem_class, {**values, **variant})
+        ):
             yield problem
 
 

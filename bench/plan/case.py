@@ -16,27 +16,6 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 
-#: By operation: the first of them that contends is the baseline.
-BASELINES = {
-    "gemm": ("gemm/numpy.matmul", "gemm/numpy.widened"),
-    "transpose": ("transpose/numpy.out",),
-    "copy": ("copy/numpy.copyto",),
-    "fft": ("fft/pyfftw.plan",),
-    "conv": ("conv/cpu.im2col",),
-    "aggregate": ("aggregate/cpu.host_serial",),
-    "transfer": ("transfer/numpy.copyto",),
-}
-#: By a word in the ids of problems, whatever number follows it: these come before the others.
-OTHER_BASELINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "transpose": {"in": ("transpose/openblas.imatcopy",)},
-    "transfer": {
-        "work": ("transfer/numba.serial", "transfer/cuda.serial"),
-        "d2d": ("transfer/cuda.device",),
-        "p2p": ("transfer/cuda.peer",),
-        **dict.fromkeys(("h2d", "d2h", "bidir"), ("transfer/cuda.pageable",)),
-    },
-}
-
 
 class Budget(msgspec.Struct, frozen=True):
     """When a case is known well enough: seconds a case, and full width of the 95 % interval over the median."""
@@ -243,9 +222,6 @@ def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iter
 
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
     """The id that the others are set against, if it is among the contenders."""
-    op = entry.problem.op
-    words = (word.rstrip("0123456789") for word in reversed(entry.problem.id.split("/")[3:]))
-    others = (name for word in words for name in OTHER_BASELINES.get(op, {}).get(word, ()))
-    names = [own[op]] if op in own else [*others, *BASELINES.get(op, ())]
-    contending = {kernel.id for kernel in kernels}
+    problem, contending = entry.problem, {kernel.id for kernel in kernels}
+    names = [own[problem.op]] if problem.op in own else problem.baselines
     return next((name for name in names if name in contending), None)

@@ -4,9 +4,9 @@ import itertools
 import math
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -55,18 +55,51 @@ class Operand(msgspec.Struct, frozen=True):
         return self.elements * DTYPES[self.dtype].itemsize
 
 
+class EmulatedSizes(NamedTuple):
+    """Sizes and options of the problems that kernels are emulated on, where the usual sizes do not suit an operation.
+
+    first: in place of the usual sizes, in each variant of the axes. more: until there are enough; without these, the
+    usual ones. last: besides those. Where they name a word (`place`), variants with another word leave them out.
+    long_from: the size above which a problem is long.
+    """
+
+    first: Sequence[Mapping[str, Any]] = ()
+    more: Sequence[Mapping[str, Any]] = ()
+    last: Sequence[Mapping[str, Any]] = ()
+    long_from: int = 512
+
+
+class Features(NamedTuple):
+    """What a selector between kernels looks at, where that is more than the operation's sizes.
+
+    inputs: the numbers that a caller has at hand. expressions: of these, alike in Python and C, each held against a
+    threshold. slopes: of which a formula takes the logarithms. held: axes that the inputs hold in another form.
+    libraries: what a library runs when no algorithm is named; the first that has a time counts.
+    """
+
+    inputs: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+    slopes: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
     A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes`
     may stand right after these in an id, and the methods below. assumed: values of an axis that a kernel takes which
-    declares none for it; of other axes it then takes all.
+    declares none for it; of other axes it then takes all. uses_host: it needs the host's memory or links, whatever its
+    kernels run on. is_ceiling: our kernels for it are microbenchmarks, which other rows are held against.
     """
 
     op: ClassVar[str] = ""
     sizes: ClassVar[tuple[str, ...]] = ()
     suffixes: ClassVar[tuple[str, ...]] = ()
     assumed: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    uses_host: ClassVar[bool] = False
+    is_ceiling: ClassVar[bool] = False
+    features: ClassVar[Features] = Features()
 
     @property
     def id(self) -> str:
@@ -155,6 +188,21 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """
         for first, apart in itertools.product(TYPICAL_SIZES, (0, APART)):
             yield {name: first + i * apart for i, name in enumerate(cls.sizes)}
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Ids of kernels; the first of them that contends is what speedups are formed against."""
+        return ()
+
+    @property
+    def row_lengths(self) -> tuple[int, ...]:
+        """Lengths of which all are whole vectors where a kernel can move whole vectors; by default the sizes."""
+        return tuple(getattr(self, name) for name in self.sizes)
+
+    @classmethod
+    def emulated_sizes(cls) -> EmulatedSizes:
+        """Return the sizes of the problems that kernels are emulated on."""
+        return EmulatedSizes()
 
     def dims(self) -> dict[str, int | float | str]:
         """The problem's own columns of the CSV: every field but the storage type and the layout."""

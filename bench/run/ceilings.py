@@ -22,10 +22,6 @@ from kernelmark.bench.run.pool import Execute
 MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
 #: Seconds for each kernel, and how many times that at a second look: the intervals of memory are wide by themselves.
 BUDGET_S, AGAIN = 0.3, 4
-#: The operations whose kernels set the ceilings.
-MICROBENCHMARKS = ("fma", "copy", "transfer")
-
-
 #: A ceiling this far below the run's best, or with an interval this wide, is a sign of other load: it is taken again.
 LOW, WIDE = 0.9, 0.1
 
@@ -123,7 +119,7 @@ class Ceilings:
 
     def _excess(self, job: Job, problem: Problem, row: Measurement, bounds: Bounds, slack: float) -> Excess | None:
         kernel = self._registry.kernels[row.kernel]
-        if kernel.is_ours and kernel.op in MICROBENCHMARKS:
+        if kernel.is_ours and problem.is_ceiling:
             return None  # it would be held against itself
         return exceeded(row, problem, bounds, get_device(kernel.device).llc_bytes, slack)
 

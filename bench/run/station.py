@@ -33,8 +33,6 @@ from kernelmark.bench.run.passes import counted, is_settled, merge, planned_proc
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.task import Expected, Found, Task
 
-#: Operations that use the host's memory or its links, whatever their kernels run on.
-OF_HOST = ("transfer", "aggregate")
 #: The station of each thread: an executor's workers may be threads of one process.
 _own = threading.local()
 _one_at_a_time = threading.Lock()
@@ -141,7 +139,7 @@ class Station:
 
     def _turn(self, job: Job) -> AbstractContextManager[None]:
         on_host = any(self._registry.kernels[name].device == "cpu" for name in job.kernels)
-        return turn(on_host or any(name.split("/")[0] in OF_HOST for name in job.problems))
+        return turn(on_host or any(self._registry.problem(name).uses_host for name in job.problems))
 
     def _keep(self, ceiling: Ceiling) -> None:
         self._taken.append((ceiling, ""))

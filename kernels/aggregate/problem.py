@@ -13,6 +13,7 @@ from kernelmark import (
     Arrays,
     Bound,
     Dim,
+    EmulatedSizes,
     Launch,
     Operand,
     Problem,
@@ -59,6 +60,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     sizes: ClassVar[tuple[str, ...]] = ("w", "n")
     lr: ClassVar[float] = LR
+    uses_host: ClassVar[bool] = True
 
     w: Annotated[int, msgspec.Meta(ge=2, le=1024)]
     n: Dim
@@ -81,6 +83,22 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         """A large gradient, a small one, and one with an end that is no block."""
         for w, n in ((4, 51_200_000), (4, 1_000_000), (3, 65_537), (2, 4096), (2, 700)):
             yield {"w": w, "n": n}
+
+    @classmethod
+    def emulated_sizes(cls) -> EmulatedSizes:
+        """Fewer elements than a block of a compressed gradient, one block, and blocks with a short one after them.
+
+        They come in packs of one, two and four elements.
+        """
+        sizes = (
+            *((2, 1), (5, 3), (8, 31), (8, 264), (32, 512), (2, 513), (3, 613), (2, 1030), (5, 1028), (3, 514)),
+            *((3, 1539), (8, 2056)),
+        )
+        return EmulatedSizes([{"w": w, "n": n} for w, n in sizes], long_from=4096)
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        return ("aggregate/cpu.host_serial",)
 
     def operands(self) -> tuple[Operand, ...]:
         gpus = tuple(range(self.w))

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kernelmark import WHOLE, Arrays, Bound, Operand, Tile, Verdict, operation
+from kernelmark import WHOLE, Arrays, Bound, EmulatedSizes, Features, Operand, Tile, Verdict, operation
+from kernelmark.kernels.conv._emulated import emulated
 from kernelmark.kernels.conv._reference import Reference, reference
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw, canonical
 from kernelmark.kernels.conv._tolerance import TRANSFORMED, tolerance
@@ -43,6 +44,18 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
 
     sizes: ClassVar[tuple[str, ...]] = ("n", "c", "h", "w", "k", "r", "s")
     suffixes: ClassVar[tuple[str, ...]] = ("pad", "stride")
+    features: ClassVar[Features] = Features(
+        inputs=("n", "c", "h", "w", "k", "r", "s", "p", "q", "stride_h", "stride_w", "dilation_h", "groups"),
+        expressions=(
+            "n", "c", "k", "p", "r", "s", "stride_h", "stride_w", "dilation_h", "groups", "h * w", "p * q", "r * s",
+            "c / k", "c / groups * r * s", "p * q / (c / groups * r * s)",
+            "n * c * h * w", "n * k * p * q", "k * c / groups * r * s",
+            "n * c * h * w + n * k * p * q + k * c / groups * r * s", "n * k * p * q * c / groups * r * s",
+        ),
+        slopes=("n * p * q", "c / groups", "k / groups", "r * s", "stride_h * stride_w", "groups"),
+        held=("pad", "stride", "dilation"),
+        libraries=("conv/cudnn_frontend.fma", "conv/torch.conv2d"),
+    )  # fmt: skip
 
     @property
     def unit_stride(self) -> bool:
@@ -106,6 +119,19 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
         ):
             sizes = {"n": n, "c": c, "h": side, "w": side, "k": k, "r": taps, "s": taps}
             yield {**sizes, "pad": taps // 2, "stride": stride, "groups": groups}
+
+    @property
+    def row_lengths(self) -> tuple[int, ...]:
+        """Return the lengths of the rows of both images."""
+        return tuple(operand.shape[-1] for operand in self.operands() if operand.name in ("x", "y"))
+
+    @classmethod
+    def emulated_sizes(cls) -> EmulatedSizes:
+        return emulated(cls)
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        return ("conv/cpu.im2col",)
 
     def operands(self) -> tuple[Operand, ...]:
         shapes = self.shapes()

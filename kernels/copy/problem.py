@@ -22,10 +22,15 @@ class CopyProblem(Problem, frozen=True, kw_only=True):
     """B = A, both m x n row-major."""
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n")
+    is_ceiling: ClassVar[bool] = True
 
     m: Dim
     n: Dim
     dtype: Literal["f64", "f32", "f16", "bf16"]
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        return ("copy/numpy.copyto",)
 
     def operands(self) -> tuple[Operand, ...]:
         shape = (self.m, self.n)

@@ -84,6 +84,10 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         for b, h, w in ((4096, 32, 32), (4096, 16, 16), (4096, 8, 8), (4096, 1, 1024), (4096, 1, 64)):
             yield {"b": b, "h": h, "w": w}
 
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        return ("fft/pyfftw.plan",)
+
     def operands(self) -> tuple[Operand, ...]:
         real, whole, half = (self.b, self.h, self.w), (self.b, self.h, self.w, 2), (self.b, self.h, self.half, 2)
         x, y = {"r2c": (real, half), "c2r": (half, real), "c2c": (whole, whole)}[self.kind]

@@ -49,6 +49,7 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("n", "k")
+    is_ceiling: ClassVar[bool] = True
 
     n: Dim
     k: Dim

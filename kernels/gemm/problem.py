@@ -15,6 +15,7 @@ from kernelmark import (
     Arrays,
     Bound,
     Dim,
+    Features,
     Operand,
     Problem,
     Verdict,
@@ -74,6 +75,14 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         "scale": ("none",),
         "grouping": ("none",),
     }
+    features: ClassVar[Features] = Features(
+        inputs=("m", "n", "k", "batch"),
+        expressions=(
+            "m", "n", "k", "batch", "m / n", "m / k", "n / k", "m * n", "m * k", "n * k",
+            "m * n * k", "batch * m * n * k", "batch * (m * k + k * n + m * n)",
+        ),
+        libraries=("gemm/cublas.sgemm", "gemm/numpy.matmul"),
+    )  # fmt: skip
     rate: ClassVar[float] = _epilogue.RATE
     momentum: ClassVar[float] = _epilogue.MOMENTUM
     decay: ClassVar[float] = _epilogue.DECAY
@@ -192,6 +201,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 expected = "alphaX, betaX, batchN, lda+N, ldb+N, ldc+N, epi-NAME, groupsN-equal, scale-blocks"
                 raise ValueError(f"{word!r} is not a part of a gemm id; expected {expected}")
         return values
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        return ("gemm/numpy.matmul", "gemm/numpy.widened")
 
     def operands(self) -> tuple[Operand, ...]:
         stored, result = split_dtype(self.dtype)

@@ -16,6 +16,7 @@ from kernelmark import (
     Array,
     Arrays,
     Dim,
+    EmulatedSizes,
     Launch,
     Operand,
     Problem,
@@ -31,6 +32,11 @@ Direction = Literal["h2d", "d2h", "bidir", "d2d", "p2p", "h2h"]
 SCALE, SHIFT = 1 - 2.0**-10, 2.0**-11
 #: Beyond this many steps all elements come so close to the fixed point that results tell too little of them.
 MOST_WORK = 4096
+_BASELINES = {
+    "d2d": "transfer/cuda.device",
+    "p2p": "transfer/cuda.peer",
+    "h2h": "transfer/numpy.copyto",
+} | dict.fromkeys(("h2d", "d2h", "bidir"), "transfer/cuda.pageable")
 
 
 class TransferOperands(Protocol):
@@ -58,6 +64,8 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("n",)
+    is_ceiling: ClassVar[bool] = True
+    uses_host: ClassVar[bool] = True
 
     n: Dim
     dtype: Literal["f64", "f32", "f16", "bf16"]
@@ -84,8 +92,18 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
             yield {**values, "direction": "h2d"}
             yield {**values, "direction": "d2d", "work": 64}
 
+    @classmethod
+    def emulated_sizes(cls) -> EmulatedSizes:
+        """One element, less than a vector, less than a block, whole rounds of one, and rounds with a rest."""
+        return EmulatedSizes([{"n": n} for n in (1, 3, 31, 264, 1031, 4096, 4099, 9001)], long_from=4096)
+
     def dims(self) -> dict[str, int | float | str]:
         return {**super().dims(), "node": "" if self.node is None else self.node}
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        serial = ("transfer/numba.serial", "transfer/cuda.serial") if self.work else ()
+        return (*serial, _BASELINES[self.direction], "transfer/numpy.copyto")
 
     def operands(self) -> tuple[Operand, ...]:
         at_source, at_target = self.direction in ("h2d", "bidir", "h2h"), self.direction in ("d2h", "h2h")

@@ -6,7 +6,21 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import msgspec
 import numpy as np
 
-from kernelmark import WHOLE, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, equal, operation
+from kernelmark import (
+    WHOLE,
+    Array,
+    Arrays,
+    Dim,
+    EmulatedSizes,
+    Features,
+    Operand,
+    Problem,
+    Tile,
+    Verdict,
+    compare,
+    equal,
+    operation,
+)
 
 
 class TransposeOperands(Protocol):
@@ -32,6 +46,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n")
+    features: ClassVar[Features] = Features(expressions=("m", "n", "m / n", "m * n"))
 
     m: Dim
     n: Dim
@@ -60,6 +75,23 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         if len(words) != 1:
             raise ValueError(f"ends in {'/'.join(words)!r}, expected /out or /in after the storage type")
         return {"place": words[0]}
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        in_place = ("transpose/openblas.imatcopy",) if self.place == "in" else ()
+        return (*in_place, "transpose/numpy.out")
+
+    @classmethod
+    def emulated_sizes(cls) -> EmulatedSizes:
+        """In place also vectors, common divisors and coprimes, which the permutations follow from.
+
+        The last two have runs of columns of which a warp moves one part and then another (transpose/c2r_runs.cuh).
+        """
+        sizes = (
+            *((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6)),
+            *((2, 510), (510, 2)),
+        )
+        return EmulatedSizes(last=[{"m": m, "n": n, "place": "in"} for m, n in sizes])
 
     def operands(self) -> tuple[Operand, ...]:
         batch = (self.batch,) if self.batch > 1 else ()

@@ -1,5 +1,7 @@
 """Which kernels contend on which problem."""
 
+import ast
+
 import pytest
 
 from kernelmark import kernel
@@ -8,6 +10,7 @@ from kernelmark.bench.plan.chosen import contenders
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.sweep import Entry
+from pages import ROOT
 
 CPU = ("cpu",)
 NT = "gemm/m8n8k8/f32/NT"
@@ -98,6 +101,7 @@ def test_a_kernel_of_an_absent_device_takes_no_worker_of_its_device(registry):
         (NT, "gemm/numpy.matmul"),
         ("transpose/m8n8/f32/out", "transpose/numpy.out"),
         ("transpose/m8n8/f32/in", "transpose/openblas.imatcopy"),
+        ("transfer/n8/f32/h2h/node0/work2", "transfer/numba.serial"),
     ],
 )
 def test_the_contracts_baselines_are_taken(registry, problem, baseline):
@@ -213,3 +217,15 @@ def test_as_many_cases_are_planned_as_rows_come_though_problems_and_baselines_re
     planned = list(jobs(suites, registry, plan))
     cases = {case_of(p.job, name, registry.kernels[kernel]) for p in planned for name, kernel in p.job.entrants}
     assert case_count(planned, registry) == len(cases) < sum(len(p.job.entrants) for p in planned)
+
+
+@pytest.mark.parametrize("folder", ["plan", "run", "emulator"])
+def test_what_is_particular_to_an_operation_is_declared_by_its_problem_class(registry, folder):
+    texts = [
+        (path.name, node.value)
+        for path in (ROOT / "bench" / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    named = {(name, text) for name, text in texts if text.partition("/")[0] in registry.operations}
+    assert named - {("dtypes.py", "fft")} == set()  # the numerics of an algorithm

@@ -14,35 +14,10 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.operation import Problem
 
-#: The numbers of a problem that a caller has at hand, where they are not the operation's sizes alone.
-INPUTS = {
-    "gemm": ("m", "n", "k", "batch"),
-    "conv": ("n", "c", "h", "w", "k", "r", "s", "p", "q", "stride_h", "stride_w", "dilation_h", "groups"),
-}
-#: Axes that the inputs hold in another form.
-_HELD = {"conv": {"pad", "stride", "dilation"}}
-#: Sizes, ratios, elements of the operands, and products added up: what each operation's algorithms differ in.
-EXPRESSIONS = {
-    "gemm": (
-        "m", "n", "k", "batch", "m / n", "m / k", "n / k", "m * n", "m * k", "n * k",
-        "m * n * k", "batch * m * n * k", "batch * (m * k + k * n + m * n)",
-    ),
-    "transpose": ("m", "n", "m / n", "m * n"),
-    "conv": (
-        "n", "c", "k", "p", "r", "s", "stride_h", "stride_w", "dilation_h", "groups", "h * w", "p * q", "r * s",
-        "c / k", "c / groups * r * s", "p * q / (c / groups * r * s)",
-        "n * c * h * w", "n * k * p * q", "k * c / groups * r * s",
-        "n * c * h * w + n * k * p * q + k * c / groups * r * s", "n * k * p * q * c / groups * r * s",
-    ),
-}  # fmt: skip
-
-#: What a formula takes the logarithms of: the fewest expressions that tell the problems of an operation apart.
-SLOPES = {"conv": ("n * p * q", "c / groups", "k / groups", "r * s", "stride_h * stride_w", "groups")}
-
 
 def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
     """Return the names of an operation's inputs."""
-    return INPUTS.get(kind.op, kind.sizes)
+    return kind.features.inputs or kind.sizes
 
 
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
@@ -55,19 +30,19 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
     """Return the axes that no expression holds, so that all problems of a model have one value of them."""
-    held = {*inputs_of(kind), *kind.sizes, *words_of(kind), *_HELD.get(kind.op, ())}
+    held = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in held)
 
 
 def expressions(kind: type[Problem], words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the expressions of an operation; `direction == 2` is whether the word is the third of those listed."""
-    known = EXPRESSIONS.get(kind.op, inputs_of(kind))
+    known = kind.features.expressions or inputs_of(kind)
     return (*known, *(f"{name} == {i}" for name, values in words.items() for i in range(len(values))))
 
 
 def slopes_of(kind: type[Problem]) -> tuple[str, ...]:
     """Return the expressions whose logarithms a formula has for an operation."""
-    return SLOPES.get(kind.op, inputs_of(kind))
+    return kind.features.slopes or inputs_of(kind)
 
 
 def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]:
@@ -82,7 +57,7 @@ def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]
 def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
     """Return the value of each expression, a column each, for rows of inputs in the order `names`.
 
-    known: texts of this module; no text of a file is ever evaluated.
+    known: declared by an operation; no text of a file is ever evaluated.
     """
     scope: dict[str, Any] = {"__builtins__": {}, **dict(zip(names, rows.T, strict=True))}
     return np.column_stack([np.asarray(eval(text, scope), dtype=np.float64) for text in known])

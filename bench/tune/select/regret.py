@@ -24,11 +24,6 @@ FOLDS = 5
 #: What the oracle has to gain over the best single kernel before a choice between kernels is worth its code.
 WORTH = 1.05
 SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest neighbour", "library's own", "as it ran"
-#: What a library does when it is asked for an operation and no algorithm is named, the first that has a time.
-LIBRARIES = {
-    "gemm": ("gemm/cublas.sgemm", "gemm/numpy.matmul"),
-    "conv": ("conv/cudnn_frontend.fma", "conv/torch.conv2d"),
-}
 #: From what is learned (rows) to an order of kernels for each problem that is held out.
 Rule = Callable[[Data, Data], Array]
 
@@ -142,7 +137,8 @@ def losses(times: Times, chosen: dict[str, Array]) -> list[Lost]:
     count = candidates(times)
     oracle = _oracle(times.logs[:, :, :count])
     own = [Lost(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
-    for way, kernel in ((LIBRARY, _library(times)), (TIMED, f"{times.setting.op}/{SELECTED}")):
+    library = next((name for name in times.problems[0].features.libraries if name in times.kernels), "")
+    for way, kernel in ((LIBRARY, library), (TIMED, f"{times.setting.op}/{SELECTED}")):
         if kernel in times.kernels:
             column = times.kernels.index(kernel)
             own.append(Lost(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
@@ -152,10 +148,6 @@ def losses(times: Times, chosen: dict[str, Array]) -> list[Lost]:
 def candidates(times: Times) -> int:
     """Return how many of the kernels can be chosen: all but the selector itself, which is the last."""
     return len(times.kernels) - times.kernels[-1].endswith(SELECTED)
-
-
-def _library(times: Times) -> str:
-    return next((name for name in LIBRARIES.get(times.setting.op, ()) if name in times.kernels), "")
 
 
 def _oracle(logs: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.suites import suite_names
 from kernelmark.bench.tune.select.features import (
     evaluated,
     expressions,
@@ -115,7 +116,7 @@ def require_enough(where: str, data: Data) -> None:
     ):
         if found < least:
             op = data.times.setting.op
-            suite = f"`kernelmark run train-{op}`" if op in ("gemm", "conv") else "a larger suite"
+            suite = f"`kernelmark run train-{op}`" if f"train-{op}" in suite_names() else "a larger suite"
             raise UsageError(f"{where}: has {found} {what}, expected at least {least} to learn from; {suite} has more")
     if not everywhere(data.times.means).any():
         raise UsageError(

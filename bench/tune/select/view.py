@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from kernelmark.bench.plan.registry import REGISTRY
 from kernelmark.bench.report.format import count, factor, percent, short
 from kernelmark.bench.report.layout import Column, paragraph, table
 from kernelmark.bench.tune.select.answer import Answer
 from kernelmark.bench.tune.select.bootstrap import Share
 from kernelmark.bench.tune.select.model import Model, chosen
-from kernelmark.bench.tune.select.regret import LIBRARIES, LIBRARY, WORTH, Line
+from kernelmark.bench.tune.select.regret import LIBRARY, WORTH, Line
 
 WAYS = (
     Column("way to choose"),
@@ -44,7 +45,7 @@ def remarks(model: Model) -> list[str]:
             "The oracle is timed by what it was chosen on, since some rows are of one process; that flatters it. "
             "`kernelmark run SUITE --processes 5` makes runs of several."
         )
-    if model.op in LIBRARIES and not any(line.way == LIBRARY for line in found.lines):
+    if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in found.lines):
         parts.append("The library's own choice has no row in these runs; `kernelmark doctor` names what is missing.")
     return [paragraph(part, "  ", "  ") for part in parts]
 

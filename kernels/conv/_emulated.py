@@ -1,4 +1,11 @@
-"""The convolutions that emulated kernels are swept through: ids of which storage type, layout and direction change."""
+"""The convolutions that kernels are emulated on."""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from kernelmark import EmulatedSizes, Problem
 
 #: These suit most kernels and hold each thing that can go wrong: one element; a filter larger than the image;
 #: strides larger than the filter; every option at once, different in height and width; prime sizes; one dimension;
@@ -27,3 +34,17 @@ MORE = (
     *("n1c2h13w35k2r3s3pad0-1x1/g2", "n1c4h8w9k12r1s7pad0x3/g4", "n3c16h6w6k16r3s3pad2stride1x2/dil2x1/g16"),
     *("n2c8h19w6k8r3s2pad1stride3/g8", "n1c40h4w5k40r2s2/g40", "n1c16h4w9k72r2s3pad1x0"),
 )
+
+
+@cache
+def emulated(problem_class: type[Problem]) -> EmulatedSizes:
+    """Return the sizes and options of the ids above, for each storage type, layout and direction."""
+    return EmulatedSizes(
+        first=[_values(problem_class, text) for text in RAGGED], more=[_values(problem_class, text) for text in MORE]
+    )
+
+
+def _values(problem_class: type[Problem], text: str) -> dict[str, Any]:
+    sizes, slash, options = text.partition("/")
+    values = msgspec.structs.asdict(problem_class.parse(f"{sizes}/f32/nchw/fprop{slash}{options}"))
+    return {name: value for name, value in values.items() if name not in ("dtype", "layout", "direction")}
