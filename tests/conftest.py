@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import pytest
 
-import emulated
-from complaints import refusal
 from kernelmark.bench.measure.present import cuda_missing, module_missing
 from kernelmark.bench.plan import discovery
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
+from support import emulated
+from support.processes import refusal
 
 #: The width of tables in tests, in characters.
 WIDE = "250"

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.emulator.build import missing_tool
 from kernelmark.bench.emulator.sweep import Case, complaints, entries
 from kernelmark.bench.plan.discovery import discover
-from pages import DOCS, save_files
+from support.pages import DOCS, save_files
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/alpha2/beta-1/batch2/lda+1/ldb+5/ldc+3")

@@ -16,8 +16,8 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import TIMED, Mode
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.result import COLUMNS
-from missing import needed
-from pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, commands, reduced, save_files
+from support.pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, commands, reduced, save_files
+from support.tools import needed
 
 
 @pytest.fixture

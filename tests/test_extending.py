@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pages import EXTENDING, ROOT, SMALL, apply_changes, commands, reduced, save_files
+from support.pages import EXTENDING, ROOT, SMALL, apply_changes, commands, reduced, save_files
 
 
 class Copy(NamedTuple):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.emulator.build import missing_tool
-from missing import needed
+from support.tools import needed
 
 packaging = pytest.importorskip("packaging.requirements", exc_type=ImportError)
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,6 +1,6 @@
 """The cap on the length of a file."""
 
-from pages import ROOT
+from support.pages import ROOT
 
 FOLDERS, SUFFIXES = ("bench", "cuda", "kernels", "tests", "tools"), {".py", ".cu", ".cuh", ".h", ".hpp", ".cpp"}
 

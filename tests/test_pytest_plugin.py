@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from benched import BENCH, NT, ONLY, outcomes, rows_in
 from kernelmark.bench.record.store import Store
+from support.runs import BENCH, NT, ONLY, outcomes, rows_in
 
 WRONG = """\
 from kernelmark import kernel

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benched import NT, ONLY, outcomes, rows_in
 from kernelmark.bench.pytest_session import COLUMNS, LINES, fitting
+from support.runs import NT, ONLY, outcomes, rows_in
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A way of launching is timed right where events, wall clock and known length agree."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +8,8 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.run.watched import Lost
 from kernelmark.bench.selftest import clocks
 from kernelmark.bench.selftest.clocks import Way
+from support.plugins import FAKE
 
-FAKE = str(Path(__file__).with_name("fake_device.py"))
 SPAN = {"event_s": 2e-3, "wall_s": 2e-3}
 
 

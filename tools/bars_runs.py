@@ -67,7 +67,7 @@ def no_ops() -> Found:
 
 
 #: Where no time passes on the device of the tests, what is left is kernelmark's own cost.
-FAKE = ROOT / "tests" / "fake_device.py"
+FAKE = ROOT / "tests" / "support" / "plugins" / "fake_device.py"
 FAKE_CASES, SETTLED = 100_000, 20_000
 FAKE_RUN = """
 import sys

@@ -7,7 +7,7 @@ from kernelmark.bench.claims import claims_rows
 from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.problems import entries
 from kernelmark.bench.measure.measurement import Part
-from stored import RUN, result
+from support.rows import RUN, result
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import threading
 import msgspec
 import pytest
 
-from complaints import refusal
 from kernelmark.bench.claims import claims_rows, experiments
 from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.problems import thread_counts
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.present import cuda_missing
-from stored import RUN
+from support.processes import refusal
+from support.rows import RUN
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
 

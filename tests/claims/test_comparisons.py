@@ -6,7 +6,7 @@ from kernelmark.bench.claims import findings
 from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.evidence import Evidence
 from kernelmark.bench.claims.problems import entries
-from stored import result
+from support.rows import result
 
 RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.claims.hardware import Hardware, untestable
-from stored import RUN
+from support.rows import RUN
 
 SMALL = {"cpu": "Some CPU", "cpus_usable": 2, "isas": ["sse", "avx"]}
 LARGE = SMALL | {"cpus_usable": 64, "gpu": "Some GPU", "gpus": 4, "isas": ["sse", "avx", "avx2"]}

@@ -5,7 +5,7 @@ import pytest
 from kernelmark.bench.claims import claims_rows
 from kernelmark.bench.claims.catalog import PRICES
 from kernelmark.bench.claims.prices import check_known, load_prices
-from stored import RUN, result
+from support.rows import RUN, result
 
 HEAD = 'currency = "EUR"\ndate = 2026-11-21\n'
 CPU = '[[device]]\ndevice = "cpu"\nname = "Some CPU"\nper_hour = 1.0\n'

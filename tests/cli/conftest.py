@@ -2,8 +2,8 @@
 
 import pytest
 
-from compared_runs import LOOSE, STEADY, add, begin
-from report_rows import DISTURBED
+from support.compared import LOOSE, STEADY, add, begin
+from support.rows import DISTURBED
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.options import Read
-from report_rows import begin, fail
+from support.rows import begin, fail
 
 NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "")
 #: Commands whose options take a number that need not be whole, with what else each needs.

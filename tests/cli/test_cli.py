@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from complaints import complaints, refusal
-from documents_read import strict
 from kernelmark.bench.cli.commands import cli
+from support.pages import strict
+from support.processes import complaints, refusal
 
 NT = "gemm/m8n8k8/f32/NT"
 QUICK = ("--mode", "hot", "--max-time", "0.02")

@@ -9,7 +9,7 @@ import pytest
 from kernelmark.bench.cli.ending import MOST
 from kernelmark.bench.measure.measurement import Evidence
 from kernelmark.bench.record.store import Layer, Store
-from report_rows import begin, put, varied
+from support.rows import begin, put, varied
 
 CASE = "gemm/some.bad gemm/m7n7k7/f32/NN cold t2"
 #: What is wrong in the file, and a command that reads it.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.plan.text import MOST, one_line
-from processes import at_work_in, command
+from support.processes import at_work_in, command
 
 MAIN = "from kernelmark.bench.cli import main; main()"
 #: The command, with a part of it that fails as no part should.

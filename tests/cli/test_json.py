@@ -4,15 +4,14 @@ import math
 
 import pytest
 
-from compared_runs import add, begin, times
-from documents_read import valid
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.documents import DOCUMENTS, schema
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import KernelVersion
 from kernelmark.bench.selftest.finding import Finding, as_json
-from pages import DOCS
+from support.compared import add, begin, times
+from support.pages import DOCS, valid
 
 SCHEMAS = DOCS / "schemas"
 

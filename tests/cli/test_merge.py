@@ -8,7 +8,7 @@ import pytest
 
 from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.record.store import Store
-from merging import measure, suite_file
+from support.shards import measure, suite_file
 
 QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--kernels", "copy/numpy.copyto")
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\nn = 5\nm = [1, 2, 3, 4, 5]\n"

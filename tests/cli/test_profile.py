@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from documents_read import valid
 from kernelmark.bench.emulator.build import missing_tool
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.tune.profile import sass
+from support.pages import valid
 
 PRODUCT = "gemm/m256n512k64/f32/NN"
 

@@ -12,7 +12,7 @@ from kernelmark.bench.cli.progress import Display
 from kernelmark.bench.plan.case import Budget, Entrant, Job, PlannedJob, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run.progress import Glimpse
-from stored import result
+from support.rows import result
 
 NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"

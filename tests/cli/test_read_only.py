@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compared_runs import add, begin
 from kernelmark.bench.record.store import Store
+from support.compared import add, begin
 
 READING = (
     ("runs",),

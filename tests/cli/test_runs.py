@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compared_runs import STEADY, add, begin
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.record.store import Store
+from support.compared import STEADY, add, begin
 
 PARTIAL = "partial: 2 of 3 cases; `kernelmark run --resume 20260201-new` goes on"
 

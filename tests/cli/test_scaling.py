@@ -6,7 +6,7 @@ import pytest
 
 from kernelmark.bench.cli.documents import DOCUMENTS
 from kernelmark.bench.record.store import Layer
-from report_rows import begin, put
+from support.rows import begin, put
 
 WORDS = ("scaling", "net", "--link", "8GB/s", "--workers", "4,8,1")
 

@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from documents_read import valid
 from kernelmark.bench.cli.documents import DOCUMENTS, schema
 from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.tune.select.model import Model
-from pages import DOCS
-from planted import FIRST, SECOND, bordered, plant, shapes
+from support.pages import DOCS, valid
+from support.tuning import FIRST, SECOND, bordered, plant, shapes
 
 PROBLEM = "gemm/m500n70k256/f32/NT"
 

@@ -4,10 +4,10 @@ import csv
 
 import pytest
 
-from complaints import refusal
 from kernelmark.bench.measure.measurement import Part
 from kernelmark.bench.record.store import Run, Store
-from stored import result
+from support.processes import refusal
+from support.rows import result
 
 SUITE = """
 title = "A net of two layers"

@@ -18,8 +18,8 @@ from kernelmark.bench.selftest import checks
 from kernelmark.bench.selftest.finding import Finding
 from kernelmark.bench.tune import static
 from kernelmark.bench.tune.inspect import InspectRow
-from planted import FIRST, SECOND, bordered, plant
-from report_rows import begin, ceilings, fail, put
+from support.rows import begin, ceilings, fail, put
+from support.tuning import FIRST, SECOND, bordered, plant
 
 SIZES, WIDE = (80, 100, 200), 10_000
 #: What ends a table that had to leave columns out: other words than those of the wide table.

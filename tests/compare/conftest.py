@@ -2,7 +2,7 @@
 
 import pytest
 
-from compared_runs import add, begin
+from support.compared import add, begin
 
 
 @pytest.fixture

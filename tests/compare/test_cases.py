@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from compared_runs import LOOSE, STEADY, compared, times, verdicts
+from support.compared import LOOSE, STEADY, compared, times, verdicts
 
 
 def test_each_verdict_has_its_case(runs, tmp_path):

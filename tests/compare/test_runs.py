@@ -2,9 +2,9 @@
 
 import pytest
 
-from compared_runs import LOOSE, STEADY, add, begin, compared, times, verdicts
 from kernelmark.bench.compare.runs import compare_runs
 from kernelmark.bench.record.store import Store
+from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
 
 
 @pytest.mark.parametrize(("bound", "fails"), [(0.02, True), (0.04, True), (0.06, False)])

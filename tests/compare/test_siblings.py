@@ -2,11 +2,11 @@
 
 import pytest
 
-from compared_runs import begin, compared
 from kernelmark.bench.compare.cases import Side
 from kernelmark.bench.compare.siblings import siblings
 from kernelmark.bench.measure.measurement import Part
-from stored import result
+from support.compared import begin, compared
+from support.rows import result
 
 NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
 

@@ -1,6 +1,6 @@
 """What a comparison prints: the worst first, the smallest difference that it could have found, and counts."""
 
-from compared_runs import LOOSE, STEADY, compared, times
+from support.compared import LOOSE, STEADY, compared, times
 
 
 def test_what_has_no_time_in_either_is_counted(runs):

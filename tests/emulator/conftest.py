@@ -3,7 +3,7 @@
 import pytest
 
 from kernelmark.bench.emulator.build import missing_tool
-from missing import needed
+from support.tools import needed
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from emulated import program_entries
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.sweep import Case, entries, launches
@@ -21,6 +20,7 @@ from kernelmark.bench.plan.kernel import CudaKernel, Scratch
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Operand
 from kernelmark.bench.plan.tiles import tile_on
+from support.emulated import program_entries
 
 Choose = Callable[[list[Launch]], list[Launch]]
 

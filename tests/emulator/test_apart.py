@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
-from emulated import program_entries
 from emulator.fixtures import outcomes_of
 from emulator.overflows import APART, Overflow
 from emulator.proof import kernels_by_source
@@ -14,6 +13,7 @@ from kernelmark.bench.emulator.apart import LEADING, cases_apart
 from kernelmark.bench.emulator.sweep import Case, complaints
 from kernelmark.bench.emulator.worker import Buffer, Launch
 from kernelmark.bench.plan.discovery import discover
+from support.emulated import program_entries
 
 KERNEL = """
 __global__ void f(const float *x, float *y, unsigned ld) {

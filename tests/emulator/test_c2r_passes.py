@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulated import program_entries
 from emulator.ends import last
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
@@ -20,6 +19,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.tiles import tile_on
+from support.emulated import program_entries
 
 W = 8  # columns of a stripe
 DTYPES = {2: "f16", 4: "f32"}  # by bytes

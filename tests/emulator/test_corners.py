@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from _pytest.mark import ParameterSet
 
-from emulated import program_entries
 from emulator.corners import CORNERS, Corner
 from emulator.overflows import Overflow
 from kernelmark.bench.emulator.sweep import complaints, entries
 from kernelmark.bench.plan.discovery import discover
+from support.emulated import program_entries
 
 _STRIDE = ("return gridDim.x / CLUSTER;", "return gridDim.x;")
 #: Bugs in what the corners are there for, each with the place of one that sees it.

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from emulated import program_entries
 from emulator.proof import all_cases
 from emulator.short import is_kept
 from kernelmark.bench.emulator.build import CompileError, source_folder
@@ -16,6 +15,7 @@ from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
 from kernelmark.bench.emulator.sweep import Case, cases, complaints
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
+from support.emulated import program_entries
 
 SHOWN = 12
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]

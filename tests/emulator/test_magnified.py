@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from emulated import program_entries
 from emulator.overflows import Overflow
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
@@ -20,6 +19,7 @@ from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
+from support.emulated import program_entries
 
 #: Images of which a tile meets less than 2^31 elements, as the kernels require, and which together have more than 2^32.
 FACTOR = 800

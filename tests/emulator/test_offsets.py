@@ -12,7 +12,7 @@ from emulator.overflows import STATIC, Overflow
 from emulator.proof import all_cases, kernels_by_source
 from kernelmark.bench.emulator.build import CUDA, source_folder
 from kernelmark.bench.plan.discovery import discover
-from missing import needed
+from support.tools import needed
 
 KERNEL = """__global__ void f(float *x, unsigned m, unsigned ld) {
   const unsigned row = blockIdx.x * blockDim.x + threadIdx.x;

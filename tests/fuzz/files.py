@@ -5,14 +5,14 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from compared_runs import LOOSE, STEADY, add, begin
 from fuzz.inputs import Damage, File
 from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.record.versions import Compared, KernelVersion
 from kernelmark.bench.report.export import write_file
 from kernelmark.bench.report.parquet import write_parquet_file
-from report_rows import begin as begin_made
-from report_rows import put, varied
+from support.compared import LOOSE, STEADY, add, begin
+from support.rows import begin as begin_made
+from support.rows import put, varied
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 #: Of the store `runs.db`, by id and by name.

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from complaints import complaints
 from fuzz.inputs import SHOWN, Input, Step
 from fuzz.perform import Found, Outcome
 from kernelmark.bench.cli.options import DEFECT
+from support.processes import complaints
 
 STATUSES = (0, 1, 2, 130)
 #: The longest line on standard error.

@@ -28,7 +28,7 @@ from fuzz.inputs import Input, Kill, Step, Stream
 from kernelmark import bench
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.run.family import Member, adopt, below
-from processes import command
+from support.processes import command
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("kernelmark")

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernel_rig import REGISTRY
-from kernel_rig import verified as rows_of
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels.aggregate import _plans, _steps
 from kernelmark.kernels.aggregate._formats import FORMATS
+from support.kernels import REGISTRY
+from support.kernels import verified as rows_of
 
 EXACT = ("host_serial", "host_parallel", "local", "tree", "ring")
 COMPRESSED = ("onebit", "int8")

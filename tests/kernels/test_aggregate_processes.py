@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernel_rig import REGISTRY, SetUp, set_up, verified
 from kernelmark.kernels.aggregate._team import team_of
 from kernelmark.kernels.aggregate.process import beyond_cpus
+from support.kernels import REGISTRY, SetUp, set_up, verified
 
 EXACT, COMPRESSED = ("parallel", "tree", "ring"), ("onebit", "int8")
 #: Each process loads Numba, which takes seconds.

@@ -14,10 +14,10 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernel_rig import set_up
 from kernelmark.kernels import _ahead, _numba
 from kernelmark.kernels._ahead import ahead
 from kernelmark.kernels._numba import bind, jit
+from support.kernels import set_up
 
 PARENT = """
 import os, pathlib, sys, time

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
 from kernelmark.bench.plan.limits import H100
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
 
 KERNEL = CUDA["gemm/cuda.batched"]
 DEFAULT = next(KERNEL.tiles())

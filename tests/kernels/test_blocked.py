@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernel_rig import compiled_by, set_up, verified
 from kernelmark.kernels._numba import bind
 from kernelmark.kernels.transpose import _numba, _strips, _tiles
 from kernelmark.kernels.transpose._blocks import width
+from support.kernels import compiled_by, set_up, verified
 
 AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
 COMMON = [(48, 36), (36, 48), (96, 160), (160, 96), (257, 129), (250, 1000), (1000, 250), (17, 3001), (3001, 17)]

@@ -8,12 +8,12 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels._product import SCRATCH
 from kernelmark.kernels.conv.direct import _pixels
+from support.kernels import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares

@@ -7,7 +7,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from kernel_rig import RAGGED
 from kernelmark import Array
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.kernels._host import split
@@ -18,6 +17,7 @@ from kernelmark.kernels.conv.direct import _phases, _pixels, _stages
 from kernelmark.kernels.conv.direct import _plan as direct
 from kernelmark.kernels.conv.direct._phases import phases
 from kernelmark.kernels.conv.direct._tile import ROWS, tile_rows
+from support.kernels import RAGGED
 
 #: And less than one block, strip or item of what is cut into them.
 SIZES = (

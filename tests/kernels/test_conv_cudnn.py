@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from column_major import HostOperands
-from emulated import host_compiler
-from kernel_rig import DIRECTIONS, REGISTRY
 from kernelmark.bench.measure.draw import logical
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.kernels.conv.vendor import _cudnn
 from kernelmark.kernels.conv.vendor import cudnn as declared
+from support.blas import HostOperands
+from support.emulated import host_compiler
+from support.kernels import DIRECTIONS, REGISTRY
 
 KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.conv.vendor.cudnn"]
 SHAPES = (

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from column_major import array
-from kernel_rig import DIRECTIONS, REGISTRY
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.kernels.conv.vendor import cudnn_frontend
+from support.blas import array
+from support.kernels import DIRECTIONS, REGISTRY
 
 KERNELS = {kernel.name: kernel for kernel in REGISTRY.kernels.values() if kernel.provider == "cudnn_frontend"}
 DOWN = {"TENSOR_CORE", "DOWN_CONVERT_INPUTS"}

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from column_major import HostOperands, blas_stand_in
-from emulated import host_compiler
-from kernel_rig import DIRECTIONS, REGISTRY, refusal
 from kernelmark.kernels.conv.fft._tiling import cuts, executed
 from kernelmark.kernels.conv.vendor import cufft
 from kernelmark.kernels.gemm import _cublas
+from support.blas import HostOperands, blas_stand_in
+from support.emulated import host_compiler
+from support.kernels import DIRECTIONS, REGISTRY, refusal
 
 SHAPES = (
     "n2c3h37w21k5r3s5pad1x2",

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, DIRECTIONS, REGISTRY, cases, chosen, lean
 from kernelmark.bench.emulator.shapes import problems
 from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import compile_cubin, cuda_sources
@@ -19,6 +17,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, chosen, lean
 
 NAMES = ("direct", "direct_tiled", "depthwise", "im2col")
 VARIANTS = tuple(itertools.product(("nchw", "nhwc"), DIRECTIONS))

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("numba")
 pytest.importorskip("pyfftw")
 
-from kernel_rig import DIRECTIONS, allocated_by, set_up, verified
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.kernels.conv.fft import _codelets, _lanes, _planes, _products, _spectra, _transforms, cpu
 from kernelmark.kernels.conv.fft._tiling import Cuts, cheapest, cuts, good_size, spans, whole
+from support.kernels import DIRECTIONS, allocated_by, set_up, verified
 
 KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled", "conv/numba.fft_tiled")
 LAYOUTS = ("nchw", "nhwc")

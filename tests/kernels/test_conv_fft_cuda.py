@@ -3,14 +3,14 @@ overlapping tiles is refused."""
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, DIRECTIONS, REGISTRY, lean
-from kernel_rig import cases as cases_of
 from kernelmark import Scratch
 from kernelmark.bench.emulator.sweep import Case, entries
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.conv.fft._tiling import cuts
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, lean
+from support.kernels import cases as cases_of
 
 #: One tile and several, in the image and out of it, padding on one side, one group and more; then what each tile takes:
 #: few channels and images, which leave most of a product's tile empty, and enough of both to fill it.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernel_rig import DIRECTIONS, chosen
 from kernelmark.bench.plan.kernel import KernelCall, Scratch
+from support.kernels import DIRECTIONS, chosen
 
 
 def calls(sizes: str, variant: str, options: str = "") -> list[tuple[str, KernelCall]]:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, DIRECTIONS, REGISTRY, cases, chosen, refusal
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.kernels.conv.implicit._product import taps
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, chosen, refusal
 
 IMPLICIT, MMA, TF32 = "conv/cuda.implicit", "conv/cuda.implicit_mma", "conv/cuda.implicit_tf32"
 TENSOR_CORES = (MMA, TF32, "conv/cuda.implicit_3xtf32")

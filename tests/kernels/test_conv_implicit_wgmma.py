@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
-from kernel_rig import DIRECTIONS, REGISTRY, chosen, lean, refusal
 from kernelmark.bench.plan.kernel import Im2colMap, Scratch, TensorMap
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.conv.implicit import hopper
 from kernelmark.kernels.conv.problem import ConvProblem
+from support.kernels import DIRECTIONS, REGISTRY, chosen, lean, refusal
 
 WGMMA = "conv/cuda.implicit_wgmma"
 SIZES = ("n2c16h9w7k24r3s2pad1", "n1c8h12w9k8r2s3pad0-1x2-0", "n1c8h5w6k16r1s1", "n3c8h1w20k8r1s5pad0x7")

@@ -6,13 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from kernel_rig import drawn
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS
 from kernelmark.bench.plan.verdict import error_variance
 from kernelmark.kernels.conv import _reference
 from kernelmark.kernels.conv._winograd import F2, F4, growth, unevenness
 from kernelmark.kernels.conv.problem import ConvProblem
+from support.kernels import drawn
 
 SMALL = [
     "n2c3h5w6k4r3s2pad1/f32/nchw",

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, REGISTRY, cases, lean, refusal
 from kernelmark.bench.emulator.sweep import Case, entries
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import KernelCall, Scratch
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, cases, lean, refusal
 
 NAMES = F2, F4, FUSED4 = "conv/cuda.winograd", "conv/cuda.winograd4", "conv/cuda.winograd4_fused"
 VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")]

@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernel_rig import DIRECTIONS, verified
 from kernelmark import Tile
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.kernels._numba import jit
@@ -16,6 +15,7 @@ from kernelmark.kernels.conv.winograd import _planes as planes
 from kernelmark.kernels.conv.winograd import cpu
 from kernelmark.kernels.conv.winograd._lines import LANES, divide, join
 from kernelmark.kernels.conv.winograd._tiling import tiling
+from support.kernels import DIRECTIONS, verified
 
 LAYOUTS = ("nchw", "nhwc")
 

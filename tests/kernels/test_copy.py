@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, REGISTRY, compiled_by, set_up, verified
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.limits import H100
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, compiled_by, set_up, verified
 
 VECTORISED = CUDA["copy/cuda.vectorised"]
 

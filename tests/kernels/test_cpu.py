@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernel_rig import LAYOUTS, allocated_by, set_up, verified
 from kernelmark.bench.plan.discovery import discover
+from support.kernels import LAYOUTS, allocated_by, set_up, verified
 
 OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
 PROBLEMS = [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import kernelmark.kernels.gemm._cublas as module
-from column_major import Blas, HostOperands, blas_stand_in
-from kernel_rig import LAYOUTS, REGISTRY
+from support.blas import Blas, HostOperands, blas_stand_in
+from support.kernels import LAYOUTS, REGISTRY
 
 EVERY = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.gemm.cublas"]
 GROUPED = [kernel for kernel in EVERY if "none" not in kernel.domain["grouping"]]

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from column_major import HostOperands
-from cublaslt_standin import CublasLt
-from kernel_rig import LAYOUTS, REGISTRY
 from kernelmark.bench.measure.present import EXTRAS
 from kernelmark.kernels.gemm import _cublaslt, cublaslt
+from support.blas import CublasLt, HostOperands
+from support.kernels import LAYOUTS, REGISTRY
 
 KERNELS = {k.name: k for k in REGISTRY.kernels.values() if k.provider == "cublaslt"}
 OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch2/lda+1")

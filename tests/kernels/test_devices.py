@@ -8,9 +8,6 @@ from functools import cache
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA as KERNELS
-from kernel_rig import REGISTRY
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.launch import resident_blocks
@@ -19,6 +16,9 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA as KERNELS
+from support.kernels import REGISTRY
 
 C2R, FUSED = KERNELS["transpose/cuda.c2r"], KERNELS["transpose/cuda.c2r_fused"]
 FOUNDING = REGISTRY.problem("transpose/m1024n26752/f32/in")

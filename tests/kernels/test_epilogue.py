@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.kernels.gemm import _reference
+from support.emulated import wrong_in_emulator
+from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
 
 FUSED, TWO_STEP = "gemm/cuda.async_fused", "gemm/cuda.async_two_step"
 EPILOGUES = ("bias-relu", "sigmoid", "update")

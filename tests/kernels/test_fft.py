@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernel_rig import REGISTRY, verified
 from kernelmark.bench.plan.suites import find_suite
+from support.kernels import REGISTRY, verified
 
 KINDS = ("r2c", "c2r", "c2c", "c2c/inverse")
 SIZES = [(1, 1, 1), (3, 1, 2), (2, 1, 7), (5, 1, 16), (2, 2, 1), (1, 6, 5), (3, 5, 6), (1, 8, 8), (2, 7, 3)]

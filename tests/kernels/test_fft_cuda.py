@@ -2,9 +2,9 @@
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import chosen, lean, refusal
 from kernelmark.bench.emulator.sweep import Case, entries
+from support.emulated import wrong_in_emulator
+from support.kernels import chosen, lean, refusal
 
 SMALL = "fft/cuda.small"
 KINDS = ("r2c", "c2r", "c2c", "c2c/inverse")

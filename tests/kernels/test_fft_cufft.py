@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulated import host_compiler
-from kernel_rig import REGISTRY, set_up
+from support.emulated import host_compiler
+from support.kernels import REGISTRY, set_up
 
 KERNEL = REGISTRY.kernels["fft/cufft.plan"]
 SIZES = [(1, 1, 1), (3, 1, 2), (2, 1, 7), (5, 1, 16), (2, 2, 1), (1, 6, 5), (3, 5, 6), (2, 8, 8), (2, 7, 3)]

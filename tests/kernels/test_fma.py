@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, REGISTRY, compiled_by, refusal, set_up, verified
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.fma.problem import LONGEST, TILES, coarse
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, compiled_by, refusal, set_up, verified
 
 NAMES = ("ffma", "ffma_fed", "mma", "wgmma")
 

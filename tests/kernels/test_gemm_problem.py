@@ -5,12 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from kernel_rig import drawn
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels.gemm import _reference
 from kernelmark.kernels.gemm import problem as gemm
+from support.kernels import drawn
 
 
 def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:

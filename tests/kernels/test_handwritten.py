@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernel_rig import CUDA as KERNELS
-from kernel_rig import LAYOUTS, REGISTRY, cases, refusal
 from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
 from kernelmark.bench.measure.compilers import cuda_sources
@@ -18,7 +16,8 @@ from kernelmark.bench.plan.kernel import KernelCall, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune import inspect
 from kernelmark.bench.tune.inspect import sample_problem
-from ptxas import losses
+from support.kernels import CUDA as KERNELS
+from support.kernels import LAYOUTS, REGISTRY, cases, losses, refusal
 
 DTYPES = ("f64", "f32", "f16", "bf16")
 SHAPES = ((1, 1, 1), (31, 33, 17), (32, 64, 8), (1000, 257, 3))

@@ -5,13 +5,13 @@ from itertools import product
 
 import pytest
 
-from emulated import host_compiler, wrong_in_emulator
-from kernel_rig import CUDA, LAYOUTS, REGISTRY, lean
-from kernel_rig import refusal as refusal_of
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune.profile.counted import count
+from support.emulated import host_compiler, wrong_in_emulator
+from support.kernels import CUDA, LAYOUTS, REGISTRY, lean
+from support.kernels import refusal as refusal_of
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 ALONG_K = (*IN_F32, "wgmma_fp8", "wgmma_int8")

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, REGISTRY, cases, refusal
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, cases, refusal
 
 C2R, FUSED = CUDA["transpose/cuda.c2r"], CUDA["transpose/cuda.c2r_fused"]
 SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))

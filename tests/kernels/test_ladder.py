@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import CudaKernel, Scratch
 from kernelmark.bench.plan.limits import H100
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
 
 RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
 PACKED = ("vectorised", "warptile", "async", "splitk")

@@ -12,8 +12,8 @@ pytest.importorskip("numba")
 
 import numba
 
-from kernel_rig import compiled_by
 from kernelmark.kernels._numba import part
+from support.kernels import compiled_by
 
 ROOT = Path(__file__).parents[2]
 CALLEE = """

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernel_rig import CUDA as KERNELS
-from kernel_rig import REGISTRY
 from kernelmark.bench.measure.compile import Cubin, compile_cubin
 from kernelmark.bench.measure.elf import elf_parameters
 from kernelmark.bench.measure.launch import c_scalar
 from kernelmark.bench.measure.tensormap import NBYTES
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap
 from kernelmark.bench.tune.inspect import sample_problem
+from support.kernels import CUDA as KERNELS
+from support.kernels import REGISTRY
 
 ARCH = "sm_90a"
 KINDS = {"int": "i4", "unsigned int": "i4", "float": "f4", "double": "f8"}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kernel_rig import REGISTRY, drawn
 from kernelmark.kernels.gemm import _reference, _scales
+from support.kernels import REGISTRY, drawn
 
 BLOCKS = "gemm/m131n264k300/e4m3.f32/NT"
 

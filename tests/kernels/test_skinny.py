@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, REGISTRY, cases, chosen, lean, refusal
 from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.bench.plan.limits import H100
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, cases, chosen, lean, refusal
 
 KERNEL = CUDA["gemm/cuda.skinny"]
 LAYOUTS = ("NT", "NN")

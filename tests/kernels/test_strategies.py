@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from column_major import Blas, HostOperands, blas_stand_in, matrix
-from kernel_rig import REGISTRY, refusal
 from kernelmark import kernel
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.gemm import _cublas
+from support.blas import Blas, HostOperands, blas_stand_in, matrix
+from support.kernels import REGISTRY, refusal
 
 NT = ("gemm/cublas.tnn_geam", "gemm/cublas.tnn", "gemm/cublas.inplace")
 TWO_STEP = "gemm/cublas.two_step"

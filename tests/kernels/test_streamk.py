@@ -2,12 +2,12 @@
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, LAYOUTS, REGISTRY, refusal
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import Scratch, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.gemm.ladder import dealt
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, LAYOUTS, REGISTRY, refusal
 
 KERNEL = CUDA["gemm/cuda.streamk"]
 WIDE, MIDDLE, TINY = KERNEL.tiles()

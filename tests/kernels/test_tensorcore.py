@@ -5,9 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulated import host_compiler, wrong_in_emulator
-from kernel_rig import CUDA, LAYOUTS, REGISTRY
-from kernel_rig import cases as cases_of
 from kernelmark.bench.emulator.build import CUDA as SOURCES
 from kernelmark.bench.emulator.build import program
 from kernelmark.bench.emulator.sweep import Case, launches
@@ -15,6 +12,9 @@ from kernelmark.bench.emulator.worker import Buffer, run
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.tune.profile.counted import count
+from support.emulated import host_compiler, wrong_in_emulator
+from support.kernels import CUDA, LAYOUTS, REGISTRY
+from support.kernels import cases as cases_of
 
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32", "mma_f64")
 Array = np.ndarray[Any, Any]

@@ -8,31 +8,30 @@ from typing import Any
 
 import pytest
 
-from declared_tiles import CPU, CUDA, OURS, REGISTRY, typical
-from emulated import wrong_in_emulator
-from kernel_rig import verified
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import Kernel, Tile
 from kernelmark.bench.plan.limits import TYPICAL
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.space import Space
 from kernelmark.bench.plan.tiles import tile_text
+from support.emulated import wrong_in_emulator
+from support.kernels import REGISTRY, TUNABLE, TUNABLE_CPU, TUNABLE_CUDA, typical, verified
 
 RECORDED = json.loads(Path(__file__).parents[1].joinpath("data/default_tiles.json").read_text())
 
 
 def test_seven_kernels_on_the_cpu_and_twenty_on_a_gpu_have_fifty_tiles_to_search() -> None:
-    found = {name: list(islice(Space(kernel, typical(kernel)).valid(), 50)) for name, kernel in OURS.items()}
+    found = {name: list(islice(Space(kernel, typical(kernel)).valid(), 50)) for name, kernel in TUNABLE.items()}
     wide = {name for name, tiles in found.items() if len(tiles) == 50}
-    assert len(wide & set(CPU)) >= 7
-    assert len(wide & set(CUDA)) >= 20
+    assert len(wide & set(TUNABLE_CPU)) >= 7
+    assert len(wide & set(TUNABLE_CUDA)) >= 20
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TUNABLE)
 def test_what_is_preferred_is_of_the_space_on_every_device(name: str) -> None:
     for device in TYPICAL.values():
-        values = OURS[name].values(device)
-        for tile in OURS[name].tiles(device):
+        values = TUNABLE[name].values(device)
+        for tile in TUNABLE[name].tiles(device):
             assert list(vars(tile)) == list(values)
             assert all(value in values[tunable] for tunable, value in vars(tile).items())
 
@@ -52,7 +51,7 @@ def differing(name: str, part: slice) -> list[str]:
     """What a kernel takes by default otherwise than when it was recorded."""
     found = []
     for problem, capability, recorded in list(defaults(name, RECORDED["kernels"][name]))[part]:
-        tile = OURS[name].tile_for(problem, TYPICAL[capability])
+        tile = TUNABLE[name].tile_for(problem, TYPICAL[capability])
         known = dict(pair.split("=") for pair in recorded.split(",") if pair)
         taken = {key: str(vars(tile)[key]) for key in known} if tile else {}
         if taken != known or bool(tile) != bool(known):
@@ -101,7 +100,7 @@ SMALL["conv/numba.fft_tiled"] = SMALL["conv/pyfftw.tiled"]
 
 def wrong(problem: str, name: str, count: int) -> list[str]:
     """The tiles of a sample of a kernel's space with which it is not right."""
-    kernel = CPU[name]
+    kernel = TUNABLE_CPU[name]
     tiles = [tile_text(vars(tile)) for tile in drawn(kernel, REGISTRY.problem(problem), count)]
     assert tiles
     rows = verified(problem, *(f"{name}@{text}" for text in tiles))
@@ -113,7 +112,7 @@ def wrong(problem: str, name: str, count: int) -> list[str]:
 
 
 def test_every_kernel_on_the_cpu_that_has_tunables_is_verified_with_tiles_of_its_space() -> None:
-    assert set(SMALL) == set(CPU)
+    assert set(SMALL) == set(TUNABLE_CPU)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -127,7 +126,7 @@ def test_many_tiles_of_a_kernel_on_the_cpu_are_right(name: str) -> None:
     assert [text for problem in SMALL[name] for text in wrong(problem, name, 12)] == []
 
 
-#: Kernels whose tiles have rules of their own; drawn tiles of these are run on the CPU access by access.
+#: Kernels whose tiles have rules of their own; drawn tiles of these are run on the TUNABLE_CPU access by access.
 EMULATED = {
     "gemm/cuda.blocktile1d": "gemm/m140n70k33/f32/NT",
     "gemm/cuda.blocktile2d": "gemm/m140n70k33/f32/TN",
@@ -149,5 +148,5 @@ EMULATED = {
 @pytest.mark.parametrize("name", EMULATED)
 def test_a_drawn_tile_is_right_in_the_emulator(name: str) -> None:
     problem = REGISTRY.problem(EMULATED[name])
-    (tile,) = drawn(CUDA[name], problem, 1)
-    assert not wrong_in_emulator([Case(CUDA[name], problem, tile)])
+    (tile,) = drawn(TUNABLE_CUDA[name], problem, 1)
+    assert not wrong_in_emulator([Case(TUNABLE_CUDA[name], problem, tile)])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kernel_rig import DIRECTIONS, set_up, verified
+from support.kernels import DIRECTIONS, set_up, verified
 
 KERNEL, PRODUCT = "conv/torch.conv2d", "gemm/torch.matmul"
 ONEDNN = r" oneDNN [\d.]+ \S+:\S+"

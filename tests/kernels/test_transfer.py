@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernel_rig import REGISTRY, set_up
-from kernel_rig import verified as rows_of
 from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.family import below
 from kernelmark.kernels.transfer import worked
+from support.kernels import REGISTRY, set_up
+from support.kernels import verified as rows_of
 
 WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device == "cpu" and k.outside]
 WORKED = ["transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged"]

@@ -1,8 +1,8 @@
 """Transfers on a GPU in jobs: what they are set against, and what is measured in turn with them."""
 
-from kernel_rig import REGISTRY
 from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.suites import find_suite
+from support.kernels import REGISTRY
 
 
 def baselines(problem: str) -> dict[str, str | None]:

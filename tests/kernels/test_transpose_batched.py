@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, REGISTRY, cases, chosen, lean, verified
 from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.plan.errors import UsageError
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, cases, chosen, lean, verified
 
 KERNEL = CUDA["transpose/cuda.batched"]
 ON_CPU = ("transpose/numpy.out", "transpose/numba.blocked")

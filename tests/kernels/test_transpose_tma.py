@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulated import wrong_in_emulator
-from kernel_rig import CUDA, REGISTRY, chosen, refusal
 from kernelmark.bench.emulator.sweep import Case
 from kernelmark.bench.plan.kernel import TensorMap, Tile
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, chosen, refusal
 
 TMA = CUDA["transpose/cuda.tma"]
 BOX = 8  # vectors in a row of a box

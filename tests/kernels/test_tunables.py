@@ -1,4 +1,4 @@
-"""Every tunable of our CUDA kernels does something: to what is launched, or to the machine code."""
+"""Every tunable of our TUNABLE_CUDA kernels does something: to what is launched, or to the machine code."""
 
 import hashlib
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ from itertools import chain, islice
 
 import pytest
 
-from declared_tiles import CUDA, REGISTRY, typical
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.elf import elf_sections
@@ -16,6 +15,7 @@ from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.space import Space
+from support.kernels import REGISTRY, TUNABLE_CUDA, typical
 
 
 def pairs(kernel: Kernel, problem: Problem, tunable: str) -> Iterator[tuple[Tile, Tile]]:
@@ -51,13 +51,13 @@ OTHERWISE = {
     ("conv/cuda.implicit_tf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
     ("conv/cuda.implicit_3xtf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nhwc/wgrad",
 }
-TUNABLES = [(name, tunable) for name, kernel in CUDA.items() for tunable in kernel.tunables]
+TUNABLES = [(name, tunable) for name, kernel in TUNABLE_CUDA.items() for tunable in kernel.tunables]
 
 
 @cache
 def changed(name: str, tunable: str) -> tuple[list[tuple[str, KernelCall]], list[tuple[str, KernelCall]]] | None:
     """The launches under two values of a tunable that differ; None where its value follows from the device alone."""
-    kernel, other = CUDA[name], OTHERWISE.get((name, tunable))
+    kernel, other = TUNABLE_CUDA[name], OTHERWISE.get((name, tunable))
     problem = REGISTRY.problem(other) if other else typical(kernel)
     if len(kernel.values()[tunable]) == 1:
         return None
@@ -68,9 +68,9 @@ def changed(name: str, tunable: str) -> tuple[list[tuple[str, KernelCall]], list
     raise AssertionError(f"{name} launches the same for every value of {tunable}")
 
 
-@pytest.mark.parametrize("name", CUDA)
+@pytest.mark.parametrize("name", TUNABLE_CUDA)
 def test_every_tunable_changes_what_is_launched(name: str) -> None:
-    found = [changed(name, tunable) for tunable in CUDA[name].tunables]
+    found = [changed(name, tunable) for tunable in TUNABLE_CUDA[name].tunables]
     assert any(found)
 
 
@@ -110,7 +110,7 @@ def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code() 
     }
     assert all(wanted.values())
     with ThreadPoolExecutor(cpu_count()) as pool:
-        compiled = pool.map(lambda name: code(CUDA[name], tuple(dict.fromkeys(wanted[name]))), COMPILED)
+        compiled = pool.map(lambda name: code(TUNABLE_CUDA[name], tuple(dict.fromkeys(wanted[name]))), COMPILED)
         codes = dict(zip(COMPILED, compiled, strict=True))
     for (name, tunable), sides in named.items():
         before, after = ({codes[name][entry] for entry in side} for side in sides)

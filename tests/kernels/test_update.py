@@ -2,10 +2,10 @@
 
 import pytest
 
-from kernel_rig import LAYOUTS, refusal
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run.job import run_job
+from support.kernels import LAYOUTS, refusal
 
 TWO_STEP = "gemm/scipy.two_step"
 

@@ -7,7 +7,6 @@ from itertools import product
 
 import pytest
 
-from kernel_rig import CUDA, REGISTRY
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
@@ -16,6 +15,7 @@ from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.kernels._waves import filled
 from kernelmark.kernels.gemm._tiles import warps
 from kernelmark.kernels.gemm.ladder import CHOICES, useful
+from support.kernels import CUDA, REGISTRY
 
 SUITES = ("founding", "seed", "smoke")
 MULTIPROCESSORS = (46, 68, 82, 108, 114, 132, 144, 148)

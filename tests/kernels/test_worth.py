@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernel_rig import REGISTRY
 from kernelmark.kernels import _worth
 from kernelmark.kernels._worth import launch_s, pays, rates, threads_that_pay
+from support.kernels import REGISTRY
 
 PAYS = pays  # the fixture of this folder replaces it
 TINY, LARGE = "conv/n1c1h2w2k1r1s1/f32/nchw/fprop", "conv/n8c256h56w56k256r3s3pad1/f32/nchw/fprop"

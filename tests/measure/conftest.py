@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu
 from kernelmark.bench.measure import launch, tensormap, timing
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.plan.limits import H100
-from timing_rig import FakeTime, Rig
+from support.cuda import CLUSTERED, HALVES, PADDED, TILED, Gpu
+from support.timing import FakeTime, Rig
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fake_cupy import FakeCupy
 from kernelmark.bench.measure import launch_pycuda
 from kernelmark.bench.measure.cuda import Cuda
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.plan.registry import Registry
+from support.cuda import FakeCupy
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu, device_arrays, operands
 from kernelmark.bench.measure import launch, launch_pycuda
 from kernelmark.bench.measure.compile import Cubin, compile_cubin
 from kernelmark.bench.measure.cuda import present_limits
@@ -19,6 +18,7 @@ from kernelmark.bench.measure.resources import Resources
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
+from support.cuda import CLUSTERED, HALVES, PADDED, TILED, Gpu, device_arrays, operands
 
 SYMBOL = "_Z11sgemm_tiledILi32EL2Op0ELS0_1EEvPKfS2_Pfjjjffjjjxxx"
 

@@ -13,7 +13,7 @@ import pytest
 
 from kernelmark.bench.measure import lock
 from kernelmark.bench.measure.lock import exclusive, held, held_run, turn
-from processes import wait_for
+from support.processes import wait_for
 
 HOLDER = """
 import sys

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelmark.bench.measure.observers import METERED_S, Energy
-from timing_rig import FakeTime, Rig, Script
+from support.timing import FakeTime, Rig, Script
 
 
 class Meter:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from emulated import host_compiler
 from kernelmark.bench.measure.compilers import INSTALL, header_folders
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.limits import TYPICAL
-from missing import needed
+from support.emulated import host_compiler
+from support.tools import needed
 
 # A multiprocessor has 65536 registers in four partitions of 16384. A warp takes ceil(32 r / 256) * 256 of them, a
 # partition holds floor(16384 / that) warps. Warps, blocks and shared memory of a multiprocessor, by capability:

@@ -18,8 +18,8 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_suites
+from support.plugins import FAKE
 
-FAKE = str(Path(__file__).parents[1] / "fake_device.py")
 #: The samples of `gemm/numpy.matmul` (`base`) and `gemm/scipy.sgemm` on gemm/m256n256k256/f32/NT, taken in turn on a
 #: virtual machine with two CPUs, one thread, in seconds.
 RECORDED = Path(__file__).with_name("sgemm_256.json")

@@ -7,7 +7,7 @@ import pytest
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
-from timing_rig import FakeTime, Rig, Script, called
+from support.timing import FakeTime, Rig, Script, called
 
 
 def test_a_sample_is_seconds_a_call(rig: Rig) -> None:

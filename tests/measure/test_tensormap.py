@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fake_gpu import CLUSTERED, HALVES, REGISTRY, Gpu, device_arrays
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.tensormap import encode, packed
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import Im2colMap, TensorMap
+from support.cuda import CLUSTERED, HALVES, REGISTRY, Gpu, device_arrays
 
 
 def shown(array: Any) -> Any:

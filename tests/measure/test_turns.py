@@ -9,7 +9,7 @@ from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.turns import interleave
 from kernelmark.bench.plan.case import Budget
-from timing_rig import Rig, Script
+from support.timing import Rig, Script
 
 
 def _unexpected(name: str, error: Exception) -> None:

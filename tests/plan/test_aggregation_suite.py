@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
-from scripts import script
+from support.tools import script
 
 NETWORKS = script("networks")
 #: A worker's own memory, and the last-level cache of the machine whose memory was read.

@@ -10,7 +10,7 @@ from kernelmark.bench.plan.chosen import contenders
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.sweep import Entry
-from pages import ROOT
+from support.pages import ROOT
 
 CPU = ("cpu",)
 NT = "gemm/m8n8k8/f32/NT"

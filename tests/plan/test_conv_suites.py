@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.suites import find_suite
-from scripts import script
+from support.tools import script
 
 NETWORKS = script("networks")
 CONV = script("conv_suites")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.plan.suites import FOLDER, find_suite
-from scripts import script
+from support.tools import script
 
 MADE = script("suites")
 NAMES = ["alexnet", "deepbench-gemm", "deepbench-rnn", "experts", "fasttext", "llm", "lstm", "mlp", "square-sweep"]

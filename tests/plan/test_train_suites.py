@@ -7,7 +7,7 @@ import pytest
 from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.plan.suites import find_suite
-from scripts import script
+from support.tools import script
 
 TRAIN = script("train_suites")
 NAMES = ["train-conv", "train-gemm"]

@@ -11,7 +11,7 @@ from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.export import write_csv
 from kernelmark.bench.run.session import new_run_id
-from stored import RUN
+from support.rows import RUN
 
 
 @pytest.fixture

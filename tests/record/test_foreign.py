@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benched import ONLY
-from complaints import complaints
 from kernelmark.bench.cli.stores import import_command
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.text import one_line
@@ -27,6 +25,8 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.table import Builder
 from kernelmark.bench.report.tables import run_table
 from kernelmark.bench.run.session import new_run_id
+from support.processes import complaints
+from support.runs import ONLY
 
 DATA = Path(__file__).parents[1] / "data"
 FOREIGN, NVBENCH = DATA / "pytest_benchmark.json", DATA / "nvbench.json"

@@ -13,8 +13,8 @@ from kernelmark.bench.record.merge import merge_files
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import KernelVersion
 from kernelmark.bench.run.session import taken_up
-from merging import measure, rows, suite_file
-from report_rows import begin, put
+from support.rows import begin, put
+from support.shards import measure, rows, suite_file
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from kernelmark.bench.measure.measurement import Part
 from kernelmark.bench.record.store import Layer, Store
-from stored import RUN, result
+from support.rows import RUN, result
 
 
 def test_a_case_is_found_by_a_part_of_its_name_and_by_the_whole_though_others_contain_it(begun):

@@ -23,7 +23,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.records import doubles
 from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.record.versions import Compared, KernelVersion, Resources
-from stored import RUN, result
+from support.rows import RUN, result
 
 
 def test_a_row_comes_back_as_it_went_in(begun):
@@ -146,7 +146,7 @@ def test_a_read_only_folder_is_named(tmp_path, complaint):
 WRITER = """
 import sys
 from pathlib import Path
-from stored import RUN, result
+from support.rows import RUN, result
 from kernelmark.bench.record.store import Store
 
 store = Store(Path(sys.argv[1]))

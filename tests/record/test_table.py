@@ -14,7 +14,7 @@ import pytest
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.table import Builder, Floats, cells
 from kernelmark.bench.report.export import write_csv, write_table
-from report_rows import begin, many, put, varied
+from support.rows import begin, many, put, varied
 
 
 def values_of(rows):

@@ -9,10 +9,9 @@ import pytest
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.latex import write_latex
-from latex_tables import DOCUMENT, EVERY, IDENTITY, KIND
-from missing import needed
-from report_rows import begin
-from scripts import script
+from support.pages import DOCUMENT, EVERY, IDENTITY, KIND
+from support.rows import begin
+from support.tools import needed, script
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from kernelmark.bench.report.figures import draw
 from kernelmark.bench.report.figures.aggregation import aggregations
 from kernelmark.bench.report.figures.scaling import scaling_of_run
 from kernelmark.bench.report.run_data import RunData
-from report_rows import put
+from support.rows import put
 
 LSTM, RESNET = "aggregate/w4n1048576/f32/ef", "aggregate/w4n25502912/f32/ef"
 TIMES = {"cpu.host_serial": 4.0, "cpu.host_parallel": 2.0, "cpu.tree": 3.0, "cpu.onebit": 5.0}

@@ -13,7 +13,7 @@ from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster
 from kernelmark.bench.report.crossover import render, write_csv
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.standings import standings
-from report_rows import begin, put
+from support.rows import begin, put
 
 NT = "gemm/m1024n2048k26752/f32/NT"
 NN = NT.replace("NT", "NN")

@@ -11,7 +11,7 @@ from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import contest, leads
 from kernelmark.bench.report.crossover import COLUMNS, render, write_csv
 from kernelmark.bench.report.standings import changes, fft_speedup, find_run, listed, standings
-from stored import result
+from support.rows import result
 
 SUITE = """
 [[sweep]]

@@ -4,7 +4,7 @@ import pytest
 
 from kernelmark.bench.report.figures import heat, speedups, style
 from kernelmark.bench.report.run_data import RunData
-from report_rows import many, put
+from support.rows import many, put
 
 pytest.importorskip("matplotlib")
 

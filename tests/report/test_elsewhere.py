@@ -3,7 +3,7 @@
 import pytest
 
 from kernelmark.bench.report.contest import faster
-from report_rows import put
+from support.rows import put
 
 PROBLEM = "gemm/m64n64k64/f32/NT"
 

@@ -6,11 +6,11 @@ import io
 import pandas as pd
 import pytest
 
-from documents_read import strict
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.export import WRITERS
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
+from support.pages import strict
 
 #: The contract of DESIGN.md, word for word, and the columns that were added since.
 CONTRACT = (

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.report.figures import draw, first, kinds, style
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.run_data import RunData
-from report_rows import ceilings, fail, put, varied
+from support.rows import ceilings, fail, put, varied
 
 pytest.importorskip("matplotlib")
 

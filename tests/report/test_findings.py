@@ -2,7 +2,7 @@
 
 from kernelmark.bench.report import findings
 from kernelmark.bench.report.run_data import RunData
-from report_rows import fail, in_turn, put
+from support.rows import fail, in_turn, put
 
 NT = "gemm/m4n6k8/f32/NT"
 

@@ -4,7 +4,7 @@ import pytest
 
 from kernelmark.bench.report import founding
 from kernelmark.bench.report.run_data import RunData
-from report_rows import in_turn, put
+from support.rows import in_turn, put
 
 NT, NN = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
 DIMS = {"m": 1024, "n": 2048, "k": 26752}

@@ -4,7 +4,7 @@ import pytest
 
 from kernelmark.bench.report import headline
 from kernelmark.bench.report.run_data import RunData
-from report_rows import begin, in_turn, put
+from support.rows import begin, in_turn, put
 
 NT, NN = "gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN"
 

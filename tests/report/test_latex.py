@@ -7,7 +7,7 @@ import pytest
 from kernelmark.bench.report.latex import COLUMN_MM, PREAMBLE, write_latex_files
 from kernelmark.bench.report.latex_list import PAGE_LINES
 from kernelmark.bench.report.latex_text import comment, escape, unused
-from latex_tables import EVERY, TIME, lines, sound
+from support.pages import EVERY, TIME, lines, sound
 
 
 def test_every_character_that_latex_reads_is_printed(latex, compiled):

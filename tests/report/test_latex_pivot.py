@@ -1,8 +1,8 @@
 """Problems x kernels in LaTeX: what a cell shows, and how a table that is too wide or too long is parted."""
 
 from kernelmark.bench.report.latex import FLOAT_LINES
-from latex_tables import TIME, sound
-from report_rows import DISTURBED
+from support.pages import TIME, sound
+from support.rows import DISTURBED
 
 
 def times(problems, kernels, **values):

@@ -2,7 +2,7 @@
 
 from kernelmark.bench.report.contest import contests
 from kernelmark.bench.report.leads import know_leads
-from report_rows import put
+from support.rows import put
 
 NT, NN = "gemm/m8n9k7/f32/NT", "gemm/m8n9k7/f32/NN"
 

@@ -7,7 +7,7 @@ import pytest
 from kernelmark.bench.report.export import WRITERS
 from kernelmark.bench.report.layout import Column, paragraph, table
 from kernelmark.bench.report.markdown import in_markdown
-from report_rows import fail, put
+from support.rows import fail, put
 
 EVIL = "<script>alert(1)</script> [click](http://evil.example) | ![x](//a.b) \x1b[31m\n| a | b |"
 

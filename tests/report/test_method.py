@@ -2,7 +2,7 @@
 
 from kernelmark.bench.report.method import paragraph
 from kernelmark.bench.report.run_data import RunData
-from report_rows import begin, fail, put, varied
+from support.rows import begin, fail, put, varied
 
 
 def said(store):

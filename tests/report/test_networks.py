@@ -4,7 +4,7 @@ import pytest
 
 from kernelmark.bench.record.store import Layer
 from kernelmark.bench.report.networks import network_table
-from stored import result
+from support.rows import result
 
 CONV, BACK, DENSE = "conv/a/f32/nchw/fprop", "conv/a/f32/nchw/wgrad", "gemm/b/f32/NT"
 LAYERS = [Layer("net", CONV, "forward", 2), Layer("net", DENSE, "forward", 1), Layer("net", BACK, "backward", 3)]

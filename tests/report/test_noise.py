@@ -8,7 +8,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.noise import is_noisy, marked, noise_of
 from kernelmark.bench.report.pages import run_page
-from report_rows import DISTURBED, put
+from support.rows import DISTURBED, put
 
 
 def row(store: Store, name: str = "b", **values: Any) -> Result:

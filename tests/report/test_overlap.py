@@ -3,7 +3,7 @@
 import pytest
 
 from kernelmark.bench.report.overlap import overlap_table, overlaps
-from report_rows import DISTURBED, put
+from support.rows import DISTURBED, put
 
 ON_HOST, ON_GPU, WITHIN = (f"transfer/n1000/f32/{way}/work64" for way in ("h2h", "h2d", "d2d"))
 ROUNDS = (1.0, 1.1, 0.9, 1.0) * 6

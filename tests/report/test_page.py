@@ -12,7 +12,7 @@ from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.page import script_json, write_report
 from kernelmark.bench.report.page_data import page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
-from report_rows import begin, fail, put, varied
+from support.rows import begin, fail, put, varied
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

@@ -5,8 +5,8 @@ import pytest
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import page_data
 from kernelmark.bench.report.page import write_report
-from report_page import Page, contrast
-from report_rows import begin, fail, many, put, varied
+from support.pages import Page, contrast
+from support.rows import begin, fail, many, put, varied
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

@@ -7,7 +7,7 @@ import pytest
 
 from kernelmark.bench.report.page_data import LEVELS, column, page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
-from report_rows import begin, fail, many, put
+from support.rows import begin, fail, many, put
 
 
 def decoded(found, kind):

@@ -4,8 +4,8 @@ import pytest
 
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.page import write_report
-from report_page import Page
-from report_rows import begin, ceilings, fail, put
+from support.pages import Page
+from support.rows import begin, ceilings, fail, put
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

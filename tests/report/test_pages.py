@@ -6,7 +6,7 @@ from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import pages
 from kernelmark.bench.report.pages import run_end, run_page
-from stored import result
+from support.rows import result
 
 CEILING = Ceiling("cpu", 1, "fp32", "fma/n1/f32", "fma/a.b", "d", 1e9, 0.9e9, 1.1e9, 1.1e9, "2026")
 

@@ -14,7 +14,7 @@ from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
 from kernelmark.bench.report.export import write_csv
 from kernelmark.bench.report.parquet import unit, write_parquet, write_parquet_file
-from missing import needed
+from support.tools import needed
 
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}
 KIND = {"dtype": "f32", "numerics": "fp32", "threads": 1, "layout": ""}

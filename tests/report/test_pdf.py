@@ -1,7 +1,7 @@
 """Figures of a page as PDF: only where they are wanted, and never those of an earlier report."""
 
 from kernelmark.bench.report.page import write_report
-from report_rows import put
+from support.rows import put
 
 
 def test_a_page_without_pdfs_links_to_none_and_leaves_none_of_an_earlier_report(begun, tmp_path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, labelled, markdown
-from report_rows import DISTURBED, fail, put
+from support.rows import DISTURBED, fail, put
 
 
 @pytest.fixture

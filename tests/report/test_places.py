@@ -8,7 +8,7 @@ from kernelmark.bench.report.export import write_file
 from kernelmark.bench.report.pages import run_end
 from kernelmark.bench.report.places import places
 from kernelmark.bench.report.run_data import RunData
-from stored import RUN, result
+from support.rows import RUN, result
 
 CEILING = Ceiling("cuda", 1, "fp32", "fma/n1k1/f32", "fma/a.b", "A GPU", 1e12, 0.99e12, 1.01e12, 1e12, "1")
 GPU = {"device": "cuda", "device_name": "A GPU"}

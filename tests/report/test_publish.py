@@ -23,7 +23,7 @@ from kernelmark.bench.report.publish import (
 )
 from kernelmark.bench.report.publish_index import write_index
 from kernelmark.bench.report.publish_readme import Price, Publication
-from report_rows import DISTURBED, begin, fail, put
+from support.rows import DISTURBED, begin, fail, put
 
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
 JUDGED = 'id,verdict,words,said,ratio\na,refuted,"op_T, they claim",0.9x,0.9\nb,depends,c,,\n'

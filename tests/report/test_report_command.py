@@ -2,7 +2,7 @@
 
 import pytest
 
-from report_rows import put, varied
+from support.rows import put, varied
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

@@ -10,7 +10,7 @@ from kernelmark.bench.report.figures.scaling import scaling_figures
 from kernelmark.bench.report.scaling import Asked, computed
 from kernelmark.bench.report.scaling_view import compared, render
 from kernelmark.bench.report.strategies import STRATEGIES
-from report_rows import DISTURBED, begin, fail, put
+from support.rows import DISTURBED, begin, fail, put
 
 FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1n500k2000/f32/NN"
 #: Weights of the network below, in which the layer occurs twice.

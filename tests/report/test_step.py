@@ -6,7 +6,7 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Layer
 from kernelmark.bench.report.networks import parameters
 from kernelmark.bench.report.step import STATED, shares, step_table
-from report_rows import DISTURBED, begin, put
+from support.rows import DISTURBED, begin, put
 
 FORWARD, BACKWARD = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN"
 #: Of a network that has the layer twice.

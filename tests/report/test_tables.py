@@ -13,7 +13,7 @@ from kernelmark.bench.report.tables import (
     summary,
     totals_table,
 )
-from stored import result
+from support.rows import result
 
 
 def timed(kernel, median=1e-3, **values):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import stored
 from kernelmark.bench.report.tables import run_table
 from kernelmark.bench.report.terminal import BAR_WIDTH, NARROWEST, PIPE, TERMINAL, bar, is_wanted, width, with_bars
+from support.rows import result
 
 TIMES = (("b", 1e-3), ("c", 2e-3))
 
@@ -57,7 +57,7 @@ def test_an_empty_column_stays_empty():
 
 def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
     bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.0, "gflop_per_s": 12.0}
-    rows = [stored.result(kernel=f"gemm/a.{name}", time_s_median=time_s, **bounded) for name, time_s in TIMES]
+    rows = [result(kernel=f"gemm/a.{name}", time_s_median=time_s, **bounded) for name, time_s in TIMES]
     *_, bound, fastest, other = run_table(rows, TERMINAL).splitlines()
     assert bound.startswith("bound: cpu compute")
     assert fastest.startswith("\033[1ma.b ")
@@ -68,7 +68,7 @@ def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
 @pytest.mark.parametrize(("columns", "bars"), [("200", True), ("40", False)])
 def test_bars_are_left_out_where_they_do_not_fit(monkeypatch, columns, bars):
     monkeypatch.setenv("COLUMNS", columns)
-    row = stored.result(time_s_median=1e-3, gflop_per_s=12.0, roofline_pct=50.0, bound_by="compute")
+    row = result(time_s_median=1e-3, gflop_per_s=12.0, roofline_pct=50.0, bound_by="compute")
     assert ("████" in run_table([row], TERMINAL)) is bars
 
 

@@ -6,7 +6,7 @@ import pytest
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.threads_sizes import gains_over_size
 from kernelmark.bench.report.run_data import RunData
-from report_rows import ceilings, put
+from support.rows import ceilings, put
 
 pytest.importorskip("matplotlib")
 

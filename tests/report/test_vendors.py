@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.several import SeveralRuns
-from report_rows import begin, put
+from support.rows import begin, put
 
 PROBLEM, OTHER = "gemm/m64n64k64/f32/NN", "gemm/m96n96k96/f32/NN"
 #: A row: its kernel and its time.

@@ -7,7 +7,7 @@ import pytest
 from kernelmark.bench.report.figures import draw, kinds
 from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_places
 from kernelmark.bench.report.run_data import RunData
-from report_rows import DISTURBED, in_turn, put
+from support.rows import DISTURBED, in_turn, put
 
 pytest.importorskip("matplotlib")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ceiling_lab import Lab
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
@@ -16,9 +15,9 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_suites
-from processes import wait_for
-from small_runs import FAULTS, PROBLEMS, SUITE
-from workers_rig import FAKE, QUICK, SMALL, Measure, Start
+from support.plugins import FAKE, FAULTS
+from support.processes import wait_for
+from support.runs import PROBLEMS, QUICK, SMALL, SUITE, Lab, Measure, Start
 
 
 def in_process(job, key):

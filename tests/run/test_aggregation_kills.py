@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.run.family import below
-from processes import at_work_in, command, gone, wait_for
-from small_runs import query
-from workers_rig import Start
+from support.processes import at_work_in, command, gone, wait_for
+from support.runs import Start, query
 
 PROBLEM = "aggregate/w2n2000000/f32"
 KERNELS = ("aggregate/cpu.host_serial", *(f"aggregate/process.{name}" for name in ("parallel", "ring", "tree")))

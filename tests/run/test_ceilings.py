@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from ceiling_lab import GEMM, JOB, timed
 from kernelmark import kernel
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.modes import Mode
+from support.runs import GEMM, JOB, timed
 
 
 def test_a_kernel_beyond_the_ceiling_on_two_siblings_is_mistrusted_on_both_and_does_not_refute_the_ceiling(lab):

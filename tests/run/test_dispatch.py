@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from dispatching import GPUS, dispatch
 from kernelmark.bench.measure.host import Host, unlike
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.errors import UsageError
@@ -12,7 +11,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import station
 from kernelmark.bench.run.station import measure as measured_by_station
 from kernelmark.bench.run.task import Answer, Found, Task
-from merging import asked, measure, rows, suite_file
+from support.shards import GPUS, asked, dispatch, measure, rows, suite_file
 
 #: What a station adds to a row.
 PLACES = {"host", "device_uuid"}

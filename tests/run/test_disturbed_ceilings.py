@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from ceiling_lab import JOB, timed
 from kernelmark.bench.measure.disturbance import disturbances
+from support.runs import JOB, timed
 
 
 def later(lab, **rates):

@@ -5,11 +5,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from dispatching import LOCAL, config_file, dispatch
 from kernelmark.bench.measure.present import module_missing
-from merging import asked, measure, rows, suite_file
-from missing import needed
-from pages import DOCS, save_files
+from support.pages import DOCS, save_files
+from support.shards import LOCAL, asked, config_file, dispatch, measure, rows, suite_file
+from support.tools import needed
 
 if reason := module_missing("parsl"):
     needed(reason)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from complaints import complaints
-from small_runs import KERNELS, PROBLEMS, WORDS, all_are_there_and_ok, visible
+from support.processes import complaints
+from support.runs import KERNELS, PROBLEMS, WORDS, all_are_there_and_ok, visible
 
 LIMITED = """
 import os, resource, sys

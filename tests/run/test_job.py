@@ -19,8 +19,8 @@ from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run import job as jobs
 from kernelmark.bench.run.job import run_job
+from support.plugins import ADVERSARIES
 
-ADVERSARIES = str(Path(__file__).parents[1].joinpath("adversaries.py"))
 QUICK = Budget(max_time_s=0.02)
 pytestmark = pytest.mark.usefixtures("registry")  # which forgets the plug-ins that are loaded into this process
 

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from complaints import complaints
 from kernelmark.bench.run.family import below
-from processes import at_work_in, wait_for
-from small_runs import WORDS, all_are_there_and_ok, query, visible
-from workers_rig import Start
+from support.processes import at_work_in, complaints, wait_for
+from support.runs import WORDS, Start, all_are_there_and_ok, query, visible
 
 #: The variable sets another number: 100 take two minutes.
 KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from complaints import complaints
 from kernelmark.bench.run.pool import Workers
-from processes import gone, wait_for
-from workers_rig import TIMEOUT_S, Measure
+from support.processes import complaints, gone, wait_for
+from support.runs import TIMEOUT_S, Measure
 
 
 def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure: Measure, told: Path) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from complaints import complaints
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.run import limits
-from processes import gone, wait_for
-from workers_rig import QUICK, TIMEOUT_S, Measure
+from support.processes import complaints, gone, wait_for
+from support.runs import QUICK, TIMEOUT_S, Measure
 
 HONEST = "copy/bad.honest"
 #: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.

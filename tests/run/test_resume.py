@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from complaints import complaints
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
 from kernelmark.bench.run.session import plan_of
-from small_runs import KERNELS, PROBLEMS, SUITE, WORDS, query, visible
-from workers_rig import Start
+from support.processes import complaints
+from support.runs import KERNELS, PROBLEMS, SUITE, WORDS, Start, query, visible
 
 
 def run_ids(path: Path) -> list[str]:

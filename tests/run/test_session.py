@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import kernelmark
-from copying import SMALL, copy, declare, nothing, out_of_memory, raises, refuses
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.run.commit import COMMIT_FILE, git_commit, write_commit_file
 from kernelmark.bench.run.session import new_run_id
+from support.runs import SMALL, copy, declare, nothing, out_of_memory, raises, refuses
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """A run of several processes: each is a pass over the suites, and rows come with the last."""
 
 from itertools import count
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from copying import SMALL
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Plan, jobs
@@ -18,6 +16,8 @@ from kernelmark.bench.run.passes import counted, is_settled
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
+from support.plugins import FAULTS
+from support.runs import SMALL
 
 
 class Heard(Progress):
@@ -31,9 +31,6 @@ class Heard(Progress):
 
     def waits(self, left_s):
         self._said.append(f"wait {left_s:.1f} s")
-
-
-FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 
 
 DISTURBED = "others took 0.9 CPUs during 50 % of the sampling"

@@ -9,7 +9,7 @@ import pytest
 from kernelmark.bench.measure import memory
 from kernelmark.bench.run import limits
 from kernelmark.bench.run.family import below
-from workers_rig import Measure
+from support.runs import Measure
 
 
 def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from itertools import count, groupby, pairwise
 import msgspec
 import pytest
 
-from copying import copy, declare, nothing
 from kernelmark.bench.measure import memory
 from kernelmark.bench.plan.case import Budget, Entrant, Job, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
@@ -13,7 +12,8 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report.contest import faster
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.pool import Workers
-from small_runs import FAULTS
+from support.plugins import FAULTS
+from support.runs import copy, declare, nothing
 
 F32, F64 = "copy/m3n5/f32", "copy/m3n5/f64"
 BASE, OTHER = "copy/numpy.copyto", "copy/numpy.threaded"

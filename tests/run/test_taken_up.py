@@ -2,11 +2,11 @@
 
 import pytest
 
-from copying import SMALL, copy, declare, nothing
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import plan_of
+from support.runs import SMALL, copy, declare, nothing
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.run import limits
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.pool import Workers
+from support.plugins import UNRULY
 
-UNRULY = str(Path(__file__).parents[1].joinpath("unruly.py"))
 #: Ample for calls of 3 ms.
 TIMEOUT_S = 0.5
 #: Status, reason and attempt of a row, by what hangs on its problem and by its kernel.

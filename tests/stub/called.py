@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from scripts import script
 from stub.recording import RECORDED
+from support.tools import script
 
 #: Packages whose functions run on the stub, and those that cannot: a stand-in for CuPy runs in its place, and
 #: cuda.pathfinder looks for cuBLAS and cuDNN.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from emulated import host_compiler
 from kernelmark.bench.emulator.build import CompileError
 from stub.pycuda_build import is_built, pycuda_folder
+from support.emulated import host_compiler
 
 BUILDS = "python -m pytest --all tests/stub/test_pycuda.py"
 

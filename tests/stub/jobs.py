@@ -22,10 +22,10 @@ from kernelmark.bench.run.job import run_job
 from kernelmark.bench.selftest.clocks import judge, replies
 from kernelmark.bench.selftest.known import WAY_S, plugin
 from kernelmark.kernels.transfer import _streams
-from scripts import script
 from stub import control
 from stub.emulated import Emulator
 from stub.programs import launch, nothing
+from support.tools import script
 
 
 def verified(kernel: str, problem: str, launcher: str = "cuda-core") -> dict[str, Any]:

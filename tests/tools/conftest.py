@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from scripts import script
+from support.tools import script
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
-from processes import at_work_in, wait_for
-from scripts import script
+from support.processes import at_work_in, wait_for
+from support.tools import script
 
 TOOL = "agenda"
 TESTS = Path(__file__).resolve().parents[1]
@@ -154,7 +154,8 @@ def test_a_dirty_tree_is_refused(
 
 def begin(out: Path, *words: str, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
     path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
-    command = [sys.executable, str(TESTS / "agenda_rig.py"), "--out", str(out), "--deadline", str(deadline_s), *words]
+    rig = str(Path(__file__).with_name("agenda_rig.py"))
+    command = [sys.executable, rig, "--out", str(out), "--deadline", str(deadline_s), *words]
     env = {**os.environ, "PYTHONPATH": path, **variables}
     out.mkdir(exist_ok=True)
     return subprocess.Popen(command, env=env, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -12,8 +12,7 @@ import pytest
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.space import Space
-from missing import needed
-from scripts import TOOLS, script
+from support.tools import TOOLS, needed, script
 
 BARS, KERNELS, STORES, RUNS, TUNING = map(
     script, ("bars", *(f"bars_{n}" for n in ("kernels", "stores", "runs", "tuning")))

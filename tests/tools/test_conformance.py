@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fake_gpu import REGISTRY, device_arrays
 from kernelmark.kernels.gemm import _cublas
-from scripts import TOOLS, script
+from support.cuda import REGISTRY, device_arrays
+from support.tools import TOOLS, script
 
 CONFORMANCE = script("conformance")
 RECORD = json.loads(CONFORMANCE.RECORD.read_text())

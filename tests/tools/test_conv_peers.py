@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from kernelmark.bench.measure.present import module_missing
-from missing import needed
-from report_rows import DISTURBED, begin, fail, put
+from support.rows import DISTURBED, begin, fail, put
+from support.tools import needed
 
 TOOL = "conv_peers"
 ONEDNN, DIRECT, IM2COL = "conv/torch.conv2d", "conv/numba.direct", "conv/cpu.im2col"

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emulated import host_compiler
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
-from scripts import TOOLS
+from support.emulated import host_compiler
+from support.tools import TOOLS
 
 TOOL = "counters"
 DATA = Path(__file__).parents[1] / "data"

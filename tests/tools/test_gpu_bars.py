@@ -18,7 +18,7 @@ from kernelmark.bench.report.export import write_csv
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
-from scripts import script
+from support.tools import script
 
 TOOL = "gpu_bars"
 OURS, RIVAL = ("gemm/cuda.a", "gemm/cuda.b"), ("gemm/cublas.x", "gemm/cublas.y")

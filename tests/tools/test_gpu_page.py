@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kernelmark.bench.record.store import Store
-from report_rows import begin, put
-from scripts import script
+from support.rows import begin, put
+from support.tools import script
 
 FPROP = "conv/n32c8h6w6k8r3s3pad1/f32/nchw/fprop", "conv/n32c8h8w8k8r3s3pad1/f32/nchw/fprop"
 GPU = {"device": "cuda", "device_name": "NVIDIA H200", "host": "somewhere", "mode": "hot", "layout": "nchw"}

@@ -7,16 +7,16 @@ from unittest.mock import MagicMock
 import pytest
 
 import kernelmark
-import small_claims
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.report.figures import kinds
 from kernelmark.bench.report.publish import FILES, Report
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.tune.select.figure import CHOSEN_TITLE
 from kernelmark.bench.tune.select.figure import TITLE as REGRET
-from pages import DOCS, ROOT
-from report_rows import begin, put
-from scripts import script
+from support import claims
+from support.pages import DOCS, ROOT
+from support.rows import begin, put
+from support.tools import script
 
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
@@ -89,7 +89,7 @@ def test_a_noisy_run_is_refused_before_anything_is_written(tool, store, called, 
 def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left_below(
     store, called, tmp_path, monkeypatch
 ):
-    small_claims.use(monkeypatch)
+    claims.use(monkeypatch)
     noisy(store)
     called("--noisy-anyway")
     (page,) = (tmp_path / "reports").glob("*/README.md")
@@ -117,7 +117,7 @@ def test_suites_are_measured_again_when_their_kernels_have_changed(tool, store, 
 def test_a_tiny_report_is_measured_published_and_indexed_and_what_it_has_is_not_measured_again(
     called, tmp_path, monkeypatch
 ):
-    small_claims.use(monkeypatch)
+    claims.use(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert called("--noisy-anyway", "--minutes", "3") == 0
     (folder,) = (path for path in (tmp_path / "reports").iterdir() if path.is_dir())

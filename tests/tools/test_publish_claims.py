@@ -2,14 +2,14 @@
 
 import pytest
 
-import small_claims
 from kernelmark.bench.claims.prices import load_prices
 from kernelmark.bench.claims.views import write_files
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.noise import Noise
-from report_rows import begin, put
-from small_claims import KERNELS, PROBLEMS
+from support import claims
+from support.claims import KERNELS, PROBLEMS
+from support.rows import begin, put
 
 TOOL = "publish_claims"
 FOREVER = float("inf")
@@ -19,7 +19,7 @@ NO_TIME = "no time was left to finish it"
 @pytest.fixture
 def made(tool, store, registry, tmp_path, monkeypatch):
     """Experiments that take a second or two, `dull` longest; `made()` is what a call of `make publish` has."""
-    small_claims.use(monkeypatch)
+    claims.use(monkeypatch)
     begin(store)
     found = tool.Agenda()
     return lambda store=store, found=found, anyway=True: tool.Experiments(

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,8 @@ from kernelmark.bench.tune.subject import subjects_of
 from kernelmark.bench.tune.tuning import Tuning, Wanted
 from kernelmark.bench.tune.watch.contenders import with_tile
 from kernelmark.bench.tune.watch.session import Session
-from turned import PLUGIN, PROBLEM, SOURCE, version
+from support.plugins import COUNTED
+from support.tuning import PLUGIN, PROBLEM, SOURCE, version
 
 
 @pytest.fixture
@@ -55,7 +55,6 @@ def look(session, folder):
     return lambda text, **headers: "\n".join(session.look(version(folder, next(numbers), text, headers)))
 
 
-COUNTED = str(Path(__file__).parents[1] / "counted.py")
 SMALL = "copy/m64n1024/f32"
 NOW = "2026-01-01T00:00:00+00:00"
 

@@ -6,11 +6,11 @@ import subprocess
 import msgspec
 import pytest
 
-import tuned_tiles
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.tune.header import adopted, header
 from kernelmark.bench.tune.tuned import File, Tuned
-from missing import needed
+from support.tools import needed
+from support.tuning import entry as tuned_entry
 
 CC = shutil.which("cc")
 KERNEL = "transpose/numba.blocked"
@@ -27,7 +27,7 @@ def entry(**others):
         "tile": "RUN=512,DOWN=64",
         "default": "RUN=256,DOWN=0",
     }
-    return tuned_tiles.entry(**{**fields, "ratio": 1.25, "low": 1.2, "high": 1.3, **others})
+    return tuned_entry(**{**fields, "ratio": 1.25, "low": 1.2, "high": 1.3, **others})
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """The table of what kernels take of a multiprocessor."""
 
-import inspected
 from kernelmark.bench.tune.inspect import render
+from support.tuning import row as inspected
 
 
 def row(entry, tunables=""):
-    return inspected.row(kernel="conv/cuda.k", entry=entry, tunables=tunables)
+    return inspected(kernel="conv/cuda.k", entry=entry, tunables=tunables)
 
 
 def names(*rows):

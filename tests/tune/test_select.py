@@ -11,7 +11,7 @@ from kernelmark.bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTO
 from kernelmark.bench.tune.select.rows import SELECTED
 from kernelmark.bench.tune.select.train import train
 from kernelmark.bench.tune.select.training import families_of
-from planted import FIRST, SECOND, SIZES, at, bordered, plant, shapes
+from support.tuning import FIRST, SECOND, SIZES, at, bordered, plant, shapes
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from kernelmark.bench.tune.select.regret import held_out, losses
 from kernelmark.bench.tune.select.train import train
 from kernelmark.bench.tune.select.training import data_of, space_of
 from kernelmark.bench.tune.select.tree import CLIP, DEPTH, LEAST, descend, grow
-from planted import convolutions
+from support.tuning import convolutions
 
 
 @pytest.fixture(params=["alone", "formula"])

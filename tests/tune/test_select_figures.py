@@ -11,7 +11,7 @@ from kernelmark.bench.report.figures import draw
 from kernelmark.bench.tune.select.answer import answer
 from kernelmark.bench.tune.select.figure import choice_figures
 from kernelmark.bench.tune.select.train import train
-from planted import DIRECT, FIRST, IM2COL, SECOND, at, convolutions, plant
+from support.tuning import DIRECT, FIRST, IM2COL, SECOND, at, convolutions, plant
 
 pytest.importorskip("matplotlib")
 

@@ -14,7 +14,7 @@ from kernelmark.bench.tune.select.model import as_json, read, space_in
 from kernelmark.bench.tune.select.train import train
 from kernelmark.bench.tune.select.training import data_of, space_of
 from kernelmark.bench.tune.select.tree import MISSING
-from planted import FIRST, SECOND, at, convolutions, plant, shapes
+from support.tuning import FIRST, SECOND, at, convolutions, plant, shapes
 
 
 def gain(m, n):

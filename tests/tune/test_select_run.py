@@ -10,7 +10,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.tune.select import contender
 from kernelmark.bench.tune.select.model import file_of, write
 from kernelmark.bench.tune.select.train import train
-from planted import FIRST, bordered, plant
+from support.tuning import FIRST, bordered, plant
 
 SMALL, LARGE = "gemm/m64n31k33/f32/NT", "gemm/m400n31k33/f32/NT"
 TNN = "gemm/openblas.tnn"

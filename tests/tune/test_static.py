@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from inspected import row
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.tune.static import Built, rank, words
 from kernelmark.bench.tune.subject import subjects_of
+from support.tuning import row
 
 #: Holds H values over a barrier in 32 registers, and does not compile for three.
 SOURCE = """#include "common.cuh"

@@ -1,16 +1,15 @@
 """`kernelmark tune` as a user runs it, and `run --tuned` after it."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from complaints import complaints
+from support.plugins import COUNTED
+from support.processes import complaints
 
 pytestmark = pytest.mark.usefixtures("registry")  # which forgets what the plug-in registers
-PLUGIN = str(Path(__file__).parents[1] / "counted.py")
 KERNEL, PROBLEM = "copy/numba.streaming", "copy/m64n1024/f32"
-QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", PLUGIN)
+QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", COUNTED)
 RACE = ("--processes", "3", "--spread", "0")
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import tuned_tiles
 from kernelmark.bench.cli import doctor
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.defaults import NEVER
@@ -16,6 +15,7 @@ from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import Session, run_suites
 from kernelmark.bench.tune.tuned import File, file_of, keep, opened, tiles_in
 from kernelmark.bench.tune.use import source_digest, usable, versions, with_tuned
+from support.tuning import entry as tuned_entry
 
 PROBLEM = "copy/m64n1024/f32"
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ def entry(kernel, **others):
     """What tuning would keep of a kernel."""
     fields = {"kernel": kernel.id, "problem": PROBLEM, "tile": "WORK=1", "run": "20260101-race"}
     fields |= {"digest": source_digest(kernel), "versions": versions(kernel), "default": "WORK=4"}
-    return tuned_tiles.entry(**{**fields, "ratio": 4.0, "low": 3.9, "high": 4.1, **others})
+    return tuned_entry(**{**fields, "ratio": 4.0, "low": 3.9, "high": 4.1, **others})
 
 
 @pytest.fixture

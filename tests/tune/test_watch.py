@@ -11,7 +11,7 @@ from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.tune.watch.comparison import Comparison, job_of
 from kernelmark.bench.tune.watch.contenders import counterparts
 from kernelmark.bench.tune.watch.source import keep
-from turned import BROKEN, PROBLEM, RACING, SOURCE, STAGED, version
+from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, version
 
 pytestmark = pytest.mark.usefixtures("cuda_compiler")
 

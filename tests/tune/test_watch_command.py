@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.record.store import Store
-from turned import BROKEN, PROBLEM, SOURCE, STAGED, UNGUARDED
+from support.tuning import BROKEN, PROBLEM, SOURCE, STAGED, UNGUARDED
 
 ROOT = Path(__file__).resolve().parents[2]
 TILED = str(ROOT / "cuda/gemm/tiled.cu")

@@ -11,7 +11,7 @@ from kernelmark.bench.tune.use import sources_of
 from kernelmark.bench.tune.watch import session as watched
 from kernelmark.bench.tune.watch.comparison import Comparison
 from kernelmark.bench.tune.watch.log import Log
-from turned import BROKEN, PROBLEM, SOURCE, STAGED, version
+from support.tuning import BROKEN, PROBLEM, SOURCE, STAGED, version
 
 KERNEL = "transpose/cuda.turned"
 pytestmark = pytest.mark.usefixtures("cuda_compiler")

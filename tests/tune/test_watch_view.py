@@ -1,9 +1,9 @@
 """What `kernelmark watch` prints of a version beside the one before."""
 
-from inspected import row
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.tune.watch.view import resource_table, time_table
+from support.tuning import row
 
 
 def lines(table):

@@ -23,7 +23,7 @@ from kernelmark.bench.tune.profile.sass import (
     width,
 )
 from kernelmark.bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
-from missing import needed
+from support.tools import needed
 
 REGISTRY = discover()
 CONV = "conv/n32c256h56w56k256r3s3pad1/f32"

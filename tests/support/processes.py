@@ -1,9 +1,10 @@
-"""Processes as the system shows them, and waiting for what no event announces."""
+"""Processes as the system shows them, what they leave on standard error, and waiting without an event."""
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from subprocess import CompletedProcess
 
 
 def gone(pid: int) -> bool:
@@ -37,3 +38,15 @@ def at_work_in(folder: Path) -> list[str]:
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
                 found.append(command(int(entry.name)))
     return found
+
+
+def complaints(stderr: str) -> list[str]:
+    """The lines of standard error that are not empty, nor the line of progress that a pipe gets for each job."""
+    return [line for line in stderr.splitlines() if line.strip() and not line.startswith("[")]
+
+
+def refusal(done: CompletedProcess[str]) -> str:
+    """The one line on standard error with which a process exits 2."""
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    return line

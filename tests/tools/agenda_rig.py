@@ -15,8 +15,8 @@ import gpu
 import gpu_slot
 from agenda import Task
 from kernelmark.bench.plan.modes import Mode
+from support.plugins import FAKE
 
-HERE = Path(__file__).resolve()
 KERNELS = ("copy/fake.noop", "copy/fake.base", "copy/fake.other")
 PROBLEMS = ("copy/m3n5/f32", "copy/m7n2/f32")
 #: Seconds that tasks are expected to take: enough for the second slot to be in the midst of them.
@@ -69,5 +69,5 @@ if fault := os.environ.get("AGENDA_FAULT"):
 if __name__ == "__main__":
     gpu.Tasks = FewTasks  # type: ignore[assignment,misc]
     gpu.LEAST_S, gpu.MOST = float(os.environ.get("AGENDA_LEAST_S", "20")), 2
-    plugins = ("--plugin", str(HERE.with_name("fake_device.py")), "--plugin", str(HERE))
+    plugins = ("--plugin", FAKE, "--plugin", str(Path(__file__).resolve()))
     sys.exit(gpu.main(["--device", "fake", "--dirty", *plugins, *sys.argv[1:]]))

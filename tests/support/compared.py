@@ -8,7 +8,7 @@ import numpy as np
 from kernelmark.bench.compare.runs import compare_runs
 from kernelmark.bench.measure.measurement import Part
 from kernelmark.bench.record.store import Run
-from stored import result
+from support.rows import result
 
 NUMPY = {"versions": {"numpy": "2.4.5"}, "blas": []}
 STEADY = (1.00e-3, 1.001e-3, 0.999e-3, 1.0005e-3, 0.9995e-3)

@@ -8,7 +8,7 @@ import pytest
 
 from kernelmark.bench.emulator.build import compiler, missing_tool
 from kernelmark.bench.emulator.sweep import Case, complaints, entries
-from missing import needed
+from support.tools import needed
 
 #: The cases that tests of this session are parametrised with, as `case` or `every`, by kernel.
 _selected: dict[str, list[Case]] = {}

@@ -1,4 +1,4 @@
-"""Runs of made-up rows in a real store, for the tests and bars of the report."""
+"""Rows and runs in a real store, made up for tests of what reads them, and for the bars of the report."""
 
 import json
 import random
@@ -12,6 +12,17 @@ from kernelmark.bench.measure.measurement import Part
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.record.result import Result, finite
 from kernelmark.bench.record.store import Run, Store
+
+RUN = Run("r1", {"cpu": "some"}, "2026-01-01T00:00:00", ("smoke",), "kernelmark run smoke", {"blas": []}, "c0ffee", {})
+
+
+def result(**values: Any) -> Result:
+    """A row of the run, with these values in the place of the usual ones."""
+    identity = {"run_id": "r1", "suite": "smoke", "op": "gemm", "problem": "gemm/m8n8k8/f32/NT", "kernel": "gemm/a.b"}
+    device = {"provider": "a", "device": "cpu", "device_name": "some", "mode": "cold", "threads": 1}
+    kind = {"dtype": "f32", "numerics": "fp32", "layout": "NT", "status": "ok", "reason": ""}
+    return Result(**{**identity, **device, **kind, **values})
+
 
 MACHINE = {"cpu": "Some CPU", "cpus": 4, "cpus_usable": 2, "llc_bytes": 32_000_000, "memory_bytes": 8_000_000_000}
 ENVIRONMENT = {"kernelmark": "0.1.0", "versions": {"numpy": "2.4.6"}, "blas": ["openblas 0.3"], "variables": {}}

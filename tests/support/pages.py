@@ -1,13 +1,18 @@
-"""The pages of the documentation as tests read them: their commands, the files that they show, the changes to ours."""
+"""Pages of the documentation and of reports, tables in LaTeX and JSON documents, as tests read them."""
 
+import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from kernelmark.bench.cli import listing
+from kernelmark.bench.cli.documents import DOCUMENTS
 from kernelmark.bench.plan.discovery import discover
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 #: A page whose commands need its changes to the source tree: tests/test_extending.py runs them.
 EXTENDING = DOCS / "extending.md"
@@ -143,3 +148,120 @@ def apply_changes(text, folder):
             content = (folder / name).read_text()
             assert content.count(before) == 1, f"{name} does not have this place once:\n{before}"
             (folder / name).write_text(content.replace(before, after))
+
+
+def strict(text: str) -> Any:
+    """The document, in which NaN and the infinities are refused."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def valid(text: str, name: str) -> Any:
+    """The document, if it has the form of its schema."""
+    msgspec.json.decode(text, type=DOCUMENTS[name][1], strict=True)
+    return strict(text)
+
+
+IDENTITY = {"run_id": "r", "provider": "a", "device": "cpu", "device_name": "d", "numerics": "fp32"}
+KIND = {"op": "gemm", "dtype": "f32", "layout": "NT"}
+EVERY = "_ % & # { } ~ ^ \\ $ < > | [ ] * \" ' ` -- 中é\n\u2028end"
+TIME = {"time_s_median": 12.34e-6, "time_s_ci95_low": 12.1e-6, "time_s_ci95_high": 12.96e-6, "gflop_per_s": 43.21}
+DOCUMENT = r"""\documentclass[10pt]{article}
+\usepackage[textwidth=85mm,textheight=260mm]{geometry}
+\usepackage{booktabs,graphicx,longtable}
+\begin{document}
+\input{table.tex}
+\end{document}
+"""
+
+
+def lines(table):
+    return [line for line in table.splitlines() if not line.startswith("%")]
+
+
+def columns(layout):
+    return len(re.sub(r"@\{[^}]*\}", "", layout))
+
+
+def cells(line):
+    """How many columns a line of a table fills."""
+    spans = [int(span) for span in re.findall(r"\\multicolumn\{(\d+)\}", line)]
+    return len(re.findall(r"(?<!\\)&", line)) + 1 + sum(spans) - len(spans)
+
+
+def sound(text):
+    """Assert that environments and braces close, and that each line of a table has its columns; return the tables."""
+    text = "\n".join(lines(text))
+    opened = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if kind == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+    assert opened == []
+    plain = re.sub(r"\\[\\{}]", "", text)
+    assert plain.count("{") == plain.count("}")
+    found = re.findall(r"\\begin\{(tabular|longtable)\}\{((?:[^{}]|\{[^{}]*\})*)\}\n(.*?)\\end\{\1\}", text, re.DOTALL)
+    for _, layout, body in found:
+        ended = [line for line in body.splitlines() if re.search(r"\\\\(\*|\[1.5pt\])?$", line)]
+        filled = [line for line in ended if "\\caption" not in line]
+        assert {cells(line) for line in filled} == {columns(layout)}
+    return found
+
+
+class Page:
+    """What a reader can see and do."""
+
+    def __init__(self, browser):
+        self.run = browser.execute_script
+        self.browser = browser
+
+    def find(self, selector):
+        return self.browser.find_element("css selector", selector)
+
+    def all(self, selector):
+        return self.browser.find_elements("css selector", selector)
+
+    def column(self, number):
+        return self.run(
+            "const rows = [...document.querySelectorAll('#table tbody tr:not(.detail)')];"
+            "return rows.map(row => row.cells[arguments[0]].innerText)",
+            number,
+        )
+
+    def choose(self, name, value):
+        self.run(
+            "const i = document.getElementById('filter-' + arguments[0]); i.value = arguments[1];"
+            "i.dispatchEvent(new Event(i.tagName === 'SELECT' ? 'change' : 'input'));",
+            name,
+            value,
+        )
+
+    def sort(self, title):
+        next(button for button in self.all("th button") if button.text == title).click()
+
+    @property
+    def count(self):
+        return self.find("#count").text
+
+    def press(self, *keys):
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    @property
+    def focused(self):
+        return self.run("return document.activeElement.outerHTML")
+
+
+def contrast(one, other):
+    """The ratio of luminances (WCAG 2.1)."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour):
+    parts = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

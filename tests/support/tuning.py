@@ -1,11 +1,15 @@
-"""Runs in which it is known which kernel is the fastest for which shape, for the tests and bars of selectors."""
+"""What tests of tuning share: a user's kernel, adopted tiles, rows of `inspect`, runs with known winners."""
 
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from kernelmark.bench.measure.measurement import Part
 from kernelmark.bench.record.store import Store
-from report_rows import begin, put
+from kernelmark.bench.tune.inspect import InspectRow
+from kernelmark.bench.tune.tuned import Entry
+from kernelmark.bench.tune.watch.source import keep
+from support.rows import begin, put
 
 #: The kernel of a product and the seconds that it takes, by (m, n, k); None where it refuses.
 Took = Callable[[int, int, int], float | None]
@@ -71,3 +75,57 @@ def convolutions(store: Store, count: int = 160, noise: float = 0.0) -> None:
         for kernel, exact in ((IM2COL, base), (DIRECT, base / gain)):
             seconds = exact * (1 + noise * rng.uniform(-1, 1) if noise else 1)
             put(store, problem, kernel, seconds, run_id="conv", taken=[seconds] * 10)
+
+
+PROBLEM = "transpose/m61n47/f32/out"
+SOURCE = """#include "common.cuh"
+
+template <typename T, int H> __global__ void turned(const T *a, T *b, int m, int n) {
+  const int i = blockIdx.y * H + threadIdx.y, j = blockIdx.x * 32 + threadIdx.x;
+  if (i < m && j < n) b[j * m + i] = a[i * n + j];
+}
+"""
+STAGED = SOURCE.replace("  if (i", "  __shared__ T tile[H][32];\n  if (i").replace(
+    "b[j * m + i] = a[i * n + j]",
+    "{ tile[threadIdx.y][threadIdx.x] = a[i * n + j]; b[j * m + i] = tile[threadIdx.y][threadIdx.x]; }",
+)
+UNGUARDED = SOURCE.replace("if (i < m && j < n) ", "")
+#: Lanes read what others write, without a barrier, in the tile that no run of the problem takes.
+RACING = STAGED.replace(
+    "= tile[threadIdx.y][threadIdx.x];", "= tile[threadIdx.y][H == 4 ? threadIdx.x ^ 1 : threadIdx.x];"
+)
+BROKEN = SOURCE.replace("b[j * m + i]", "c[j * m + i]")
+PLUGIN = """from pathlib import Path
+
+from kernelmark import KernelCall, cuda_kernel
+
+
+@cuda_kernel(
+    "transpose", source=str(Path(__file__).with_name("turned.cu")), entry="turned<bits::{dtype}, {H}>", dtypes=("f32",),
+    places=("out",), batchs=(1,), tunables={"H": (8, 4)},
+)
+def turned(p, t, device):
+    \"\"\"One thread an element.\"\"\"
+    return [KernelCall((-(-p.n // 32), -(-p.m // t.H)), (32, t.H), ("a", "b", p.m, p.n))]
+"""
+
+
+def version(folder, number, text, headers=None):
+    """A version of the user's source, as if it had been saved."""
+    files = {"turned.cu": text, **{f"{name}.cuh": content for name, content in (headers or {}).items()}}
+    return keep({name: content.encode() for name, content in files.items()}, folder / "turned.cu", folder, number)
+
+
+def entry(**values: Any) -> Entry:
+    """An entry with these values in the place of the usual ones."""
+    usual = {"threads": 1, "mode": "cold", "digest": "c0ffee", "versions": "numba 0.62.1", "processes": 5}
+    usual |= {"run": "race-1", "tuned_at": "2026-01-01T00:00:00"}
+    return Entry(**{**usual, **values})
+
+
+def row(**values: Any) -> InspectRow:
+    """A row with these values in the place of the usual ones."""
+    identity = {"kernel": "k", "tunables": "", "arch": "sm_80", "entry": "f", "problem": "p", "compiler": "c"}
+    used = {"registers": 32, "static_shared_bytes": 0, "dynamic_shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0}
+    fits = {"threads": 256, "blocks_per_sm": 8, "occupancy": 1.0, "limiter": "warps"}
+    return InspectRow(**{**identity, **used, **fits, **values})

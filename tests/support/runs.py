@@ -1,0 +1,147 @@
+"""Runs of small problems: their words, their suite, kernels declared in this process, and what the store shows."""
+
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from kernelmark import Unsupported, kernel
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Interval
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run import ceilings
+from support.plugins import FAULTS
+
+KERNELS = ("copy/numpy.copyto", "copy/bad.honest")
+PROBLEMS = 60
+SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = {{linear = [1, {}, 1]}}\n"
+QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", FAULTS)
+WORDS = ("run", "s.toml", *QUICK, "--kernels", KERNELS[0], "--kernels", KERNELS[1], "--db", "r.db")
+
+
+def query(path: Path, sql: str) -> list[sqlite3.Row]:
+    """What another process reads."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
+        db.row_factory = sqlite3.Row
+        return db.execute(sql).fetchall()
+
+
+def visible(path: Path) -> dict[str, sqlite3.Row]:
+    """The rows of a store with one run, whole, by case; none where there is no store yet."""
+    try:
+        rows = query(path, "SELECT * FROM result")
+    except sqlite3.OperationalError:
+        return {}
+    found = {row["case"]: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def all_are_there_and_ok(path: Path) -> bool:
+    found = visible(path)
+    return len(found) == PROBLEMS * len(KERNELS) and {row["status"] for row in found.values()} == {"ok"}
+
+
+SMALL = "copy/m3n5/f32"
+#: Ample for a call of 3 ms.
+TIMEOUT_S = 0.5
+Measure = Callable[..., list[Measurement]]
+#: Begins the command in a folder, not waiting for its end.
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def declare(name, set_up, **options):
+    kernel("copy", name=name, **{"provider": "mine", "device": "cpu", "numerics": "exact", **options})(set_up)
+
+
+def copy(problem, x):
+    def launch():
+        x.b[...] = x.a
+
+    return launch
+
+
+def nothing(problem, x):
+    return lambda: None
+
+
+def raises(problem, x):
+    raise ValueError("no luck\nat all")
+
+
+def refuses(problem, x):
+    raise Unsupported("takes even m")
+
+
+def out_of_memory(problem, x):
+    raise MemoryError("too large")
+
+
+#: 2^31 flop on operands of 3 MB.
+GEMM = "gemm/m1024n1024k1024/f32/NN"
+JOB = Job(
+    (GEMM,), ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, Budget(), 1, baseline="gemm/numpy.matmul"
+)
+
+
+class Lab:
+    """Ceilings over a worker whose microbenchmarks run at these rates, and what was kept and doubted."""
+
+    def __init__(self, monkeypatch, registry):
+        self.rates, self.width = {"fma": 1e11, "copy": 1e10}, 0.0
+        self.jobs, self.kept, self.doubts, self.now = [], [], [], 1000.0
+        self._registry = registry
+        monkeypatch.setattr(ceilings, "now", lambda: self.now)
+        self.ever = []
+        self.begin()
+
+    def begin(self, known=None):
+        """Begin another run on the same machine; known: the ceilings that it has in common with others."""
+        doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
+        self.ceilings = ceilings.Ceilings(
+            self._registry, lambda *what: self.answer(*what), self.kept.append, doubt, self.highest, known
+        )
+
+    def answer(self, job, key):
+        self.jobs.append(job)
+        (problem,) = map(self._registry.problem, job.problems)
+        took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
+        return [timed(name, took, width=self.width) for name in job.kernels]
+
+    def highest(self, need):
+        found = [ceiling for ceiling in (*self.ever, *self.kept) if ceiling.need == need]
+        return max(found, key=lambda ceiling: ceiling.best, default=None)
+
+    def apply(self, **took):
+        rows = [timed(f"gemm/{name.replace('_', '.')}", seconds) for name, seconds in took.items()]
+        self.ceilings.apply(JOB, rows)
+        return rows
+
+
+def timed(kernel, seconds, problem=GEMM, width=0.0):
+    interval = Interval(seconds, seconds * (1 - width / 2), seconds * (1 + width / 2))
+    return Measurement(kernel=kernel, problem=problem, numerics="fp32", samples=[seconds] * 6, interval=interval)
+
+
+NT = "gemm/m8n8k8/f32/NT"
+BENCH = ("-m", "pytest", "--pyargs", "kernelmark.bench", "-p", "no:cacheprovider", "-q", "-rA", "--tb=short")
+ONLY = (*BENCH, "--benchmark-only", "--km-max-time", "0.02", "--km-db", "results.db")
+
+
+def rows_in(folder):
+    """The rows of the last run that the benchmarks in a folder stored."""
+    with closing(Store(folder / "results.db")) as store:
+        return [row for row, _ in store.results(store.run_ids()[-1])]
+
+
+def outcomes(done):
+    """The outcome of each kernel's item."""
+    found = {}
+    for line in done.stdout.splitlines():
+        outcome, _, rest = line.partition(" ")
+        if outcome in ("PASSED", "FAILED") and "[" in rest:
+            found[rest.partition("[")[2].partition("|")[0]] = outcome
+    return found
