@@ -7,29 +7,30 @@ import pytest
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.verdict import Verdict
-from kernelmark.bench.selftest.wrong import check, conv, library
+from kernelmark.bench.selftest import wrong
+from kernelmark.bench.selftest.wrong import conv, library
 from kernelmark.bench.selftest.wrong.library import Family
 
-MEMBERS = [wrong for family in check.FAMILIES for wrong in family.members]
+MEMBERS = [member for family in wrong.FAMILIES for member in family.members]
 
 
 def test_every_operation_and_at_least_sixty_ideas_are_there():
-    assert {wrong.problem.partition("/")[0] for wrong in MEMBERS} == set(discover().operations)
-    assert len({(wrong.name, wrong.problem.partition("/")[0], wrong.numerics) for wrong in MEMBERS}) >= 60
+    assert {member.problem.partition("/")[0] for member in MEMBERS} == set(discover().operations)
+    assert len({(member.name, member.problem.partition("/")[0], member.numerics) for member in MEMBERS}) >= 60
 
 
 @pytest.mark.parametrize(
     "family",
     [
-        check.GEMM,
-        check.EPILOGUES,
-        check.GROUPS,
-        check.SCALES,
-        pytest.param(check.ARITHMETIC, marks=pytest.mark.long),
-        pytest.param(check.CONV, marks=pytest.mark.long),
-        check.MOVES,
-        check.SUMS,
-        *check.COMPRESSED,
+        wrong.GEMM,
+        wrong.EPILOGUES,
+        wrong.GROUPS,
+        wrong.SCALES,
+        pytest.param(wrong.ARITHMETIC, marks=pytest.mark.long),
+        pytest.param(wrong.CONV, marks=pytest.mark.long),
+        wrong.MOVES,
+        wrong.SUMS,
+        *wrong.COMPRESSED,
     ],
     ids=["gemm", "epilogues", "groups", "scales", "arithmetic", "conv", "moves", "sums", "onebit", "int8"],
 )
@@ -62,7 +63,7 @@ def test_the_scratch_of_a_right_convolution_lasts_as_long_as_its_launch(monkeypa
 
 def test_a_checker_that_sees_nothing_fails_the_trial(monkeypatch):
     monkeypatch.setattr("kernelmark.kernels.gemm._reference.Reference.check", lambda *_: Verdict())
-    small = tuple(wrong for wrong in check.GEMM.members if "m33n65" in wrong.problem)
-    findings = list(library.trial((Family(check.GEMM.exact, small),), 2, lambda: None))
+    small = tuple(member for member in wrong.GEMM.members if "m33n65" in member.problem)
+    findings = list(library.trial((Family(wrong.GEMM.exact, small),), 2, lambda: None))
     assert {finding.found for finding in findings} == {"0 of 2"}
     assert not any(finding.holds for finding in findings)

@@ -1,1 +1,24 @@
-"""Wrong results, each named after what is wrong with it, and how often the checker sees it."""
+"""Wrong results, and the trial of all of them: in how many draws each is seen, and by which check of the verdict."""
+
+from collections.abc import Iterator
+
+from kernelmark.bench.selftest.finding import Finding, Tick
+from kernelmark.bench.selftest.wrong import library
+from kernelmark.bench.selftest.wrong.aggregate import COMPRESSED, SUMS
+from kernelmark.bench.selftest.wrong.conv import CONV
+from kernelmark.bench.selftest.wrong.gemm import ARITHMETIC, EPILOGUES, GEMM, GROUPS, SCALES
+from kernelmark.bench.selftest.wrong.moves import MOVES
+
+FAMILIES = (GEMM, EPILOGUES, GROUPS, SCALES, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
+#: How many draws each wrong result is judged on.
+SEEDS = 20
+
+
+def check(tick: Tick, seeds: int = SEEDS) -> Iterator[Finding]:
+    """Judge every wrong result on `seeds` draws."""
+    return library.trial(FAMILIES, seeds, tick)
+
+
+def jobs(seeds: int = SEEDS) -> int:
+    """Return how often `check` calls `tick`."""
+    return library.count(FAMILIES, seeds)

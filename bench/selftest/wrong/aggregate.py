@@ -4,12 +4,13 @@ A result is the sum, then the residuals of the workers and of the owners, one ro
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, put
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, float64, put
 
 PLAIN, FED_BACK = "aggregate/w4n5000/f32", "aggregate/w4n5000/f32/ef"
 #: Elements of a block of each format.
@@ -18,7 +19,7 @@ F32 = np.float32
 
 
 def quantised(name: str, x: Array, bias: float = 0.0) -> Array:
-    """What a format makes of x; bias: where it rounds, in units of what it rounds to."""
+    """Return x in a format; bias: where it rounds, in units of what it rounds to."""
     found = np.empty_like(x)
     for start in range(0, len(x), BLOCKS[name]):
         block = x[start : start + BLOCKS[name]]
@@ -32,151 +33,67 @@ def quantised(name: str, x: Array, bias: float = 0.0) -> Array:
     return found
 
 
-class Run:
-    """One aggregation, step by step: a cheat replaces one of the steps."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def send(self, x: Array) -> Array:
-        """What a worker sends."""
-        return quantised(self.name, x)
-
-    def keep(self, x: Array, sent: Array) -> Array:
-        """What it keeps."""
-        return x - sent
-
-    def add(self, sent: list[Array], kept: Array) -> Array:
-        """The owners' sum."""
-        total = kept.copy()
-        for one in sent:
-            total += one
-        return total
-
-    def keep_owners(self, total: Array, message: Array, before: Array) -> Array:
-        """What the owners keep."""
-        return total - message
-
-    def deliver(self, message: Array) -> Array:
-        """What every worker gets."""
-        return message
-
-    def __call__(self, inputs: Inputs) -> Array:
-        """The sum and the residuals."""
-        gradients, before = inputs["g"], inputs["e"]
-        offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]
-        sent = [self.send(x) for x in offered]
-        total = self.add(sent, before[-1])
-        message = self.send(total)
-        kept = [self.keep(x, q) for x, q in zip(offered, sent, strict=True)]
-        return np.stack([self.deliver(message), *kept, self.keep_owners(total, message, before[-1])])
+def _add(sent: list[Array], kept: Array) -> Array:
+    total = kept.copy()
+    for message in sent:
+        total += message
+    return total
 
 
-class SendsZeros(Run):
-    """Conserves everything by sending nothing."""
+def aggregated(
+    name: str,
+    inputs: Inputs,
+    *,
+    send: Callable[[str, Array], Array] = quantised,
+    keep: Callable[[Array, Array], Array] = np.subtract,
+    add: Callable[[list[Array], Array], Array] = _add,
+    keep_owners: Callable[[Array, Array, Array], Array] = lambda total, message, _before: total - message,
+    deliver: Callable[[str, Array], Array] = lambda _, message: message,
+) -> Array:
+    """Return the sum and the residuals of an aggregation in a format; a cheat replaces one of the steps.
 
-    def send(self, x: Array) -> Array:
-        return np.zeros_like(x)
-
-
-class DropsResidual(Run):
-    """Forgets what it has not sent."""
-
-    def keep(self, x: Array, sent: Array) -> Array:
-        return np.zeros_like(x)
-
-
-class OneBlockLate(Run):
-    """Delivers each block in the place of the next."""
-
-    def deliver(self, message: Array) -> Array:
-        return np.roll(message, BLOCKS[self.name])
-
-
-class BiasedRounding(Run):
-    """Rounds down, or takes small positive numbers for negative ones; the residual makes up for it."""
-
-    def send(self, x: Array) -> Array:
-        return quantised(self.name, x, 0.25)
+    Workers `send` and `keep` the rest, owners `add` and keep what their message lacks, and `deliver` it to all.
+    """
+    gradients, before = inputs["g"], inputs["e"]
+    offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]
+    sent = [send(name, x) for x in offered]
+    total = add(sent, before[-1])
+    message = send(name, total)
+    kept = [keep(x, q) for x, q in zip(offered, sent, strict=True)]
+    return np.stack([deliver(name, message), *kept, keep_owners(total, message, before[-1])])
 
 
-class ForgetsWorker(Run):
-    """Leaves the last worker out."""
-
-    def add(self, sent: list[Array], kept: Array) -> Array:
-        return super().add(sent[:-1], kept)
+def _add_in_half(sent: list[Array], kept: Array) -> Array:
+    return _add([message.astype(np.float16) for message in sent], kept.astype(np.float16)).astype(F32)
 
 
-class CountsTwice(Run):
-    """Adds the first worker twice."""
-
-    def add(self, sent: list[Array], kept: Array) -> Array:
-        return super().add([sent[0], *sent], kept)
+def _mix_stripes(_: str, message: Array) -> Array:
+    return np.concatenate([message[1024:2048], message[:1024], message[2048:]])
 
 
-class MixesStripes(Run):
-    """Delivers two owners' stripes in each other's place."""
-
-    def deliver(self, message: Array) -> Array:
-        found = message.copy()
-        found[:1024], found[1024:2048] = message[1024:2048], message[:1024]
-        return found
-
-
-class LeavesOwners(Run):
-    """Leaves the owners' residual as it was."""
-
-    def keep_owners(self, total: Array, message: Array, before: Array) -> Array:
-        return before
-
-
-class QuantisesTwice(Run):
-    """Quantises once more, in other blocks, what it delivers."""
-
-    def deliver(self, message: Array) -> Array:
-        return np.roll(quantised(self.name, np.roll(message, 100)), -100)
-
-
-class SumsInHalf(Run):
-    """Adds in FP16."""
-
-    def add(self, sent: list[Array], kept: Array) -> Array:
-        return super().add([one.astype(np.float16) for one in sent], kept.astype(np.float16)).astype(F32)
-
-
-class SendsAll(Run):
-    """Sends gradients in full, under the name of the format."""
-
-    def send(self, x: Array) -> Array:
-        return x
-
-
-CHEATS: dict[str, type[Run]] = {
-    "sends zeros": SendsZeros,
-    "drops the residual": DropsResidual,
-    "one block late": OneBlockLate,
-    "biased rounding": BiasedRounding,
-    "forgets one worker": ForgetsWorker,
-    "counts one worker twice": CountsTwice,
-    "mixes stripes": MixesStripes,
-    "leaves the owners' residual": LeavesOwners,
-    "quantises twice": QuantisesTwice,
-    "sums in FP16": SumsInHalf,
-    "sends all": SendsAll,
+CHEATS: dict[str, dict[str, Any]] = {
+    "sends zeros": {"send": lambda _, x: np.zeros_like(x)},
+    "drops the residual": {"keep": lambda x, _sent: np.zeros_like(x)},
+    "one block late": {"deliver": lambda name, message: np.roll(message, BLOCKS[name])},
+    # Rounds down, or takes small positive numbers for negative ones; the residual makes up for it.
+    "biased rounding": {"send": lambda name, x: quantised(name, x, 0.25)},
+    "forgets one worker": {"add": lambda sent, kept: _add(sent[:-1], kept)},
+    "counts one worker twice": {"add": lambda sent, kept: _add([sent[0], *sent], kept)},
+    "mixes stripes": {"deliver": _mix_stripes},
+    "leaves the owners' residual": {"keep_owners": lambda _total, _message, before: before},
+    "quantises twice": {"deliver": lambda name, x: np.roll(quantised(name, np.roll(x, 100)), -100)},
+    "sums in FP16": {"add": _add_in_half},
+    "sends all": {"send": lambda _, x: x},
 }
 
 
 def _exact(_problem: Problem, inputs: Inputs) -> Array:
-    found: Array = inputs["g"].astype(np.float64).sum(0)
+    found: Array = float64(inputs, "g")[0].sum(0)
     return found
 
 
 def _sum(change: Callable[[Array], Array]) -> Spoil:
-    return lambda _s, inputs, _rng: change(inputs["g"].astype(np.float64)).sum(0)
-
-
-def _cheating(run: Run) -> Spoil:
-    return lambda _result, inputs, _rng: run(inputs)
+    return lambda _s, inputs, _rng: change(float64(inputs, "g")[0]).sum(0)
 
 
 SUMS = Family(
@@ -194,11 +111,14 @@ SUMS = Family(
         Wrong("a bit flipped", PLAIN, flip_bit("f32"), "fp32", None),
     ),
 )
-COMPRESSED = tuple(
-    Family(
-        lambda _problem, inputs, name=name: Run(name)(inputs),  # type: ignore[misc]
-        tuple(Wrong(idea, FED_BACK, _cheating(cheat(name)), name) for idea, cheat in CHEATS.items()),
-        name,
-    )
-    for name in BLOCKS
-)
+
+
+def _compressed(name: str) -> Family:
+    def cheating(steps: dict[str, Any]) -> Spoil:
+        return lambda _result, inputs, _rng: aggregated(name, inputs, **steps)
+
+    wrongs = tuple(Wrong(idea, FED_BACK, cheating(steps), name) for idea, steps in CHEATS.items())
+    return Family(lambda _problem, inputs: aggregated(name, inputs), wrongs, name)
+
+
+COMPRESSED = tuple(_compressed(name) for name in BLOCKS)

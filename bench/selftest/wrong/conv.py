@@ -7,8 +7,7 @@ from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY
-from kernelmark.bench.selftest.wrong.arithmetic import nearest
-from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put, scale, swap
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, float64, nearest, put, scale, swap
 
 FPROP, DGRAD, WGRAD = (f"conv/n8c128h28w28k192r3s3pad1/f32/nchw/{name}" for name in ("fprop", "dgrad", "wgrad"))
 HOLLOW = "conv/n64c64h7w7k64r1s1pad12/f32/nchw/fprop"
@@ -32,9 +31,8 @@ def exact(problem: Problem, inputs: Inputs) -> Array:
 
 def without_first_tap(y: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
     """The first tap of the last filter meets nothing in the last column, as if it lay in the padding."""
-    x, w = inputs["x"], inputs["w"]
-    at = x.shape[3] - 2
-    y[:, -1, 1:, -1] -= np.tensordot(x[:, :, :-1, at].astype(np.float64), w[-1, :, 0, 0].astype(np.float64), (1, 0))
+    x, w = float64(inputs, "x", "w")
+    y[:, -1, 1:, -1] -= np.tensordot(x[:, :, :-1, -2], w[-1, :, 0, 0], (1, 0))
 
 
 def last_channel_left_out(y: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
@@ -45,11 +43,9 @@ def last_channel_left_out(y: Array, inputs: Inputs, rng: "np.random.Generator") 
 
 def rounded_operands(bits: int) -> Spoil:
     """Return what rounds the operands to `bits` bits."""
-
-    def spoil(_y: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
-        return exact(REGISTRY.problem(FPROP), {name: nearest(bits)(x).astype(x.dtype) for name, x in inputs.items()})
-
-    return spoil
+    return lambda _y, inputs, _rng: exact(
+        REGISTRY.problem(FPROP), {name: nearest(bits)(x).astype(x.dtype) for name, x in inputs.items()}
+    )
 
 
 CONV = Family(

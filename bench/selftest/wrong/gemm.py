@@ -1,9 +1,29 @@
-"""Wrong products: exchanged, missing, stale or repeated parts."""
+"""Wrong products: parts exchanged, missing, stale or repeated; wrong epilogues, groups, scales and arithmetic."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import Array
-from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, add, put, scale, swap
+from kernelmark.bench.selftest.wrong.library import (
+    ALL,
+    Family,
+    Inputs,
+    Spoil,
+    Wrong,
+    add,
+    flip_tile,
+    float64,
+    nearest,
+    put,
+    repeat,
+    scale,
+    swap,
+    truncated,
+)
 
 #: Large enough to be sampled and not computed as a whole.
 F32, BF16, F16 = (f"gemm/m1025n1024k1024/{dtype}/NN" for dtype in ("f32", "bf16", "f16"))
@@ -14,8 +34,9 @@ INTEGERS, FEW_INTEGERS = "gemm/m1025n1024k1024/s8.s32/NN", "gemm/m33n65k100/s8.s
 
 
 def exact(problem: object, inputs: Inputs) -> Array:
-    """The product in float64."""
-    product: Array = getattr(problem, "alpha", 1.0) * (inputs["a"].astype(np.float64) @ inputs["b"].astype(np.float64))
+    """Return alpha A B + beta C in float64."""
+    a, b = float64(inputs, "a", "b")
+    product: Array = getattr(problem, "alpha", 1.0) * (a @ b)
     beta = getattr(problem, "beta", 0.0)
     return product + beta * inputs["c"] if beta else product
 
@@ -31,44 +52,14 @@ def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times:
     return spoil
 
 
-def tile_without_last_product(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
-    """One tile of 64 x 64 stops a step early."""
+def _tile_without_last_product(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
     i, j = (64 * int(rng.integers(n // 64)) for n in c.shape)
     miss(slice(i, i + 64), slice(j, j + 64))(c, inputs, rng)
 
 
-def transposed_block(c: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
-    """A fragment of 8 x 8 is stored transposed."""
-    i, j = (8 * int(rng.integers(n // 8)) for n in c.shape)
-    c[i : i + 8, j : j + 8] = c[i : i + 8, j : j + 8].T.copy()
-
-
-def row_again(c: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
-    """A row holds what belongs into the row before it."""
-    i = int(rng.integers(1, len(c)))
-    c[i] = c[i - 1]
-
-
-def column_again(c: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
-    """A column holds what belongs into the column before it."""
-    j = int(rng.integers(1, c.shape[1]))
-    c[:, j] = c[:, j - 1]
-
-
-def pairs_exchanged(c: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
-    """All even columns are exchanged with the odd ones after them."""
+def _pairs_exchanged(c: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
     even = c.shape[1] // 2 * 2
     c[:, :even] = c[:, :even].reshape(len(c), -1, 2)[..., ::-1].reshape(len(c), -1)
-
-
-def update_without_beta(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
-    """C is not read."""
-    c -= 0.5 * inputs["c"]
-
-
-def update_twice(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
-    """C is added once more."""
-    c += 0.5 * inputs["c"]
 
 
 def half_stale(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
@@ -79,32 +70,27 @@ def half_stale(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
     np.add.at(c, rows, -change[:, None] * inputs["b"][steps].astype(np.float64))
 
 
-def unsigned_b(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
-    """The bytes of B are read as 0 to 255."""
-    c += inputs["a"].astype(np.float64) @ (256.0 * (inputs["b"] < 0))
-
-
-def saturated(c: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
-    """Sums stop at the ends of 16 bits, as those of pairs of products do in some instructions of a CPU."""
-    np.clip(c, -(2**15), 2**15 - 1, out=c)
-
-
-ALL = slice(None)
+_HALF_PRECISION = (
+    ("two columns exchanged", swap(1)),
+    ("last column without its last product", miss(ALL, -1)),
+    ("last row without its last product", miss(-1, ALL)),
+    ("an inner element 0", put(0.0, None, None)),
+)
 GEMM = Family(
     exact,
     (
         Wrong("two columns exchanged", F32, swap(1)),
         Wrong("two rows exchanged", F32, swap(0)),
-        Wrong("columns exchanged in pairs", F32, pairs_exchanged),
-        Wrong("an 8x8 block transposed", F32, transposed_block),
-        Wrong("a row stored twice", F32, row_again),
-        Wrong("a column stored twice", F32, column_again),
+        Wrong("columns exchanged in pairs", F32, _pairs_exchanged),
+        Wrong("an 8x8 block transposed", F32, flip_tile(8)),
+        Wrong("a row stored twice", F32, repeat(0)),
+        Wrong("a column stored twice", F32, repeat(1)),
         Wrong("last column without its last product", F32, miss(ALL, -1)),
         Wrong("last row without its last product", F32, miss(-1, ALL)),
         Wrong("a column without its first product", F32, miss(ALL, None, 0)),
         Wrong("a row without its first product", F32, miss(None, ALL, 0)),
         Wrong("a product added twice everywhere", F32, miss(ALL, ALL, 3, 1.0)),
-        Wrong("a 64x64 tile without its last product", F32, tile_without_last_product),
+        Wrong("a 64x64 tile without its last product", F32, _tile_without_last_product),
         Wrong("an inner element 0", F32, put(0.0, None, None)),
         Wrong("an inner element not written", F32, put(np.nan, None, None)),
         Wrong("an inner element infinite", F32, put(np.inf, None, None)),
@@ -113,18 +99,12 @@ GEMM = Family(
         Wrong("a column larger by 1 %", F32, scale(1.01, ALL, None)),
         Wrong("all larger by a thousandth", F32, scale(1.001, ALL)),
         Wrong("half of the rows stale", F32, half_stale),
-        Wrong("two columns exchanged", BF16, swap(1), "bf16"),
+        *(Wrong(name, BF16, spoil, "bf16") for name, spoil in _HALF_PRECISION),
         Wrong("two rows exchanged", BF16, swap(0), "bf16"),
-        Wrong("last column without its last product", BF16, miss(ALL, -1), "bf16"),
-        Wrong("last row without its last product", BF16, miss(-1, ALL), "bf16"),
-        Wrong("an inner element 0", BF16, put(0.0, None, None), "bf16"),
         Wrong("half of the rows stale", BF16, half_stale, "bf16"),
-        Wrong("two columns exchanged", F16, swap(1), "f16"),
-        Wrong("last column without its last product", F16, miss(ALL, -1), "f16"),
-        Wrong("last row without its last product", F16, miss(-1, ALL), "f16"),
-        Wrong("an inner element 0", F16, put(0.0, None, None), "f16"),
-        Wrong("C not read", UPDATE, update_without_beta),
-        Wrong("C added twice", UPDATE, update_twice),
+        *(Wrong(name, F16, spoil, "f16") for name, spoil in _HALF_PRECISION),
+        Wrong("C not read", UPDATE, lambda c, x, _: c - 0.5 * x["c"]),
+        Wrong("C added twice", UPDATE, lambda c, x, _: c + 0.5 * x["c"]),
         Wrong("two products of a batch exchanged", BATCH, swap(0)),
         Wrong("two rows exchanged", DOUBLE, swap(0)),
         Wrong("an inner element off by a millionth", DOUBLE, scale(1.000001, None, None), "", 0.9),
@@ -140,9 +120,229 @@ GEMM = Family(
                 ("last column without its last product", miss(ALL, -1)),
                 ("a row without its first product", miss(None, ALL, 0)),
                 ("two columns exchanged", swap(1)),
-                ("sums saturated at 16 bits", saturated),
-                ("B read as unsigned", unsigned_b),
+                # As sums of pairs of products do in some instructions of a CPU.
+                ("sums saturated at 16 bits", lambda c, _x, _rng: np.clip(c, -(2**15), 2**15 - 1)),
+                ("B read as unsigned", lambda c, x, _: c + x["a"].astype(np.float64) @ (256.0 * (x["b"] < 0))),
             )
         ),
     ),
 )
+
+#: Square, so that a bias fits either axis.
+BIAS, SIGMOID, MOMENTUM = (f"gemm/m300n300k500/f32/NN/epi-{name}" for name in ("bias-relu", "sigmoid", "update"))
+#: Large enough to be sampled.
+SAMPLED_MOMENTUM = "gemm/m801n901k800/f32/NN/epi-update"
+
+
+def after_epilogue(problem: Any, inputs: Inputs) -> Array:
+    """Return C in float64, and V after it."""
+    x = exact(None, inputs)
+    if problem.epilogue == "update":
+        c, v = float64(inputs, "c", "v")
+        v = problem.momentum * v - problem.rate * (x + problem.decay * c)
+        return np.stack([c + v, v])
+    found: Array = np.maximum(x + inputs["bias"], 0) if problem.epilogue == "bias-relu" else 1 / (1 + np.exp(-x))
+    return found
+
+
+def of_product(spoiled: Callable[[Array, Inputs], Array]) -> Spoil:
+    """Return what puts a function of A B and of the inputs in the place of the result."""
+    return lambda _values, inputs, _rng: spoiled(exact(None, inputs), inputs)
+
+
+def _late_by_a_step(values: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
+    values[0] = np.add(*float64(inputs, "c", "v"))
+
+
+EPILOGUES = Family(
+    after_epilogue,
+    (
+        Wrong("the bias along the rows", BIAS, of_product(lambda x, y: np.maximum(x + y["bias"][:, None], 0))),
+        Wrong("no bias", BIAS, of_product(lambda x, _: np.maximum(x, 0))),
+        Wrong("ReLU before the bias", BIAS, of_product(lambda x, y: np.maximum(x, 0) + y["bias"])),
+        Wrong("no ReLU", BIAS, of_product(lambda x, y: x + y["bias"])),
+        Wrong("an element NaN", BIAS, put(np.nan, None, None)),
+        Wrong("an element too large", BIAS, put(1e4, 170, 130)),
+        Wrong("the sigmoid of -x", SIGMOID, of_product(lambda x, _: 1 / (1 + np.exp(x)))),
+        Wrong("tanh for the sigmoid", SIGMOID, of_product(lambda x, _: np.tanh(x))),
+        Wrong("an element NaN", SIGMOID, put(np.nan, None, None)),
+        Wrong("C takes the step before", MOMENTUM, _late_by_a_step),
+        Wrong("V not stored", MOMENTUM, lambda values, x, _: np.stack([values[0], x["v"]])),
+        # C takes the share of the step that it would have lost.
+        Wrong("no weight decay", MOMENTUM, lambda values, x, _: values + 2.0**-17 * x["c"].astype(np.float64)),
+        Wrong("a step uphill", MOMENTUM, lambda values, x, _: values + 2.0**-5 * exact(None, x)),
+        Wrong("an element of V NaN", MOMENTUM, put(np.nan, 1, None, None)),
+        Wrong("C takes the step before", SAMPLED_MOMENTUM, _late_by_a_step),
+        Wrong("an inner element of V NaN", SAMPLED_MOMENTUM, put(np.nan, 1, 700, 301)),
+        Wrong("a row of V zero", SAMPLED_MOMENTUM, put(0.0, 1, None)),
+    ),
+)
+
+#: Small ones, and ones that are sampled. The last groups of the first have a row or none.
+GROUPED = (
+    ("gemm/m40n70k90/f32/NT/groups12-skewed", "fp32"),
+    ("gemm/m301n90k80/bf16.f32/NN/groups7-equal", "bf16"),
+    ("gemm/m2100n1100k700/f32/NT/groups3-skewed", "fp32"),
+)
+#: Given the edges of groups and the matrix of each, returns others.
+Regroup = Callable[[list[int], list[int]], tuple[list[int], list[int]]]
+
+
+def grouped(problem: Any, inputs: Inputs, change: Regroup = lambda edges, of: (edges, of)) -> Array:
+    """Return in float64 the rows between each two edges times the group's matrix."""
+    a, b = float64(inputs, "a", "b")
+    b = b.transpose(0, 2, 1) if problem.op_b == "T" else b
+    edges, matrices = change(list(problem.group_rows), list(range(problem.groups)))
+    return np.concatenate([a[i:j] @ b[g] for (i, j), g in zip(pairwise(edges), matrices, strict=True)])
+
+
+def regrouped(problem: str, change: Regroup) -> Spoil:
+    """Return what multiplies groups that are changed."""
+    return lambda _c, inputs, _rng: grouped(discover().problem(problem), inputs, change)
+
+
+def row_unwritten(problem: str) -> Spoil:
+    """Return what leaves out the last row of the first group."""
+
+    def spoil(values: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
+        parsed: Any = discover().problem(problem)
+        values[parsed.group_rows[1] - 1] = np.nan
+
+    return spoil
+
+
+_REGROUPED: dict[str, Regroup] = {
+    "B of the group before": lambda edges, of: (edges, [*of[-1:], *of[:-1]]),
+    "one B for all groups": lambda edges, of: (edges, [0] * len(of)),
+    "a group that ends a row late": lambda edges, of: ([0, edges[1] + 1, *edges[2:]], of),
+    "a group that ends a row early": lambda edges, of: ([0, edges[1] - 1, *edges[2:]], of),
+    "the last group's rows by the B before": lambda edges, of: (edges, [*of[:-1], of[-2]]),
+}
+GROUPS = Family(
+    grouped,
+    tuple(
+        Wrong(name, problem, spoil, numerics)
+        for problem, numerics in GROUPED
+        for name, spoil in (
+            *((name, regrouped(problem, change)) for name, change in _REGROUPED.items()),
+            ("the last row of a group NaN", row_unwritten(problem)),
+            ("an element NaN", put(np.nan, None, None)),
+        )
+    ),
+)
+
+BLOCK = 128
+#: Square, so that the scales of either operand fit the other one; the second is large enough to be sampled.
+SCALED = tuple(f"gemm/{sizes}/e4m3.f32/NT/scale-blocks" for sizes in ("m300n300k700", "m900n900k800"))
+#: Changes copies of the scales of A and of B in place, or returns others.
+Rescale = Callable[[Array, Array, "np.random.Generator"], tuple[Array, Array] | None]
+
+
+def scaled(inputs: Inputs, of_a: Array, of_b: Array) -> Array:
+    """Return in float64 the product with these scales, block by block of k."""
+    a, b = float64(inputs, "a", "b")
+    found = np.zeros((len(a), len(b)))
+    for block, (rows, columns) in enumerate(zip(of_a, of_b.T, strict=True)):
+        along_k = slice(block * BLOCK, (block + 1) * BLOCK)
+        scales = np.multiply.outer(rows.astype(np.float64), np.repeat(columns, BLOCK)[: len(b)])
+        found += scales * (a[:, along_k] @ b[:, along_k].T)
+    return found
+
+
+def rescaled(change: Rescale) -> Spoil:
+    """Return what multiplies by scales that are changed."""
+
+    def spoil(_c: Array, inputs: Inputs, rng: "np.random.Generator") -> Array:
+        scales = inputs["scale_a"].copy(), inputs["scale_b"].copy()
+        return scaled(inputs, *(change(*scales, rng) or scales))
+
+    return spoil
+
+
+def _block_unscaled(a: Array, b: Array, rng: "np.random.Generator") -> None:
+    block = int(rng.integers(len(a)))
+    a[block] = b[:, block] = 1
+
+
+def _scale_stale(a: Array, _b: Array, rng: "np.random.Generator") -> None:
+    a[int(rng.integers(len(a))), int(rng.integers(a.shape[1]))] = rng.uniform(-1, 1)
+
+
+_RESCALED: dict[str, Rescale] = {
+    "no scales of A": lambda a, b, _: (np.ones_like(a), b),
+    "no scales of B": lambda a, b, _: (a, np.ones_like(b)),
+    "a block of k without its scales": _block_unscaled,
+    "scales of A of the block before": lambda a, b, _: (np.roll(a, 1, axis=0), b),
+    "scales of A of the row before": lambda a, b, _: (np.roll(a, 1, axis=1), b),
+    "scales of B of the block before": lambda a, b, _: (a, np.roll(b, 1, axis=1)),
+    "scales of B of the columns before": lambda a, b, _: (a, np.roll(b, 1, axis=0)),
+    # A has the scales of B, and B those of the first of each 128 rows of A.
+    "scales of A and B exchanged": lambda a, b, _: (np.repeat(b.T, BLOCK, axis=1)[:, : a.shape[1]], a[:, ::BLOCK].T),
+    "scales rounded to BF16": lambda a, b, _: (nearest(8)(a), nearest(8)(b)),
+    "a scale of one row stale": _scale_stale,
+}
+SCALES = Family(
+    lambda _problem, inputs: scaled(inputs, inputs["scale_a"], inputs["scale_b"]),
+    tuple(
+        Wrong(name, problem, spoil, "e4m3")
+        for problem in SCALED
+        for name, spoil in (
+            *((name, rescaled(change)) for name, change in _RESCALED.items()),
+            ("an element NaN", put(np.nan, None, None)),
+        )
+    ),
+)
+
+#: Lengths of reductions at which products are computed in a worse arithmetic than the declared one.
+LENGTHS = (16, 256, 1024, 4096, 26752)
+
+
+def operands(rounded: Callable[[Array], Array]) -> Spoil:
+    """Return what rounds the operands before they are multiplied."""
+    return lambda _c, inputs, _rng: rounded(inputs["a"]) @ rounded(inputs["b"])
+
+
+def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
+    """Return what rounds sums of `chunk` products and adds these up exactly, or rounds the running sum after each."""
+    rounded = nearest(bits)
+
+    def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
+        a, b = float64(inputs, "a", "b")
+        found = np.zeros_like(c)
+        for start in range(0, a.shape[1], chunk):
+            part = a[:, start : start + chunk] @ b[start : start + chunk]
+            found = rounded(found + part) if chained else found + rounded(part)
+        return found
+
+    return spoil
+
+
+def unpromoted(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
+    """Add all products as Hopper adds those of FP8, 32 at a time: each and the sum with 14 bits (dtypes.py)."""
+    a, b = float64(inputs, "a", "b")
+    found = np.zeros((*c.shape, 1))
+    for start in range(0, a.shape[1], 32):
+        products = a[:, None, start : start + 32] * b[start : start + 32].T
+        terms = np.concatenate([found, products], axis=2)
+        unit = np.exp2(np.frexp(abs(terms).max(axis=2, keepdims=True))[1] - 14)
+        found = np.floor(terms / unit).sum(axis=2, keepdims=True) * unit
+    return found[..., 0]
+
+
+def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:
+    f32, f16, fp8, stored = (f"gemm/m48n48k{k}/{dtype}/NN" for dtype in ("f32", "f16.f32", "e4m3.f32", "f16"))
+    seen = 0.99 if k < 20000 else None  # where right chains of so many roundings err as much
+    return (
+        Wrong("operands of 8 bits (BF16)", f32, operands(nearest(8)), "tf32"),
+        Wrong("operands of 11 bits (TF32)", f32, operands(nearest(11)), "3xtf32"),
+        Wrong("operands of 11 bits, truncated (TF32)", f32, operands(truncated(11)), "fp32"),
+        Wrong("operands of 17 bits", f32, operands(nearest(17)), "fp32", seen),
+        Wrong("sums of 16 products in FP16", f16, sums(16, 11), "f16", seen),
+        *([Wrong("FP8 sums that are not promoted", fp8, unpromoted, "e4m3")] if 16 < k < 20000 else []),
+        # A single sum of 16 products is rounded to FP16 once, as the result of a right one is when it is stored.
+        Wrong("sums of 16 products in FP16", stored, sums(16, 11), "f16", seen if k > 16 else None),
+        Wrong("one chain in FP16", f16, sums(1, 11, chained=True), "f16"),
+    )
+
+
+ARITHMETIC = Family(exact, tuple(wrong for k in LENGTHS for wrong in _worse_arithmetic(k)))

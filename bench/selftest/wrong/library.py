@@ -19,8 +19,15 @@ Exact = Callable[[Any, Inputs], Array]
 #: Changes an exact result in place, before it is stored; may return another one.
 Spoil = Callable[[Array, Inputs, np.random.Generator], Array | None]
 
-#: What a reason begins with, and the check that it comes from.
-CHECKS = (("checksum", "checksum"), ("sampled", "sample"), ("first and last", "edges"))
+#: Words of a reason, and the check that it comes from.
+CHECKS = {
+    "rms error": "rms",
+    "no product reaches it": "zeros",
+    "checksum": "checksum",
+    "sampled": "sample",
+    "first and last": "edges",
+}
+ALL = slice(None)
 
 
 class Wrong(NamedTuple):
@@ -103,13 +110,7 @@ def _stored(problem: Problem, values: Array) -> dict[str, Array]:
 
 
 def _check(reason: str | None) -> str:
-    if reason is None:
-        return ""
-    if "rms error" in reason:
-        return "rms"
-    if "no product reaches it" in reason:
-        return "zeros"
-    return next((check for start, check in CHECKS if reason.startswith(start)), "elements")
+    return next((check for words, check in CHECKS.items() if words in reason), "elements") if reason else ""
 
 
 def _finding(wrong: Wrong, seen: Counter[str], seeds: int) -> Finding:
@@ -120,6 +121,27 @@ def _finding(wrong: Wrong, seen: Counter[str], seeds: int) -> Finding:
     if wrong.expected is None:
         return Finding(check, found, "cannot be seen", None)
     return Finding(check, found, f"{100 * wrong.expected:g} %", caught >= wrong.expected * seeds)
+
+
+def float64(inputs: Inputs, *names: str) -> tuple[Array, ...]:
+    """Return these inputs in float64."""
+    return tuple(inputs[name].astype(np.float64) for name in names)
+
+
+def nearest(bits: int, whole: Callable[[Array], Array] = np.round) -> Callable[[Array], Array]:
+    """Return what rounds to the nearest number of `bits` bits."""
+
+    def rounded(values: Array) -> Array:
+        mantissa, exponent = np.frexp(values.astype(np.float64))
+        found: Array = np.ldexp(whole(np.ldexp(mantissa, bits)), exponent - bits)
+        return found
+
+    return rounded
+
+
+def truncated(bits: int) -> Callable[[Array], Array]:
+    """Return what cuts numbers off after `bits` bits, as tensor cores do with TF32."""
+    return nearest(bits, np.trunc)
 
 
 def flip_bit(dtype: str) -> Spoil:
@@ -140,6 +162,26 @@ def swap(axis: int) -> Spoil:
         i, j = rng.choice(values.shape[axis], 2, replace=False)
         moved = np.moveaxis(values, axis, 0)
         moved[[i, j]] = moved[[j, i]]
+
+    return spoil
+
+
+def repeat(axis: int) -> Spoil:
+    """Return what overwrites a slice along an axis, drawn at random, with the one before it."""
+
+    def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
+        moved, i = np.moveaxis(values, axis, 0), int(rng.integers(1, values.shape[axis]))
+        moved[i] = moved[i - 1]
+
+    return spoil
+
+
+def flip_tile(size: int) -> Spoil:
+    """Return what transposes a square tile, drawn at random, in its place."""
+
+    def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
+        i, j = (size * int(rng.integers(n // size)) for n in values.shape)
+        values[i : i + size, j : j + size] = values[i : i + size, j : j + size].T.copy()
 
     return spoil
 
