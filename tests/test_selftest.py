@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from kernelmark.bench.measure.compile import ARCHS, compile_cubin
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import Interval, Ratio
 from kernelmark.bench.plan.case import Budget
-from kernelmark.bench.selftest import adversaries, checks, comparing, durations, headline, ratio, repeats
+from kernelmark.bench.selftest import adversaries, checks, durations, ratios, repeats
 from kernelmark.bench.selftest.finding import Finding, Tick, table
 from kernelmark.bench.selftest.known import counter_missing
 from kernelmark.bench.selftest.neighbour import Neighbour, pinned
@@ -109,24 +110,39 @@ def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product
 
 @pytest.mark.parametrize(("values", "holds"), [((1.0, 1.02, 1.0, 1.02), True), ((1.0, 1.04, 1.0, 1.04), False)])
 def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, holds):
-    finding = ratio.spread_of([Ratio(value, 0, 0, "abba-quads", 1.0) for value in values])
+    finding = ratios.spread_of([Ratio(value, 0, 0, "abba-quads", 1.0) for value in values])
     expected = np.std(values, ddof=1) / np.mean(values)
     assert finding.found.startswith(f"sd {100 * expected:.2f} % over 4 processes, of minima 0.00 %")
     assert finding.holds is holds
 
 
+def test_cold_against_hot_is_the_ratio_of_both_turns():
+    assert ratios.slower([3.0, 5.0], [2.0, 2.0]) == ("cold: a copy of 1 MB, cold against hot", *_cold("2.00", True))
+    assert ratios.slower([3.0, 4.9], [2.0, 2.0]).holds is False
+
+
+def _cold(ratio_: str, holds: bool) -> tuple[str, str, bool]:
+    return f"{ratio_} times slower (4e+06 us, hot 2e+06 us)", "at least 2", holds
+
+
+@pytest.mark.parametrize(("asking", "holds"), [(1.0, True), (0.96, True), (0.9, False)])
+def test_a_copy_that_asks_to_stay_in_l2_may_not_be_faster_for_it(asking, holds):
+    rows = [SimpleNamespace(interval=SimpleNamespace(median=median)) for median in (1.0, asking)]
+    assert ratios.persisting(*rows).holds is holds
+
+
 def test_coverage_counts_the_intervals_that_hold_the_grand_median():
     rows = [Interval(m, m - 0.15, m + 0.15) for m in (0.8, 1.0, 1.0, 1.1, 1.2)]
-    finding = headline.coverage(rows)
+    finding = repeats.coverage(rows)
     assert finding.found.startswith("60 % (3 of 5 runs); width 30.00 %")
     assert finding.holds is False
-    assert headline.coverage(rows[1:4]).holds is True
+    assert repeats.coverage(rows[1:4]).holds is True
 
 
 def test_the_spread_of_the_headline_is_its_coefficient_of_variation():
-    finding = headline.spread([Interval(m, m, m) for m in (0.991, 1.0, 1.009)])
+    finding = repeats.spread([Interval(m, m, m) for m in (0.991, 1.0, 1.009)])
     assert finding[1:] == ("CV 0.90 % over 3 runs", "1 %", True)
-    assert headline.spread([Interval(m, m, m) for m in (0.98, 1.0, 1.02)]).holds is False
+    assert repeats.spread([Interval(m, m, m) for m in (0.98, 1.0, 1.02)]).holds is False
 
 
 QUIET = [1.00, 1.01, 0.99, 1.005, 0.995]
@@ -138,18 +154,18 @@ def _times(factor: float) -> list[float]:
 
 def test_false_alarms_are_pairs_of_runs_that_differ():
     base = [_times(1)] * 4
-    finding = comparing.false_alarms(base, [_times(f) for f in (1.001, 0.999, 1, 1.05)])
+    finding = repeats.false_alarms(base, [_times(f) for f in (1.001, 0.999, 1, 1.05)])
     assert finding.found == "25 % (1 of 4 pairs)"
     assert finding.holds is False
-    assert comparing.false_alarms(base, base).holds is True
+    assert repeats.false_alarms(base, base).holds is True
 
 
 def test_a_planted_slowdown_is_looked_for_in_the_other_run_and_only_slower_counts():
     plain, slowed = [_times(1)] * 4, [_times(1.05)] * 3 + [_times(0.95)]
-    found, smallest = comparing.planted(plain, plain, slowed)
+    found, smallest = repeats.planted(plain, plain, slowed)
     assert found.found == "75 % (3 of 4 tries); 5.00 %"
     assert found.holds is False
-    assert next(comparing.planted(plain, plain, [_times(1.05)] * 4)).holds is True
+    assert next(repeats.planted(plain, plain, [_times(1.05)] * 4)).holds is True
     assert smallest.holds is None
     assert smallest.found.endswith(" %")
 

@@ -73,7 +73,7 @@ def test_work_that_the_devices_clock_does_not_see_disagrees(monkeypatch: pytest.
 
 
 def test_every_way_is_a_kernel_on_a_problem_that_it_takes() -> None:
-    registry = discover((clocks.plugin("ways"),))
+    registry = discover((clocks.plugin("timed"),))
     for way in clocks.WAYS.values():
         assert registry.kernels[way.kernel].refuses(registry.problem(way.problem)) is None
 

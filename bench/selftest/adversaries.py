@@ -5,12 +5,10 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.selftest.finding import Finding, Tick
-from kernelmark.bench.selftest.known import plugin
+from kernelmark.bench.selftest.finding import Finding, Tick, measured
 
 #: Statuses that catch a cheat; where only the time gives it away, `wrong` cannot be asked for.
 CAUGHT = (Status.WRONG, Status.MISTRUSTED)
@@ -24,10 +22,6 @@ class Cheat(NamedTuple):
     honest: str = "gemm/selftest.honest"
     device: str = "cpu"
     mode: Mode = Mode.HOT
-
-    @property
-    def op(self) -> str:
-        return self.problem.partition("/")[0]
 
 
 _TRANSPOSE = Cheat(problem="transpose/m512n512/f32/out", honest="transpose/numpy.out")
@@ -78,11 +72,16 @@ def jobs(seeds: int = 1) -> int:
 
 
 def _tried(name: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
-    kernels = (cheat.honest, f"{cheat.op}/selftest.{name}")
-    budget = Budget(max_time_s=0.3)
-    job = Job((cheat.problem,), kernels, cheat.mode, (plugin("cheats"),), seed, budget, 1, cheat.honest)
-    with Workers() as workers:
-        honest, found = workers.run(job, WorkerKey(cheat.device, 1))
+    honest, found = measured(
+        cheat.problem,
+        (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{name}"),
+        "cheats",
+        mode=cheat.mode,
+        budget=Budget(max_time_s=0.3),
+        device=cheat.device,
+        seed=seed,
+        baseline=cheat.honest,
+    )
     tick()
     return caught(name, honest, found, cheat.statuses)
 

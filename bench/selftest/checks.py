@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.selftest import adversaries, clocks, cold, durations, ratio, repeats
+from kernelmark.bench.selftest import adversaries, clocks, durations, ratios, repeats, wrong
 from kernelmark.bench.selftest.finding import Finding, Tick
-from kernelmark.bench.selftest.wrong import check as wrong
 
 
 class Group(NamedTuple):
-    """Checks that share their jobs: by name, how many jobs they take, what finds their figures, how long it takes.
+    """Checks that share their jobs: their names, how many jobs they take, and what yields their findings.
 
-    seeded: on how many draws may be chosen.
+    quick: whether they belong to the quick look. seeded: whether the number of draws may be chosen.
     """
 
     names: tuple[str, ...]
@@ -27,19 +26,17 @@ GROUPS = (
     Group(("clocks",), clocks.jobs, clocks.check, quick=True),
     Group(("adversaries",), adversaries.jobs, adversaries.check, quick=True, seeded=True),
     Group(("wrong",), wrong.jobs, wrong.check, quick=False, seeded=True),
-    Group(("ratio",), lambda: ratio.PROCESSES, ratio.check, quick=True),
-    Group(("cold",), cold.jobs, cold.check, quick=False),
-    Group(("coverage", "spread", "aa", "planted"), repeats.count, repeats.check, quick=False),
+    Group(("ratio",), lambda: ratios.PROCESSES, ratios.check_layouts, quick=True),
+    Group(("cold",), ratios.cold_jobs, ratios.check_cold, quick=False),
+    Group(("coverage", "spread", "aa", "planted"), repeats.jobs, repeats.check, quick=False),
 )
 NAMES = tuple(name for group in GROUPS for name in group.names)
-
-
 #: What `--adversaries` stands for.
 ADVERSARIES = tuple(name for group in GROUPS if group.seeded for name in group.names)
 
 
 def chosen(only: str | None, quick: bool) -> tuple[str, ...]:
-    """The names of the checks that are asked for. Raises UsageError for one that is none, and for both options."""
+    """Return the names of the checks asked for. Raises UsageError for an unknown one, and for both options."""
     if only is None:
         return tuple(name for group in GROUPS if group.quick or not quick for name in group.names)
     if quick:
@@ -53,24 +50,22 @@ def chosen(only: str | None, quick: bool) -> tuple[str, ...]:
 
 def jobs(names: Sequence[str], seeds: int | None = None) -> int:
     """Return how many jobs these checks take."""
-    return sum(group.jobs(*_seeds(group, seeds)) for group in _groups(names))
+    return sum(group.jobs(*draws) for group, draws in _groups(names, seeds))
 
 
 def run(names: Sequence[str], tick: Tick, seeds: int | None = None) -> Iterator[Finding]:
-    """The findings of these checks, as they come; `tick` is called after each job.
+    """Yield the findings of these checks; `tick` is called after each job.
 
     seeds: on how many draws adversaries are tried, where another number than theirs is wanted.
     """
-    for group in _groups(names):
-        for finding in group.check(tick, *_seeds(group, seeds)):
-            # What stands in the place of figures that could not be had belongs to all that share the jobs.
+    for group, draws in _groups(names, seeds):
+        for finding in group.check(tick, *draws):
+            # A finding that replaces figures of shared jobs belongs to all their checks.
             if finding.name in names or finding.name not in NAMES:
                 yield finding
 
 
-def _seeds(group: Group, seeds: int | None) -> tuple[int, ...]:
-    return (seeds,) if seeds is not None and group.seeded else ()
-
-
-def _groups(names: Sequence[str]) -> list[Group]:
-    return [group for group in GROUPS if set(group.names) & set(names)]
+def _groups(names: Sequence[str], seeds: int | None) -> Iterator[tuple[Group, tuple[int, ...]]]:
+    for group in GROUPS:
+        if set(group.names) & set(names):
+            yield group, (seeds,) if seeds is not None and group.seeded else ()

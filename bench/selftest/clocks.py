@@ -78,7 +78,7 @@ def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _spans(way: Way) -> tuple[float, float]:
-    registry = discover((plugin("ways"),))
+    registry = discover((plugin("timed"),))
     kernel, problem = registry.kernels[way.kernel], registry.problem(way.problem)
     device = get_device(kernel.device)
     if way.launcher == "pycuda":
@@ -142,7 +142,7 @@ def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
 
 
 def findings(until_s: float) -> Iterator[tuple[str, Finding]]:
-    """Yield each way by its name with what was found, from watched processes, until `until_s` (monotonic clock)."""
+    """Yield each way by its name with its finding, from watched processes, until `until_s` (monotonic clock)."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
     for name, found in answers(__name__, tuple(WAYS), silence_s, until_s):
         yield name, judge(name, found)

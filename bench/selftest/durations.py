@@ -7,21 +7,18 @@ import numpy as np
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.timing import CpuClock
-from kernelmark.bench.plan.case import Budget, Job, WorkerKey
-from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.selftest.finding import Finding, Tick
-from kernelmark.bench.selftest.known import DURATIONS_US, NEIGHBOUR_SHARE, counter_missing, plugin, spin_name
-from kernelmark.bench.selftest.neighbour import Neighbour, pinned
+from kernelmark.bench.plan.case import Budget
+from kernelmark.bench.selftest.finding import Finding, Tick, measured
+from kernelmark.bench.selftest.known import DURATIONS_US, counter_missing, spin_name
+from kernelmark.bench.selftest.neighbour import SHARE, Neighbour, pinned
 
-PROBLEM = "copy/m4n8/f32"
 #: How far a time may be off, or by what a call costs if that is more.
 RELATIVE = 0.005
 BUDGET = Budget()
 BARE_CALLS = 2000
 WORK_S = 20e-6
 #: The neighbour has to have had nearly its share, or nothing was shown.
-LEAST_SHARE = 0.8 * NEIGHBOUR_SHARE
+LEAST_SHARE = 0.8 * SHARE
 
 
 def jobs() -> int:
@@ -61,9 +58,8 @@ def _on_cpu(tick: Tick) -> Iterator[Finding]:
 
 def _measure(device: str) -> list[Measurement]:
     provider = "cuda" if device == "cuda" else "selftest"
-    kernels = tuple(f"copy/{provider}.{spin_name(duration)}" for duration in DURATIONS_US)
-    with Workers() as workers:
-        return workers.run(Job((PROBLEM,), kernels, Mode.HOT, (plugin("truth"),), 0, BUDGET, 1), WorkerKey(device, 1))
+    kernels = [f"copy/{provider}.{spin_name(duration)}" for duration in DURATIONS_US]
+    return measured("copy/m4n8/f32", kernels, "timed", budget=BUDGET, device=device)
 
 
 def bare_call_s() -> float:
@@ -101,12 +97,8 @@ def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a cal
         if row.interval is None:
             yield Finding(name, f"{row.status}: {row.reason}", "a time", False)
             continue
-        found, holds = _against(row.interval.median, duration_us * 1e-6, call_s)
-        is_relative = RELATIVE * duration_us * 1e-6 >= call_s
-        yield Finding(name, found, f"{100 * RELATIVE:g} %" if is_relative else f"{1e9 * call_s:.0f} ns, {call}", holds)
-
-
-def _against(found_s: float, duration_s: float, call_s: float) -> tuple[str, bool]:
-    off_s = found_s - duration_s
-    allowed_s = max(RELATIVE * duration_s, call_s)
-    return f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)", abs(off_s) <= allowed_s
+        found_s, duration_s = row.interval.median, duration_us * 1e-6
+        off_s, relative_s = found_s - duration_s, RELATIVE * duration_s
+        found = f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)"
+        bound = f"{100 * RELATIVE:g} %" if relative_s >= call_s else f"{1e9 * call_s:.0f} ns, {call}"
+        yield Finding(name, found, bound, abs(off_s) <= max(relative_s, call_s))

@@ -1,13 +1,18 @@
-"""What a check has found, and the table of it."""
+"""What a check has found, the table of it, and the jobs that checks measure."""
 
 import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report import layout
 from kernelmark.bench.report.layout import Column
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.selftest.known import plugin
 
+A_SECOND = Budget(max_time_s=1.0)
 #: Called once a job is done.
 Tick = Callable[[], object]
 
@@ -39,8 +44,26 @@ def table(findings: Sequence[Finding]) -> str:
 
 
 def as_json(findings: Sequence[Finding], left_out: Sequence[str]) -> str:
-    """The findings, and the checks that were not asked for."""
+    """Return the findings, and the checks that were not asked for."""
     return json.dumps({"findings": [f._asdict() for f in findings], "left_out": list(left_out)}, indent=2)
+
+
+def measured(
+    problem: str,
+    kernels: Sequence[str],
+    plugins: str = "",
+    *,
+    mode: Mode = Mode.HOT,
+    budget: Budget = A_SECOND,
+    device: str = "cpu",
+    seed: int = 0,
+    baseline: str | None = None,
+) -> list[Measurement]:
+    """Measure kernels in turn on one thread of a fresh process, with one of this folder's plug-ins."""
+    paths = (plugin(plugins),) if plugins else ()
+    with Workers() as workers:
+        job = Job((problem,), tuple(kernels), mode, paths, seed, budget, 1, baseline)
+        return workers.run(job, WorkerKey(device, 1))
 
 
 def failures(check: str, rows: Sequence[Measurement]) -> list[Finding]:

@@ -8,17 +8,15 @@ DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
 WAY_S = 2e-3
 #: What the slowed product takes of the plain one's time.
 SLOWED = 1.05
-#: A neighbour on the same core is busy for this share of the time.
-NEIGHBOUR_SHARE = 0.1
 
 
 def plugin(name: str) -> str:
-    """The path of one of this folder's plug-ins; workers load them by path, as they do those of users."""
+    """Return the path of one of this folder's plug-ins; workers load them by path, as they do those of users."""
     return str(Path(__file__).with_name(f"{name}.py"))
 
 
 def spin_name(duration_us: int) -> str:
-    """`spin_200us`."""
+    """Return the name of the kernel that spins for a duration."""
     return f"spin_{duration_us}us"
 
 

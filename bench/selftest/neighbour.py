@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kernelmark.bench.selftest.known import NEIGHBOUR_SHARE
-
-PERIOD_S = 0.01
+#: A neighbour is busy for this share of each period.
+SHARE, PERIOD_S = 0.1, 0.01
 
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """This process, and those that it starts meanwhile, on one CPU; Linux alone can do this."""
+    """Keep this process, and those that it starts meanwhile, on one CPU; Linux alone can do this."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -34,11 +33,8 @@ class Neighbour:
     share = 0.0
 
     def __enter__(self) -> "Neighbour":
-        words = [sys.executable, "-P", "-m", __name__]
-        path = os.pathsep.join(filter(None, sys.path))
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
-        )
+        words = [sys.executable, "-P", __file__]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self._process.pid
         return self
 
@@ -47,14 +43,14 @@ class Neighbour:
 
 
 def disturb(stop_fd: int) -> float:
-    """Busy for a tenth of each period, at a random time in it, until the other end closes; the share of CPU time."""
+    """Be busy at a random time in each period until the other end closes; return the share of CPU time."""
     began, used = time.monotonic(), time.process_time()
     period = began
     while True:
-        start = period + random.uniform(0, PERIOD_S * (1 - NEIGHBOUR_SHARE))
+        start = period + random.uniform(0, PERIOD_S * (1 - SHARE))
         if select.select([stop_fd], [], [], max(0.0, start - time.monotonic()))[0]:
             return (time.process_time() - used) / (time.monotonic() - began)
-        busy_until = time.process_time() + PERIOD_S * NEIGHBOUR_SHARE
+        busy_until = time.process_time() + PERIOD_S * SHARE
         while time.process_time() < busy_until:
             pass
         period = max(period + PERIOD_S, time.monotonic() - PERIOD_S)

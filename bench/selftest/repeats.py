@@ -9,12 +9,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from statistics import mean, median, stdev
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import numpy as np
+
+from kernelmark.bench.compare.stats import ALPHA, POWER, detectable, welch
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import Interval
-from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey, jobs
+from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey
+from kernelmark.bench.plan.case import jobs as planned_jobs
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
@@ -23,9 +28,8 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session
-from kernelmark.bench.selftest import comparing, headline
 from kernelmark.bench.selftest.finding import Finding, Tick
-from kernelmark.bench.selftest.known import plugin
+from kernelmark.bench.selftest.known import SLOWED, plugin
 
 SERIES, RUNS = 2, 60
 #: With five, a difference of 5 % is found in four tries of ten only, on a machine that drifts by 2 to 3 %.
@@ -37,12 +41,16 @@ PLAN = Plan(
     kernels=(PLAIN, PLANTED),
     mode=Mode.HOT,
     threads=(1,),
-    plugins=(plugin("slowed"),),
+    plugins=(plugin("timed"),),
     max_time_s=0.5,
     ceilings=False,
     processes=PROCESSES,
     suites=(PROBLEM,),
 )
+LEAST_COVERAGE, LARGEST_SPREAD = 0.9, 0.01
+MOST_ALARMS, LEAST_FOUND = 0.1, 0.8
+#: For each run, what its processes found, in seconds.
+Runs = Sequence[Sequence[float]]
 
 
 class Repeat(NamedTuple):
@@ -57,7 +65,7 @@ class NoTimeError(Exception):
     """A kernel of ours has failed."""
 
 
-def count() -> int:
+def jobs() -> int:
     """Return how many processes there are."""
     return SERIES * RUNS * PROCESSES
 
@@ -66,7 +74,7 @@ def check(tick: Tick) -> Iterator[Finding]:
     """Two series of runs, and what they show."""
     registry = discover(PLAN.plugins)
     suites = [find_suite(PROBLEM, registry)]
-    (planned,) = jobs(suites, registry, PLAN)
+    (planned,) = planned_jobs(suites, registry, PLAN)
     try:
         with TemporaryDirectory() as folder, closing(Store(Path(folder) / "selftest.db")) as store:
             series = []
@@ -93,7 +101,7 @@ def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registr
             break
         for session in left:
             session.measure(0, planned, registry, process, PLAN.processes)
-            if process <= PLAN.processes:  # `count` has no further ones
+            if process <= PLAN.processes:  # `jobs` counts no further ones
                 tick()
 
 
@@ -115,10 +123,59 @@ def _interval(row: Result) -> Interval:
 
 
 def judge(first: Sequence[Repeat], second: Sequence[Repeat]) -> Iterator[Finding]:
-    """What two series of runs show: all of them together, and each of one against its counterpart in the other."""
+    """Judge two series of runs: all of them together, and each of one against its counterpart in the other.
+
+    Each pair of runs is compared separately, so that there is one case and nothing to correct for.
+    """
     rows = [repeat.row for repeat in (*first, *second)]
-    yield headline.coverage(rows)
-    yield headline.spread(rows)
+    yield coverage(rows)
+    yield spread(rows)
     base, new = ([repeat.plain for repeat in series] for series in (first, second))
-    yield comparing.false_alarms(base, new)
-    yield from comparing.planted(base, new, [repeat.planted for repeat in second])
+    yield false_alarms(base, new)
+    yield from planted(base, new, [repeat.planted for repeat in second])
+
+
+def coverage(rows: Sequence[Interval]) -> Finding:
+    """Return the share of runs whose 95 % interval holds the median of all runs' medians."""
+    grand = median(row.median for row in rows)
+    covering = sum(row.low <= grand <= row.high for row in rows)
+    width = median(row.relative_width for row in rows)
+    found = f"{100 * covering / len(rows):.0f} % ({covering} of {len(rows)} runs); width {100 * width:.2f} %"
+    bound = f"at least {100 * LEAST_COVERAGE:g} %"
+    return Finding("coverage: 95 % intervals, 256^3 SGEMM", found, bound, covering >= LEAST_COVERAGE * len(rows))
+
+
+def spread(rows: Sequence[Interval]) -> Finding:
+    """Return the coefficient of variation of the headline, `time_s_median`, over the runs."""
+    medians = [row.median for row in rows]
+    variation = stdev(medians) / mean(medians)
+    found = f"CV {100 * variation:.2f} % over {len(rows)} runs"
+    bound = f"{100 * LARGEST_SPREAD:g} %"
+    return Finding("spread: time_s_median, 256^3 SGEMM", found, bound, variation <= LARGEST_SPREAD)
+
+
+def false_alarms(base: Runs, new: Runs) -> Finding:
+    """Return how many pairs of runs of the same product are found to differ."""
+    alarms = welch(base, new).p < ALPHA
+    return Finding(
+        f"aa: false alarms of compare, {100 * ALPHA:g} % stated",
+        f"{100 * alarms.mean():.0f} % ({alarms.sum()} of {len(alarms)} pairs)",
+        f"at most {100 * MOST_ALARMS:g} %",
+        bool(alarms.mean() <= MOST_ALARMS),
+    )
+
+
+def planted(base: Runs, new: Runs, slowed: Runs) -> Iterator[Finding]:
+    """Yield how often the slowed product is found slower, and the smallest difference that would be found."""
+    test = welch(base, slowed)
+    found = (test.p < ALPHA) & (test.ratio > 1)
+    yield Finding(
+        f"planted: {100 * (SLOWED - 1):.0f} % slower, found by compare",
+        f"{100 * found.mean():.0f} % ({found.sum()} of {len(found)} tries); {100 * np.median(test.ratio - 1):.2f} %",
+        f"at least {100 * LEAST_FOUND:g} %",
+        bool(found.mean() >= LEAST_FOUND),
+    )
+    again = welch(base, new)
+    smallest = float(np.median(detectable(again.error, again.freedom)))
+    name = f"planted: smallest difference that is found in {100 * POWER:.0f} % of tries"
+    yield Finding(name, f"{100 * smallest:.2g} %", "", None)

@@ -1,0 +1,88 @@
+"""Ratios whose truth is known: one product in two layouts from process to process, and cold copies against hot ones."""
+
+from collections.abc import Iterator, Sequence
+from statistics import mean, stdev
+
+from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Ratio, speedup
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.selftest.finding import Finding, Tick, failures, measured
+
+PROCESSES = 20
+LARGEST_SPREAD = 0.015
+LAYOUTS = ("selftest_pair/selftest.nn", "selftest_pair/selftest.nt")
+
+#: Forward and backward, so that a drift of the machine falls on both alike.
+ORDER = (Mode.COLD, Mode.HOT, Mode.HOT, Mode.COLD)
+LEAST_SLOWDOWN = 2.0
+COPY = "copy/m512n512/f32"
+#: On a GPU: a copy that asks that its input stays in L2, held to one that does not.
+PERSISTING, LEAST = ("copy/cuda.vectorised", "copy/selftest.persists"), 0.95
+
+
+def check_layouts(tick: Tick) -> Iterator[Finding]:
+    """Time NT against NN in fresh processes, one after the other."""
+    ratios = []
+    for _ in range(PROCESSES):
+        rows = measured("selftest_pair/n512/f32", LAYOUTS, "pair", baseline=LAYOUTS[0])
+        tick()
+        if bad := failures("ratio", rows):
+            yield from bad
+            return
+        found = rows[1].ratio or speedup([rows[0].samples], [rows[1].samples])
+        assert found is not None  # both are ok, and have six samples at the least
+        ratios.append(found)
+    yield spread_of(ratios)
+
+
+def spread_of(ratios: Sequence[Ratio]) -> Finding:
+    """Return the standard deviation of the processes' ratios over their mean."""
+    medians, minima = [ratio.median for ratio in ratios], [ratio.minima or 0.0 for ratio in ratios]
+    spread, of_minima = (stdev(values) / mean(values) for values in (medians, minima))
+    found = f"sd {100 * spread:.2f} % over {len(ratios)} processes, of minima {100 * of_minima:.2f} %"
+    return Finding(
+        "ratio: NT to NN at 512^3, one thread",
+        f"{found}; NN/NT {mean(medians):.4f}",
+        f"{100 * LARGEST_SPREAD:g} %",
+        spread <= LARGEST_SPREAD,
+    )
+
+
+def cold_jobs() -> int:
+    """Return how many jobs `check_cold` takes here."""
+    return len(ORDER) + ("cuda" in devices_present())
+
+
+def check_cold(tick: Tick) -> Iterator[Finding]:
+    """Time one copy of 1 MB, cold and hot in turn; on a GPU, one that asks to stay in its cache."""
+    times: dict[Mode, list[float]] = {Mode.COLD: [], Mode.HOT: []}
+    for mode in ORDER:
+        rows = measured(COPY, ("copy/numpy.copyto",), mode=mode)
+        tick()
+        if bad := failures("cold", rows):
+            yield from bad
+            return
+        times[mode] += [row.interval.median for row in rows if row.interval]
+    yield slower(times[Mode.COLD], times[Mode.HOT])
+    if "cuda" in devices_present():
+        rows = measured(COPY, PERSISTING, "cheats", mode=Mode.COLD, device="cuda")
+        tick()
+        yield from failures("cold", rows) or [persisting(*rows)]
+
+
+def slower(cold: list[float], hot: list[float]) -> Finding:
+    """Return how many times the cold copy takes of the hot one's time."""
+    ratio = mean(cold) / mean(hot)
+    found = f"{ratio:.2f} times slower ({1e6 * mean(cold):.3g} us, hot {1e6 * mean(hot):.3g} us)"
+    bound = f"at least {LEAST_SLOWDOWN:g}"
+    return Finding("cold: a copy of 1 MB, cold against hot", found, bound, ratio >= LEAST_SLOWDOWN)
+
+
+def persisting(honest: Measurement, asking: Measurement) -> Finding:
+    """Return the time of a cold copy that asks for lines in L2, by that of one that does not."""
+    assert honest.interval
+    assert asking.interval
+    ratio = asking.interval.median / honest.interval.median
+    found = f"{ratio:.2f} of the time of one that does not"
+    return Finding("cold: a copy that asks to stay in L2", found, f"at least {LEAST:g}", ratio >= LEAST)
