@@ -15,7 +15,7 @@ from kernelmark.bench.plan.options import OPTIONS, Option
 from kernelmark.bench.plan.status import AGAINST, Status
 
 if TYPE_CHECKING:  # what a session measures with is wanted only where one measures
-    from kernelmark.bench.pytest_session import Bridge, Case
+    from kernelmark.bench.pytest_session import BenchmarkItem, Bridge
 
 
 class VirtualClock:
@@ -130,11 +130,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if _REFUSED in session.config.stash:
         raise pytest.UsageError(f"kernelmark: {session.config.stash[_REFUSED]}")
     if _BRIDGE in session.config.stash:
-        from kernelmark.bench.pytest_session import Case
+        from kernelmark.bench.pytest_session import BenchmarkItem
 
         items = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
         params = [item.callspec.params.get("km_case") for item in items]
-        session.config.stash[_BRIDGE].select([case for case in params if isinstance(case, Case)])
+        session.config.stash[_BRIDGE].select([case for case in params if isinstance(case, BenchmarkItem)])
         _leave_histograms_out(session.config)
 
 
@@ -169,7 +169,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
     """Measure a case and hand its time to pytest-benchmark."""
     bridge = _bridge(request.config)
 
-    def measure(case: "Case", benchmark: Any) -> None:
+    def measure(case: "BenchmarkItem", benchmark: Any) -> None:
         try:
             result, found = bridge.row(case)
         except UsageError as error:

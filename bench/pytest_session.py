@@ -32,7 +32,7 @@ LINES, COLUMNS = 60, 120
 Group = tuple[tuple[str, ...], int, str]
 
 
-class Case(msgspec.Struct, frozen=True):
+class BenchmarkItem(msgspec.Struct, frozen=True):
     """One item: a kernel in a job that it shares with the other contenders."""
 
     planned: PlannedJob
@@ -83,17 +83,17 @@ class Bridge:
         self._measuring, self._storing = ExitStack(), ExitStack()
         self.opened: Opened | None = None
 
-    def cases(self) -> Iterator[Case]:
+    def cases(self) -> Iterator[BenchmarkItem]:
         """Every case of the suites once, in their order."""
         seen: set[str] = set()
         for planned in jobs(self._suites, self.registry, self._plan):
             for problem, kernel in planned.job.entrants:
-                case = Case(planned, problem, kernel)
+                case = BenchmarkItem(planned, problem, kernel)
                 if case.id not in seen:
                     seen.add(case.id)
                     yield case
 
-    def select(self, cases: list[Case]) -> None:
+    def select(self, cases: list[BenchmarkItem]) -> None:
         """Keep the contenders that are left after `-k`, `--deselect` and the like, and the baselines of their problems.
 
         A baseline that was deselected has no item, but the others' speedups need it.
@@ -108,7 +108,7 @@ class Bridge:
             planned = self._planned[group]
             self._planned[group] = msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
-    def row(self, case: Case) -> tuple[Result, list[float]]:
+    def row(self, case: BenchmarkItem) -> tuple[Result, list[float]]:
         """Result and samples of a case; its group is measured when the first one asks.
 
         With several processes all groups are, since each process is a pass over all of them.

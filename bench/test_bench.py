@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from kernelmark.bench.pytest_hooks import VIRTUAL_CLOCK
-from kernelmark.bench.pytest_session import Case
+from kernelmark.bench.pytest_session import BenchmarkItem
 
 
 @pytest.mark.benchmark(timer=VIRTUAL_CLOCK)
-def test_kernel(km_case: Case, km_measure: Any, benchmark: Any) -> None:
+def test_kernel(km_case: BenchmarkItem, km_measure: Any, benchmark: Any) -> None:
     """Right, then fast: the verdict decides, and pytest-benchmark shows the device's time."""
     km_measure(km_case, benchmark)

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from kernelmark.bench.emulator.build import missing_tool
-from kernelmark.bench.emulator.sweep import Case, complaints, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from kernelmark.bench.plan.discovery import discover
 from support.pages import DOCS, save_files
 
@@ -23,7 +23,7 @@ def kernel(registry, tmp_path):
 
 
 def found(kernel, problems):
-    cases = [Case(kernel, problem, kernel.tile_for(problem)) for problem in problems]
+    cases = [EmulatedCase(kernel, problem, kernel.tile_for(problem)) for problem in problems]
     return [line for case in cases for line in complaints(case, entries(cases))]
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from kernelmark.bench.cli.selftest import selftest
 from kernelmark.bench.measure.compile import ARCHS, compile_cubin
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.selftest import adversaries, checks, durations, ratios, repeats
 from kernelmark.bench.selftest.finding import Finding, Tick, table
@@ -110,7 +110,7 @@ def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product
 
 @pytest.mark.parametrize(("values", "holds"), [((1.0, 1.02, 1.0, 1.02), True), ((1.0, 1.04, 1.0, 1.04), False)])
 def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, holds):
-    finding = ratios.spread_of([Ratio(value, 0, 0, "abba-quads", 1.0) for value in values])
+    finding = ratios.spread_of([BaselineRatio(value, 0, 0, "abba-quads", 1.0) for value in values])
     expected = np.std(values, ddof=1) / np.mean(values)
     assert finding.found.startswith(f"sd {100 * expected:.2f} % over 4 processes, of minima 0.00 %")
     assert finding.holds is holds

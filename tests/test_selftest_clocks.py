@@ -7,7 +7,7 @@ import pytest
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.run.watched import Lost
 from kernelmark.bench.selftest import clocks
-from kernelmark.bench.selftest.clocks import Way
+from kernelmark.bench.selftest.clocks import LaunchWay
 from support.plugins import FAKE
 
 SPAN = {"event_s": 2e-3, "wall_s": 2e-3}
@@ -66,7 +66,7 @@ def test_a_late_host_is_not_taken_for_work_that_the_events_miss(
 
 def test_work_that_the_devices_clock_does_not_see_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
     discover((FAKE,))
-    monkeypatch.setattr(clocks, "WAYS", {"fake": Way("copy/fake.noop", length_s=0.125)})
+    monkeypatch.setattr(clocks, "WAYS", {"fake": LaunchWay("copy/fake.noop", length_s=0.125)})
     (found,) = clocks.replies(["fake"])
     assert found["event_s"] == 0.125
     assert clocks.judge("fake", found).holds is False

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
-from kernelmark.bench.emulator.sweep import Case, cases, complaints, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, cases, complaints, entries
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch, place_of
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, place_of
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.measure.verify import References, verify
 from kernelmark.bench.plan.discovery import discover
@@ -56,21 +56,21 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
             yield f"agree on {case.id}" if agree else f"differ on {case.id}: {both}"
 
 
-def smallest(registry: Registry, name: str) -> Case:
+def smallest(registry: Registry, name: str) -> EmulatedCase:
     """Return the case of a kernel that both sides are asked for."""
     kernel = registry.kernels[name]
     assert isinstance(kernel, CudaKernel)
     return min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
 
 
-def _guarded(verdict: Callable[[Case], str | None], case: Case) -> str | None:
+def _guarded(verdict: Callable[[EmulatedCase], str | None], case: EmulatedCase) -> str | None:
     try:
         return verdict(case)
     except Exception as error:  # no compiler for the emulator, no such instruction on the device
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
 
 
-def _emulated(case: Case) -> str | None:
+def _emulated(case: EmulatedCase) -> str | None:
     return next(complaints(case, entries([case])), None)
 
 
@@ -79,12 +79,12 @@ def _unwatched(stage: str) -> nullcontext[None]:
     return nullcontext()
 
 
-def _on_device(case: Case) -> str | None:
+def _on_device(case: EmulatedCase) -> str | None:
     """Return why the device's result is wrong, or None."""
     device = get_device("cuda")
     place = place_of(case.kernel, case.problem, device)
     operands = OperandSet(case.problem, device, place.memory, place.spread)
-    draw, scratch = Draw(case.problem, 0), Scratch(device, case.kernel.host_memory)
+    draw, scratch = Draw(case.problem, 0), ScratchBuffers(device, case.kernel.host_memory)
     draw.redraw()
     operands.load(draw)
     x = Operands(operands, case.kernel.order, device, 1, scratch)

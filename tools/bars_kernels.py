@@ -23,7 +23,7 @@ from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.measure.stats import Interval, median_interval, speedup
 from kernelmark.bench.plan.case import Budget, Job
@@ -301,7 +301,10 @@ class Pair:
 
     def __init__(self, kernel: Kernel, problem: Problem) -> None:
         device, draw = get_device("cpu"), Draw(problem, 1)
-        self.operands, self.scratch = OperandSet(problem, device, kernel.host_memory), [Scratch(device) for _ in "12"]
+        self.operands, self.scratch = (
+            OperandSet(problem, device, kernel.host_memory),
+            [ScratchBuffers(device) for _ in "12"],
+        )
         draw.redraw()
         self.operands.load(draw)
         self.launches = [
@@ -409,7 +412,7 @@ def _encoder(name: str) -> tuple[Launch, Launch]:
     draw = Draw(problem, 0)
     draw.redraw()
     operands.load(draw)
-    x: Any = Operands(operands, "C", device, THREADS, Scratch(device, kernel.host_memory))
+    x: Any = Operands(operands, "C", device, THREADS, ScratchBuffers(device, kernel.host_memory))
     plan = _plans.compressed(problem, name)
     encoded = on_threads(problem, x, plan._replace(phases=[p for p in plan.phases if p[0].function == "send"]))
     pages = device.host_memory(kernel.host_memory)

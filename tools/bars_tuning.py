@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.options import GUIDED, RANDOM
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Ratio, contests
-from kernelmark.bench.tune.search import Choice, Config, Field, search
+from kernelmark.bench.tune.search import Choice, Config, SearchDomain, search
 from took import ROOT, Found, kernelmark
 
 DATA = ROOT / "tools" / "data"
@@ -30,7 +30,7 @@ class Truth(NamedTuple):
 
     kernel: str
     problem: str
-    field: Field
+    field: SearchDomain
     costs: dict[Config, float]
 
     @property
@@ -60,7 +60,7 @@ def truths() -> Iterator[Truth]:
     for path in sorted((DATA / "tuning").glob("*.json")):
         found = json.loads(path.read_text())
         costs = {tuple(config): cost for *config, cost in found["costs"]}
-        field = Field(found["names"], list(costs), tuple(found["default"]))
+        field = SearchDomain(found["names"], list(costs), tuple(found["default"]))
         yield Truth(found["kernel"], found["problem"], field, costs)
 
 

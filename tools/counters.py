@@ -29,14 +29,14 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.machine import machine
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch, place_of
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, place_of
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.report.layout import Column
+from kernelmark.bench.report.layout import TableColumn
 from kernelmark.bench.report.layout import table as in_columns
 from kernelmark.bench.run.watched import Lost, answers
 from kernelmark.bench.tune.profile.counted import Counts, count, counted_kernel
@@ -209,7 +209,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
     operands, draw = OperandSet(problem, device, place.memory, place.spread, guard=0), Draw(problem, 0)
     draw.redraw()
     operands.load(draw)
-    x = Operands(operands, kernel.order, device, 1, Scratch(device, kernel.host_memory))
+    x = Operands(operands, kernel.order, device, 1, ScratchBuffers(device, kernel.host_memory))
     launch = cuda_launch(kernel, problem, x)
     device.synchronize()
     driver.cuProfilerStart()
@@ -342,8 +342,8 @@ def profiled(row: Row) -> dict[str, int | None]:
 
 
 _COLUMNS = (
-    *(Column(name) for name in ("kernel", "problem", "figure")),
-    *(Column(name, "right") for name in ("measured", "counted", "measured / counted")),
+    *(TableColumn(name) for name in ("kernel", "problem", "figure")),
+    *(TableColumn(name, "right") for name in ("measured", "counted", "measured / counted")),
 )
 _NOTE = """\
 Measured: by Nsight Compute, on the device. Counted: by `kernelmark profile --every-block`, without a GPU. Sectors,

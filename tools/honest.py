@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.verify import References
 from kernelmark.bench.plan.discovery import discover
@@ -167,7 +167,9 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
 def _computed(kernel: Any, problem: Problem, draw: Draw) -> dict[str, Any]:
     device = get_device("cpu")
     operands = OperandSet(problem, device, kernel.host_memory)
-    launch = kernel.launch(problem, Operands(operands, kernel.order, device, 1, Scratch(device, kernel.host_memory)))
+    launch = kernel.launch(
+        problem, Operands(operands, kernel.order, device, 1, ScratchBuffers(device, kernel.host_memory))
+    )
     operands.load(draw)  # now, since planning may overwrite operands
     operands.poison()
     launch()

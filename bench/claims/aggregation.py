@@ -6,9 +6,9 @@ What is added to the time of a row, and which part of it one worker has, is the 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kernelmark.bench.claims.catalog import Comparison
-from kernelmark.bench.claims.evidence import Evidence
-from kernelmark.bench.claims.findings import Compare, Finding, against, by_problem, fastest
+from kernelmark.bench.claims.catalog import Contrast
+from kernelmark.bench.claims.evidence import ExperimentRows
+from kernelmark.bench.claims.findings import ClaimRatio, Compare, against, by_problem, fastest
 from kernelmark.bench.claims.problems import Layered
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.record.result import Result
@@ -21,7 +21,7 @@ FLOAT_BYTES = 4
 OP = "aggregate"
 
 
-def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def linked(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the seconds of one way over those of another, additions and link, network by network.
 
     The interval holds both times', also where they were measured in turn: what the link adds is not measured.
@@ -35,26 +35,26 @@ def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Ite
             (own_s, one), (other_s, other) = found
             where = f"{_network(evidence, problem)}, {w} workers"
             ratio = other_s.over(own_s)._replace(in_turn=bool(one.job) and one.job == other.job)
-            yield Finding(where, ratio, (one, other), against(one, other), n)
+            yield ClaimRatio(where, ratio, (one, other), against(one, other), n)
 
 
-def network_scaling(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def network_scaling(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the speedup of other networks by data parallelism over that of `one`."""
     one = _speedup(asked, evidence, rows, asked.one[0])
     for network in asked.other:
         if one and (other := _speedup(asked, evidence, rows, network)):
             where = f"{network} against {asked.one[0]}, {asked.workers} workers: {other.ratio} against {one.ratio}"
-            yield Finding(where, other.ratio.over(one.ratio), other.rows + one.rows, other.by)
+            yield ClaimRatio(where, other.ratio.over(one.ratio), other.rows + one.rows, other.by)
 
 
-def network_speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def network_speedup(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the speedup of each network by data parallelism, times what the claim multiplies it by."""
     for network in asked.one:
         if found := _speedup(asked, evidence, rows, network):
             yield found._replace(ratio=found.ratio.scaled(asked.times))
 
 
-def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name: str) -> Finding | None:
+def _speedup(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], name: str) -> ClaimRatio | None:
     """Return the speedup of a network by the fastest aggregation of its gradients; None where rows are missing."""
     layers, chosen = _layers(asked, evidence, name)
     batch = total(chosen)
@@ -66,10 +66,10 @@ def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name
     aggregation, r = min(found, key=_median)
     ratio = parallel(asked.workers, batch, aggregation, False)
     layer_rows = tuple(row for _, row in chosen if row)
-    return Finding(f"{name}, {asked.workers} workers", ratio, (r, *layer_rows), short(r.kernel))
+    return ClaimRatio(f"{name}, {asked.workers} workers", ratio, (r, *layer_rows), short(r.kernel))
 
 
-def model_parallel(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def model_parallel(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the speedup of a network by model parallelism with some ways of exchange over that with others.
 
     Networks are those of the experiment that have layers; what they exchange is the model of docs/scaling.md.
@@ -86,17 +86,19 @@ def model_parallel(asked: Comparison, evidence: Evidence, rows: Sequence[Result]
             own, other = (parallel(asked.workers, compute, seconds) for seconds, _ in found)
             where = f"{name}, {asked.workers} workers: {own} against {other}"
             rows_of_all = (*(r for _, r in found), *(row for _, row in chosen if row))
-            yield Finding(where, own.over(other), rows_of_all, against(found[0][1], found[1][1]))
+            yield ClaimRatio(where, own.over(other), rows_of_all, against(found[0][1], found[1][1]))
 
 
-def _layers(asked: Comparison, evidence: Evidence, name: str) -> tuple[list[Layered], list[tuple[int, Result | None]]]:
+def _layers(
+    asked: Contrast, evidence: ExperimentRows, name: str
+) -> tuple[list[Layered], list[tuple[int, Result | None]]]:
     """Return the layers of a network, and how often it has each, with the fastest row on the claim's device."""
     layers = [layer for layer in evidence.layers if layer.network == name]
     own = by_problem(r for r in evidence.rows if r.op != OP and r.device == asked.device)
     return layers, [(layer.entry.count, fastest(own.get(layer.entry.problem.id, ()))) for layer in layers]
 
 
-def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int, scaled: float = 1.0) -> Ratio:
+def _seconds(asked: Contrast, r: Result, workers: int, w: int, n: int, scaled: float = 1.0) -> Ratio:
     """Return the seconds of an aggregation by that many workers, from a row of w gradients of n elements.
 
     scaled: n over the elements of the row.
@@ -107,7 +109,7 @@ def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int, scaled:
     return time_of(r).scaled(scaled).plus(link_s)
 
 
-def _seconds_of(asked: Comparison, evidence: Evidence, r: Result, n: int) -> Ratio:
+def _seconds_of(asked: Contrast, evidence: ExperimentRows, r: Result, n: int) -> Ratio:
     """Return the seconds of an exchange of n elements, from a row of an aggregation of any size."""
     w, own_n = _sizes(evidence, r.problem)
     return _seconds(asked, r, asked.workers, w, n, n / own_n)
@@ -117,13 +119,13 @@ def _median(found: tuple[Ratio, Result]) -> float:
     return found[0].median
 
 
-def _sizes(evidence: Evidence, problem: str) -> tuple[int, int]:
+def _sizes(evidence: ExperimentRows, problem: str) -> tuple[int, int]:
     """Return the workers and the elements of an aggregation."""
     asked: Any = evidence.problems[problem]
     return asked.w, asked.n
 
 
-def _network(evidence: Evidence, problem: str) -> str:
+def _network(evidence: ExperimentRows, problem: str) -> str:
     """Return the network that a problem is of."""
     return next(layer.entry.network for layer in evidence.layers if layer.entry.problem.id == problem)
 

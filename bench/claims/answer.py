@@ -6,12 +6,12 @@ import msgspec
 
 from kernelmark.bench.claims import aggregation, devices, findings, transfers, wording
 from kernelmark.bench.claims.catalog import Claim, Experiment, claims, experiment
-from kernelmark.bench.claims.evidence import Evidence, gather
-from kernelmark.bench.claims.findings import Finding, failures_of
+from kernelmark.bench.claims.evidence import ExperimentRows, gather
+from kernelmark.bench.claims.findings import ClaimRatio, failures_of
 from kernelmark.bench.claims.hardware import Hardware, without_sensor
 from kernelmark.bench.claims.prices import Prices, load_prices
 from kernelmark.bench.claims.problems import entries
-from kernelmark.bench.claims.verdict import NOT_MEASURED, NOT_TESTABLE, Found, judge, judged, named
+from kernelmark.bench.claims.verdict import NOT_MEASURED, NOT_TESTABLE, JudgedRatio, judge, judged, named
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     device_names: tuple[str, ...] = ()
     interval: str = ""
     run_ids: tuple[str, ...] = ()
-    findings: tuple[Found, ...] = ()
+    findings: tuple[JudgedRatio, ...] = ()
     rows: tuple[str, ...] = ()
 
 
@@ -71,7 +71,7 @@ def claims_rows(
     return [answer(claim, asked[claim.experiment], found[claim.experiment], paid, hardware) for claim in chosen]
 
 
-def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, hardware: Hardware) -> Answer:
+def answer(claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware) -> Answer:
     """Return the verdict on a claim from the rows of its experiment."""
     found = [] if claim.lacks else _find(claim, evidence, prices)
     numbers = tuple(judged(finding, claim.confirm) for finding in found)
@@ -101,7 +101,7 @@ def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, 
     )
 
 
-def _find(claim: Claim, evidence: Evidence, prices: Prices) -> list[Finding]:
+def _find(claim: Claim, evidence: ExperimentRows, prices: Prices) -> list[ClaimRatio]:
     asked = claim.comparison
     rows = findings.rows_of(asked, evidence)
     if priced := devices.BY_PRICES.get(asked.kind):
@@ -109,14 +109,14 @@ def _find(claim: Claim, evidence: Evidence, prices: Prices) -> list[Finding]:
     return list(COMPARE[asked.kind](asked, evidence, rows))
 
 
-def _notes(claim: Claim, evidence: Evidence, prices: Prices) -> tuple[str, ...]:
+def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str, ...]:
     if claim.comparison.kind == "batches":
         return tuple(_seconds_a_batch(evidence))
     return prices.told(evidence.rows) if claim.comparison.kind in devices.BY_PRICES else ()
 
 
 def _missing(
-    claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, hardware: Hardware
+    claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware
 ) -> tuple[str, str]:
     """Return the verdict on a claim without a number, and what the machine, the rows or the prices file lack."""
     if reason := hardware.lacks(claim, asked):
@@ -135,7 +135,7 @@ def _missing(
     return NOT_MEASURED, wording.no_rows(claim, asked, bool(evidence.rows))
 
 
-def _seconds_a_batch(evidence: Evidence) -> Iterator[str]:
+def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:
     """Yield `AMD EPYC: forward 41 ms [40 ms, 43 ms] at batch 1` for each device, pass and batch with all layers."""
     parts = {layer.entry.part for layer in evidence.layers}
     for device in dict.fromkeys(r.device_name for r in evidence.rows):

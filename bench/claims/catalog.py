@@ -23,11 +23,11 @@ Kind = Literal[
 ]  # fmt: skip
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TomlTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a TOML file, in which every key is known."""
 
 
-class Confirm(Table, frozen=True):
+class Confirm(TomlTable, frozen=True):
     """The side of a number on which a claim is confirmed; one of the three."""
 
     above: float | None = None
@@ -51,7 +51,7 @@ class Confirm(Table, frozen=True):
         return f"above {self.above:g}x" if self.above is not None else f"below {self.below:g}x"
 
 
-class Comparison(Table, frozen=True):
+class Contrast(TomlTable, frozen=True):
     """The rows that are compared: the number is the time of `other` over the time of `one`.
 
     one, other: what `kind` compares: globs of kernels, problems, thread counts, instruction sets or devices.
@@ -77,7 +77,7 @@ class Comparison(Table, frozen=True):
     counts: tuple[int, ...] = ()
 
 
-class Experiment(Table, frozen=True):
+class Experiment(TomlTable, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
     only: globs that limit the problems of the suites. device: what must be there for it. parts: of networks, all if
@@ -102,7 +102,7 @@ class Experiment(Table, frozen=True):
     max_time: float = 0.2
 
 
-class Claim(Table, frozen=True):
+class Claim(TomlTable, frozen=True):
     """What the founding texts state, where it applies, the number that would confirm it and how it is found.
 
     source: the text, by its key in SOURCES or in full. threads, gpus: how many the machine must have. lacks: why
@@ -116,7 +116,7 @@ class Claim(Table, frozen=True):
     experiment: str
     number: str
     confirm: Confirm
-    comparison: Comparison
+    comparison: Contrast
     threads: int = 1
     gpus: int = 0
     lacks: str = ""
@@ -127,7 +127,7 @@ class Claim(Table, frozen=True):
         return SOURCES.get(self.source, self.source)
 
 
-class Catalog(Table, frozen=True):
+class Catalog(TomlTable, frozen=True):
     """A file of bench/claims/."""
 
     experiment: tuple[Experiment, ...] = ()

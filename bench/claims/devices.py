@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kernelmark.bench.claims.catalog import Comparison
-from kernelmark.bench.claims.evidence import Evidence
-from kernelmark.bench.claims.findings import Compare, Finding, against, fastest, label, threads
+from kernelmark.bench.claims.catalog import Contrast
+from kernelmark.bench.claims.evidence import ExperimentRows
+from kernelmark.bench.claims.findings import ClaimRatio, Compare, against, fastest, label, threads
 from kernelmark.bench.claims.prices import Prices
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.record.result import Result
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
     other: Result
 
 
-def pairs(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Pair]:
+def pairs(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[Pair]:
     """Pair the fastest rows of both devices, on each problem, mode and precision that both have a time for."""
     found: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in rows:
@@ -38,26 +38,26 @@ def pairs(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iter
             yield Pair(evidence.problems[problem], one, other)
 
 
-def devices(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def devices(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield how many times faster one device is than the other."""
     for pair in pairs(asked, evidence, rows):
         ratio = evidence.faster(pair.one, pair.other)
         yield _finding(asked, pair, ratio)
 
 
-def _finding(asked: Comparison, pair: Pair, ratio: Ratio) -> Finding:
+def _finding(asked: Contrast, pair: Pair, ratio: Ratio) -> ClaimRatio:
     rows = pair.one, pair.other
-    return Finding(label(asked, pair.problem), ratio, rows, against(*rows), pair.problem.flop or 0)
+    return ClaimRatio(label(asked, pair.problem), ratio, rows, against(*rows), pair.problem.flop or 0)
 
 
-def device_growth(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def device_growth(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the advantage of a device at each size over that at the next smaller one."""
     for smaller, larger in pairwise(sorted(devices(asked, evidence, rows), key=lambda finding: finding.size)):
         where = f"{smaller.where} to {larger.where}"
-        yield Finding(where, larger.ratio.over(smaller.ratio), larger.rows + smaller.rows)
+        yield ClaimRatio(where, larger.ratio.over(smaller.ratio), larger.rows + smaller.rows)
 
 
-def rates(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def rates(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield what one device does in a second over what the other does, by operation, whatever its problem."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in rows:
@@ -69,10 +69,10 @@ def rates(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iter
     for op in dict.fromkeys(op for op, _ in best):
         one, other = best.get((op, asked.one[0])), best.get((op, asked.other[0]))
         if one and other:
-            yield Finding(op, one[0].over(other[0]), (one[1], other[1]))
+            yield ClaimRatio(op, one[0].over(other[0]), (one[1], other[1]))
 
 
-def by_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
+def by_price(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices) -> Iterator[ClaimRatio]:
     """Yield how many times more work one device does for the same money."""
     for pair in pairs(asked, evidence, rows):
         one, other = prices.of(pair.one), prices.of(pair.other)
@@ -81,7 +81,9 @@ def by_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pric
             yield _finding(asked, pair, ratio)
 
 
-def by_other_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
+def by_other_price(
+    asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices
+) -> Iterator[ClaimRatio]:
     """Yield how many times more work one device does for the same money, the other at its price on other terms."""
     for pair in pairs(asked, evidence, rows):
         one, other = prices.of(pair.one), prices.of(pair.other)
@@ -90,7 +92,9 @@ def by_other_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result]
             yield _finding(asked, pair, ratio)
 
 
-def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
+def by_energy(
+    asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices
+) -> Iterator[ClaimRatio]:
     """Yield how many times more work one device does for the same energy."""
     for pair in pairs(asked, evidence, rows):
         one, other = (_energy(r, prices) for r in (pair.one, pair.other))
@@ -98,7 +102,7 @@ def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pri
             yield _finding(asked, pair, other.over(one))
 
 
-def by_vcpus(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
+def by_vcpus(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices) -> Iterator[ClaimRatio]:
     """Yield how many times more work a number of threads does for the same money, one virtual CPU a thread."""
     for one, other in product(asked.one, asked.other):
         paid = [prices.of_vcpus(int(count)) for count in (other, one)]

@@ -17,7 +17,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Ratio, faster
 
 
-class Evidence:
+class ExperimentRows:
     """The rows of an experiment. `rows` have a time, `failed` have a reason instead; problems: by their ids."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Evidence:
 
 def gather(
     store: Store, registry: Registry, experiment: Experiment, results: Iterable[Result], mode: str = ""
-) -> Evidence:
+) -> ExperimentRows:
     """Return the experiment's rows among these, which stand run by run, the latest last.
 
     Of a problem, thread count and instruction set, those of the run that has most of the kernels, from as many
@@ -61,7 +61,7 @@ def gather(
         return *_own_rank(experiment, rows), siblings
 
     best = (max(reversed(runs.values()), key=rank) for runs in found.values())
-    return Evidence(store, experiment, layers, (r for rows in best for r in rows))
+    return ExperimentRows(store, experiment, layers, (r for rows in best for r in rows))
 
 
 def _own_rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, int]:

@@ -31,7 +31,7 @@ BUDGET_S = 510.0
 Say = Callable[[str], None]
 
 
-class Measured(NamedTuple):
+class ExperimentRuns(NamedTuple):
     """The runs of this machine, the latest last; whether all was measured that can be; rows that went against it."""
 
     run_ids: list[str]
@@ -51,12 +51,12 @@ def own_runs(store: Store) -> list[str]:
 
 def measure_missing(
     store: Store, claims: Sequence[Claim], registry: Registry, say: Say, budget_s: float = BUDGET_S
-) -> Measured:
+) -> ExperimentRuns:
     """Measure what the claims' experiments lack. Raises UsageError where another run is using the GPU."""
     run_ids, devices = own_runs(store), choose_devices("auto")
     left = _left(Known(store, run_ids), claims, registry, devices)
     if not left:
-        return Measured(run_ids)
+        return ExperimentRuns(run_ids)
     suites: list[Suite] = [Chosen(name=missing.jobs[0].suite, title=missing.experiment.title) for missing in left]
     names = tuple(name for missing in left for name in missing.experiment.problems)
     with exclusive(devices, False), Workers() as workers:
@@ -65,7 +65,7 @@ def measure_missing(
         end_s, finished = now() + budget_s, True
         for missing in left:
             finished = finished and _measure(session, missing, registry, say, end_s)
-    return Measured([*run_ids, session.run_id], finished, session.against)
+    return ExperimentRuns([*run_ids, session.run_id], finished, session.against)
 
 
 class Missing(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
-from kernelmark.bench.claims.catalog import Comparison
-from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.catalog import Contrast
+from kernelmark.bench.claims.evidence import ExperimentRows
 from kernelmark.bench.claims.problems import batch_of
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
@@ -19,7 +19,7 @@ from kernelmark.bench.report.format import count, short
 UNSAID = ("f32", "nchw")
 
 
-class Finding(NamedTuple):
+class ClaimRatio(NamedTuple):
     """A number, where it holds, the rows that it is formed from, and which kernels it compares.
 
     size: the key by which problems are ordered.
@@ -32,23 +32,23 @@ class Finding(NamedTuple):
     size: int = 0
 
 
-Compare = Callable[[Comparison, Evidence, Sequence[Result]], Iterator[Finding]]
+Compare = Callable[[Contrast, ExperimentRows, Sequence[Result]], Iterator[ClaimRatio]]
 
 
-def rows_of(asked: Comparison, evidence: Evidence) -> list[Result]:
+def rows_of(asked: Contrast, evidence: ExperimentRows) -> list[Result]:
     """Return the rows of the problems and kernels that a comparison is about."""
     rows = [r for r in evidence.rows if matches(r.problem, asked.problems)]
     return [r for r in rows if matches(r.kernel, asked.kernels) or r.kernel == asked.against]
 
 
-def failures_of(asked: Comparison, evidence: Evidence) -> list[Result]:
+def failures_of(asked: Contrast, evidence: ExperimentRows) -> list[Result]:
     """Return the rows without a time of the problems and kernels that a comparison is about."""
     sides = (*asked.one, *asked.other) if asked.kind in ("kernels", "linked", "verified") else ()
     rows = [r for r in evidence.failed if matches(r.problem, asked.problems) and matches(r.kernel, asked.kernels)]
     return [r for r in rows if matches(r.kernel, sides)]
 
 
-def label(asked: Comparison, problem: Problem) -> str:
+def label(asked: Contrast, problem: Problem) -> str:
     """Return the words that distinguish one problem of a claim from the next."""
     if not asked.label:
         words = problem.id.split("/")[1:]
@@ -83,7 +83,7 @@ def _said(where: str, setting: Setting, several: bool) -> str:
     return f"{where} ({setting.title})" if several else where
 
 
-def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def kernels(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
     settings = by_setting(rows)
     for setting, found in settings.items():
@@ -91,10 +91,10 @@ def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
             one, other = _kernels(own, asked.one), _kernels(own, asked.other)
             if one and other:
                 where = _said(label(asked, evidence.problems[problem]), setting, len(settings) > 1)
-                yield Finding(where, evidence.faster(one, other), (one, other), against(one, other))
+                yield ClaimRatio(where, evidence.faster(one, other), (one, other), against(one, other))
 
 
-def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def problems(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Compare a kernel on one problem with itself, or another, on another problem; pair by pair of problems."""
     settings = by_setting(rows)
     for (setting, found), pair in product(settings.items(), zip(asked.one, asked.other, strict=True)):
@@ -104,19 +104,19 @@ def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
             if other.problem == pair[1] and one and other.kernel != asked.against:
                 name = f"{label(asked, evidence.problems[one.problem])} " if asked.label else ""
                 where = _said(name + short(other.kernel), setting, len(settings) > 1)
-                yield Finding(where, evidence.faster(one, other).scaled(asked.times), (one, other))
+                yield ClaimRatio(where, evidence.faster(one, other).scaled(asked.times), (one, other))
 
 
-def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def verified(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the error bound over the largest error; less than one where a row is `wrong`."""
     for r in evidence.all:
         if matches(r.kernel, asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
             margin = margin if r.status == Status.OK else 0.0
-            yield Finding(label(asked, evidence.problems[r.problem]), Ratio(margin, margin, margin), (r,))
+            yield ClaimRatio(label(asked, evidence.problems[r.problem]), Ratio(margin, margin, margin), (r,))
 
 
-def launched(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def launched(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield how many different sets of GPU kernels some kernels launch for a problem, where the rows name them."""
     for problem, own in by_problem(r for r in rows if matches(r.kernel, asked.one)).items():
         named = [(r, names) for r in own if (names := _names(r.launched))]
@@ -124,7 +124,7 @@ def launched(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
             number = float(len({names for _, names in named}))
             by = ", ".join(short(r.kernel) for r, _ in named)
             where = label(asked, evidence.problems[problem])
-            yield Finding(where, Ratio(number, number, number), tuple(r for r, _ in named), by)
+            yield ClaimRatio(where, Ratio(number, number, number), tuple(r for r, _ in named), by)
 
 
 def _names(launched: str) -> frozenset[str]:
@@ -141,7 +141,7 @@ def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[R
         yield group[0], group
 
 
-def threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def threads(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Compare a kernel on some numbers of threads with itself on others."""
     for first, group in _alike(rows, "isa"):
         counts = {str(r.threads): r for r in group}
@@ -149,51 +149,51 @@ def threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
             for other in filter(counts.get, asked.other):
                 where = f"{_problem(asked, evidence, first)}, {one} threads against {other}"
                 rows_of_both = counts[one], counts[other]
-                yield Finding(where, evidence.faster(*rows_of_both), rows_of_both, short(first.kernel))
+                yield ClaimRatio(where, evidence.faster(*rows_of_both), rows_of_both, short(first.kernel))
 
 
-def _problem(asked: Comparison, evidence: Evidence, r: Result) -> str:
+def _problem(asked: Contrast, evidence: ExperimentRows, r: Result) -> str:
     return f"{r.op} {label(asked, evidence.problems[r.problem])}"
 
 
-def thread_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def thread_steps(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Compare a kernel on each number of threads with itself on the next smaller one."""
     for first, group in _alike(rows, "isa"):
         within = [r for r in group if r.threads <= (asked.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
             where = f"{_problem(asked, evidence, first)}, {more.threads} threads against {fewer.threads}"
-            yield Finding(where, evidence.faster(more, fewer), (more, fewer), short(more.kernel))
+            yield ClaimRatio(where, evidence.faster(more, fewer), (more, fewer), short(more.kernel))
 
 
-def isas(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def isas(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Compare a kernel with one instruction set with itself with another, thread count by thread count."""
     for gain in _isa_gains(asked, evidence, rows):
         yield gain._replace(where=f"{gain.where}, {count(gain.size, 'thread')}")
 
 
-def _isa_gains(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def _isa_gains(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the gain of an instruction set; size: the number of threads."""
     for first, group in _alike(rows, "threads"):
         by_isa = {r.isa: r for r in group}
         one, other = by_isa.get(asked.one[0]), by_isa.get(asked.other[0])
         if one and other and first.threads in (asked.counts or (first.threads,)):
             ratio = evidence.faster(one, other)
-            yield Finding(_problem(asked, evidence, first), ratio, (one, other), size=first.threads)
+            yield ClaimRatio(_problem(asked, evidence, first), ratio, (one, other), size=first.threads)
 
 
-def isa_threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def isa_threads(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield what an instruction set gains on the fewest threads, over what it gains on the most."""
-    found: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+    found: dict[tuple[str, str], list[ClaimRatio]] = defaultdict(list)
     for gain in _isa_gains(asked, evidence, rows):
         found[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
     for gains in found.values():
         few, many = (pick(gains, key=lambda gain: gain.size) for pick in (min, max))
         if few.size < many.size:
             where = f"{few.where}, {few.size} against {many.size} threads"
-            yield Finding(where, few.ratio.over(many.ratio), few.rows + many.rows)
+            yield ClaimRatio(where, few.ratio.over(many.ratio), few.rows + many.rows)
 
 
-def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def batch_steps(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the images a second at each batch over those at the next smaller one, kernel by kernel."""
     found: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
     for setting, own in by_setting(rows).items():
@@ -202,10 +202,10 @@ def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -
     for batches in found.values():
         for (few, smaller), (many, larger) in pairwise(sorted(batches, key=lambda pair: pair[0])):
             ratio = evidence.faster(larger, smaller).scaled(many / few)
-            yield Finding(f"{few} to {many}", ratio, (larger, smaller), short(larger.kernel))
+            yield ClaimRatio(f"{few} to {many}", ratio, (larger, smaller), short(larger.kernel))
 
 
-def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def batches(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
     by_id, seen = by_problem(rows), set()
     least, most = min(evidence.experiment.batches), max(evidence.experiment.batches)
@@ -216,7 +216,7 @@ def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
             if (r := large.get(_who(small))) and (key := (base, *_who(small))) not in seen:
                 seen.add(key)
                 ratio = evidence.faster(r, small).scaled(most / least)
-                yield Finding(f"{base.op} {label(asked, base)}", ratio, (r, small), short(r.kernel))
+                yield ClaimRatio(f"{base.op} {label(asked, base)}", ratio, (r, small), short(r.kernel))
 
 
 def _who(r: Result) -> tuple[Any, ...]:

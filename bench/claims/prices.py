@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelmark.bench.claims.catalog import PRICES, Table, read_table
+from kernelmark.bench.claims.catalog import PRICES, TomlTable, read_table
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
@@ -15,7 +15,7 @@ from kernelmark.bench.record.store import Store
 REMEDY = f"; {PRICES} is an example"
 
 
-class Device(Table, frozen=True):
+class DevicePrice(TomlTable, frozen=True):
     """An hour of a device; name: a glob over device_name; watts: what it is declared to take at work.
 
     otherwise_per_hour: the price on other terms, as without preemption.
@@ -35,7 +35,7 @@ class Device(Table, frozen=True):
                 raise ValueError(f"{key} is {value!r}, expected a finite number above 0")
 
 
-class Vcpus(Table, frozen=True):
+class Vcpus(TomlTable, frozen=True):
     """An hour of an instance with that many virtual CPUs, one a thread."""
 
     count: int
@@ -46,19 +46,19 @@ class Vcpus(Table, frozen=True):
             raise ValueError(f"per_hour is {self.per_hour!r}, expected a finite number above 0")
 
 
-class Prices(Table, frozen=True):
+class Prices(TomlTable, frozen=True):
     """A prices file; the first device whose name fits counts. vcpus: of instances by the number of their CPUs."""
 
     currency: str
     date: Any  # a string, or a date as TOML writes it
-    device: tuple[Device, ...]
+    device: tuple[DevicePrice, ...]
     vcpus: tuple[Vcpus, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.date, str | dt.date) or self.date == "":
             raise ValueError(f"date is {self.date!r}, expected a date or words that name one")
 
-    def of(self, result: Result) -> Device | None:
+    def of(self, result: Result) -> DevicePrice | None:
         """Return the price of what a row was measured on."""
         return self.find(result.device, result.device_name)
 
@@ -67,7 +67,7 @@ class Prices(Table, frozen=True):
         device = self.of(result)
         return device.watts if device else None
 
-    def find(self, device: str, name: str) -> Device | None:
+    def find(self, device: str, name: str) -> DevicePrice | None:
         return next((d for d in self.device if d.device == device and fnmatchcase(name, d.name)), None)
 
     def of_vcpus(self, count: int) -> Vcpus | None:
@@ -80,7 +80,7 @@ class Prices(Table, frozen=True):
         found = ((name, self.find(device, name)) for device, name in devices)
         return tuple(f"{name}: {self._price(price)}" for name, price in found if price)
 
-    def _price(self, device: Device) -> str:
+    def _price(self, device: DevicePrice) -> str:
         watts = f", {device.watts:g} W declared" if device.watts else ""
         terms = f", {device.terms}" if device.terms else ""
         return f"{device.per_hour:g} {self.currency} an hour ({self.date}{terms}){watts}"

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kernelmark.bench.claims.catalog import Comparison
+from kernelmark.bench.claims.catalog import Contrast
 from kernelmark.bench.claims.devices import pairs
-from kernelmark.bench.claims.evidence import Evidence
-from kernelmark.bench.claims.findings import Compare, Finding, against, fastest, label
+from kernelmark.bench.claims.evidence import ExperimentRows
+from kernelmark.bench.claims.findings import ClaimRatio, Compare, against, fastest, label
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import time_of
 from kernelmark.bench.report.networks import total
 
 
-def with_transfers(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def with_transfers(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the time of one device over that of the other, to which its operands and its result are moved."""
     moved = {r.problem: [other for other in rows if other.problem == r.problem] for r in rows if r.op == "transfer"}
     for pair in pairs(asked, evidence, [r for r in rows if r.op != "transfer"]):
@@ -25,10 +25,10 @@ def with_transfers(asked: Comparison, evidence: Evidence, rows: Sequence[Result]
         if len(moves) == len(ways) and (whole := total((1, r) for r in (pair.one, *moves))):
             ratio, by = time_of(pair.other).over(whole), against(pair.one, pair.other)
             rows_of_all = pair.one, *moves, pair.other
-            yield Finding(label(asked, pair.problem), ratio, rows_of_all, by, pair.problem.flop)
+            yield ClaimRatio(label(asked, pair.problem), ratio, rows_of_all, by, pair.problem.flop)
 
 
-def step_share(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+def step_share(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
     """Yield the fastest transfer of each size over a batch, forward and backward, of the fastest kernels."""
     layers = [layer.entry for layer in evidence.layers if layer.entry.part]
     chosen = [(entry.count, _fastest(rows, entry.problem.id)) for entry in layers]
@@ -37,7 +37,7 @@ def step_share(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) ->
         r = _fastest(rows, problem)
         if batch and r:
             ratio = time_of(r).over(batch)
-            yield Finding(label(asked, evidence.problems[problem]), ratio, (r, *layer_rows), r.kernel)
+            yield ClaimRatio(label(asked, evidence.problems[problem]), ratio, (r, *layer_rows), r.kernel)
 
 
 def _fastest(rows: Iterable[Result], problem: str) -> Result | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kernelmark.bench.claims.catalog import Confirm
-from kernelmark.bench.claims.findings import Finding
+from kernelmark.bench.claims.findings import ClaimRatio
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import TIE, Ratio
 
@@ -14,7 +14,7 @@ CONFIRMED, REFUTED, DEPENDS, NOT_MEASURED, NOT_TESTABLE = VERDICTS
 YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 
 
-class Found(msgspec.Struct, frozen=True):
+class JudgedRatio(msgspec.Struct, frozen=True):
     """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval.
 
     in_turn: whether the rows that it sets against each other shared a job. rows: those that it is formed from.
@@ -35,10 +35,10 @@ class Found(msgspec.Struct, frozen=True):
         return str(Ratio(self.ratio, self.ci95_low, self.ci95_high))
 
 
-def judged(finding: Finding, confirm: Confirm) -> Found:
+def judged(finding: ClaimRatio, confirm: Confirm) -> JudgedRatio:
     """Return a finding with its answer."""
     ratio = finding.ratio
-    return Found(finding.where, finding.by, side(ratio, confirm), *ratio[:4], rows=named(finding.rows))
+    return JudgedRatio(finding.where, finding.by, side(ratio, confirm), *ratio[:4], rows=named(finding.rows))
 
 
 def named(rows: Iterable[Result]) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from typing import IO, Any
 import msgspec
 
 from kernelmark.bench.claims.answer import Answer
-from kernelmark.bench.claims.verdict import VERDICTS, Found
+from kernelmark.bench.claims.verdict import VERDICTS, JudgedRatio
 from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import count, yes_or_no
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.page import Statement, Statements
 
 _FIELDS = (
@@ -23,7 +23,7 @@ _FIELDS = (
 )  # fmt: skip
 _LISTS = ("said", "notes", "device_names", "run_ids", "rows")
 COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows")
-_IN_FILES = (Column("verdict"), Column("claim"), Column("in words"), Column("found"))
+_IN_FILES = (TableColumn("verdict"), TableColumn("claim"), TableColumn("in words"), TableColumn("found"))
 
 
 def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> str:
@@ -87,22 +87,24 @@ def read_csv(path: Path) -> list[Answer]:
     return [_read(rows[0], [_read_found(row) for row in rows if row["ratio"]]) for rows in by_claim]
 
 
-def _read(row: dict[str, str], found: Sequence[Found]) -> Answer:
+def _read(row: dict[str, str], found: Sequence[JudgedRatio]) -> Answer:
     lists: dict[str, Any] = {name: _split(row[name]) for name in _LISTS}
     return Answer(**{name: row[name] for name in _FIELDS} | lists, findings=tuple(found))
 
 
-def _read_found(row: dict[str, str]) -> Found:
+def _read_found(row: dict[str, str]) -> JudgedRatio:
     low, high = (float(row[name]) if row[name] else None for name in ("ci95_low", "ci95_high"))
     in_turn = row["in_turn"] == yes_or_no(True)
-    return Found(row["where"], row["by"], row["answer"], float(row["ratio"]), low, high, in_turn, _split(row["rows"]))
+    return JudgedRatio(
+        row["where"], row["by"], row["answer"], float(row["ratio"]), low, high, in_turn, _split(row["rows"])
+    )
 
 
 def _split(cell: str) -> tuple[str, ...]:
     return tuple(cell.split("; ")) if cell else ()
 
 
-def _found(found: Found) -> dict[str, Any]:
+def _found(found: JudgedRatio) -> dict[str, Any]:
     own = {"in_turn": yes_or_no(found.in_turn), "rows": "; ".join(found.rows)}
     return msgspec.structs.asdict(found) | own
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from kernelmark.bench.claims.catalog import Claim, Comparison, Experiment
-from kernelmark.bench.claims.evidence import Evidence
-from kernelmark.bench.claims.findings import Finding
-from kernelmark.bench.claims.verdict import ANSWERS, Found
+from kernelmark.bench.claims.catalog import Claim, Contrast, Experiment
+from kernelmark.bench.claims.evidence import ExperimentRows
+from kernelmark.bench.claims.findings import ClaimRatio
+from kernelmark.bench.claims.verdict import ANSWERS, JudgedRatio
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import APART
@@ -14,13 +14,13 @@ from kernelmark.bench.report.contest import APART
 TOLD, NAMED = 4, 8
 
 
-def told(numbers: Sequence[Found]) -> list[str]:
+def told(numbers: Sequence[JudgedRatio]) -> list[str]:
     """Return a line for each answer: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
     groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
     return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
 
 
-def _group(numbers: Sequence[Found], of: int) -> str:
+def _group(numbers: Sequence[JudgedRatio], of: int) -> str:
     """Return the numbers one by one, or if many their range, and their names where others have another answer."""
     if len(numbers) <= TOLD:
         return "; ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
@@ -29,12 +29,12 @@ def _group(numbers: Sequence[Found], of: int) -> str:
     return found if len(numbers) == of else f"{found}: {_names(numbers)}"
 
 
-def _names(numbers: Sequence[Found]) -> str:
+def _names(numbers: Sequence[JudgedRatio]) -> str:
     more = f" and {len(numbers) - NAMED} more" if len(numbers) > NAMED else ""
     return "; ".join(n.where for n in numbers[:NAMED]) + more
 
 
-def with_steps(reason: str, steps: Iterable[Finding]) -> str:
+def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
     """Return the reason that there are too few threads, and what those that there are gain."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
     return f"{reason}; over those: {shown}" if shown else reason
@@ -58,14 +58,14 @@ def unmetered(names: Sequence[str]) -> str:
     return f"energy: no sensor was read on {', '.join(names)}, and the prices file declares no watts"
 
 
-def coverage(asked: Comparison, evidence: Evidence) -> list[str]:
+def coverage(asked: Contrast, evidence: ExperimentRows) -> list[str]:
     """Return how many of a claim's problems have rows, where not all have; one that failed has one too."""
     problems = {layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, asked.problems)}
     found = problems & {r.problem for r in evidence.all}
     return [f"{len(found)} of {len(problems)} problems have rows"] if len(found) < len(problems) else []
 
 
-def apart(numbers: Sequence[Found]) -> list[str]:
+def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
     """Return how many numbers are of rows that may differ by what the machine did meanwhile."""
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: {count} of {len(numbers)} numbers"

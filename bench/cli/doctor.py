@@ -20,11 +20,11 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.tuned import AUTO, file_of, tiles_in
 from kernelmark.bench.tune.use import usable
 
-COLUMNS = (Column("usable"), Column("part"), Column("found", wraps=30))
+COLUMNS = (TableColumn("usable"), TableColumn("part"), TableColumn("found", wraps=30))
 _MODULES = (
     ("numpy", "CPU kernels"),
     ("scipy", "gemm/scipy.*"),
@@ -39,7 +39,7 @@ _MODULES = (
 )
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """A part of the machine or of kernelmark, whether it is usable, and what was found, or is missing.
 
     kernels: those that cannot run for this reason.
@@ -64,64 +64,64 @@ def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
     click.echo(_json(found) if as_json else render(found, everything))
 
 
-def examine(store: Path) -> list[Finding]:
+def examine(store: Path) -> list[Diagnosis]:
     """Return every part with what was found: machine, libraries, compilers, GPU, kernels, the latest run's ceilings."""
     findings = [_machine(), _clock(), *(_module(name, role) for name, role in _MODULES)]
-    findings += [Finding("BLAS", True, build) for build in environment()["blas"]]
+    findings += [Diagnosis("BLAS", True, build) for build in environment()["blas"]]
     findings += [_tool("nvcc", "install the CUDA toolkit"), _tool("g++", "apt-get install g++")]
     reason = cuda_missing()
-    findings.append(Finding("GPU", reason is None, reason or "answers"))
+    findings.append(Diagnosis("GPU", reason is None, reason or "answers"))
     return [*findings, *_kernels(), *_tuned(), *_ceilings(store)]
 
 
-def _machine() -> Finding:
+def _machine() -> Diagnosis:
     cache = last_level_cache_bytes() / 2**20
     found = (
         f"{cpu_name()}, {cpu_count()} CPUs usable, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
     )
-    return Finding("machine", True, found)
+    return Diagnosis("machine", True, found)
 
 
-def _clock() -> Finding:
-    return Finding("clock", True, f"smallest step {resolution() * 1e9:.0f} ns")
+def _clock() -> Diagnosis:
+    return Diagnosis("clock", True, f"smallest step {resolution() * 1e9:.0f} ns")
 
 
-def _module(name: str, role: str) -> Finding:
+def _module(name: str, role: str) -> Diagnosis:
     missing = module_missing(name)
-    return Finding(name, missing is None, missing or f"{module_version(name)} ({role})")
+    return Diagnosis(name, missing is None, missing or f"{module_version(name)} ({role})")
 
 
-def _tool(name: str, source: str) -> Finding:
+def _tool(name: str, source: str) -> Diagnosis:
     path = shutil.which(name)
-    return Finding(name, path is not None, path or f"{name} is not on PATH; {source}")
+    return Diagnosis(name, path is not None, path or f"{name} is not on PATH; {source}")
 
 
-def _kernels() -> list[Finding]:
+def _kernels() -> list[Diagnosis]:
     registry = discover()
     reasons: dict[str, list[str]] = {}
     for kernel in registry.kernels.values():
         reasons.setdefault(unavailable(kernel) or "", []).append(kernel.id)
     usable = reasons.pop("", [])
-    findings = [Finding("kernels", True, f"{len(usable)} of {len(registry.kernels)} can run here")]
-    return findings + [Finding("kernels", False, reason, tuple(ids)) for reason, ids in reasons.items()]
+    findings = [Diagnosis("kernels", True, f"{len(usable)} of {len(registry.kernels)} can run here")]
+    return findings + [Diagnosis("kernels", False, reason, tuple(ids)) for reason, ids in reasons.items()]
 
 
-def _tuned() -> list[Finding]:
+def _tuned() -> list[Diagnosis]:
     """Report the tiles that `run --tuned auto` takes on the devices here, and each that is stale."""
     findings = []
     for file in (file_of(AUTO, device) for device in devices_present()):
         try:
             good, stale = usable(tiles_in(file), discover())
         except UsageError as error:
-            findings.append(Finding("tuned", False, str(error)))
+            findings.append(Diagnosis("tuned", False, str(error)))
             continue
         if good:
-            findings.append(Finding("tuned", True, f"{count(len(good), 'tile')} in {file.path}"))
-        findings += [Finding("tuned", False, f"{one}; tune again") for one in stale]
+            findings.append(Diagnosis("tuned", True, f"{count(len(good), 'tile')} in {file.path}"))
+        findings += [Diagnosis("tuned", False, f"{one}; tune again") for one in stale]
     return findings
 
 
-def _ceilings(path: Path) -> list[Finding]:
+def _ceilings(path: Path) -> list[Diagnosis]:
     """Report whether the ceilings that the latest run was held against hold themselves."""
     if not path.is_file():
         return []
@@ -129,15 +129,15 @@ def _ceilings(path: Path) -> list[Finding]:
         runs = store.run_ids()
         measured = store.ceilings(runs[-1]) if runs else []
     findings = [
-        Finding("ceilings", False, f"run {runs[-1]}: {c.device} {c.kind}, {count(c.threads, 'thread')}: {doubt}")
+        Diagnosis("ceilings", False, f"run {runs[-1]}: {c.device} {c.kind}, {count(c.threads, 'thread')}: {doubt}")
         for c, doubt in measured
         if doubt
     ]
     good = sum(not doubt for _, doubt in measured)
-    return findings + ([Finding("ceilings", True, f"run {runs[-1]}: {good} hold")] if good else [])
+    return findings + ([Diagnosis("ceilings", True, f"run {runs[-1]}: {good} hold")] if good else [])
 
 
-def render(findings: list[Finding], everything: bool) -> str:
+def render(findings: list[Diagnosis], everything: bool) -> str:
     """Return a table in which kernels are counted by what they lack; everything: and below it, their names."""
     cells = [("yes" if f.usable else "NO", f.part, _words(f)) for f in findings]
     names = [
@@ -149,13 +149,13 @@ def render(findings: list[Finding], everything: bool) -> str:
     return "\n\n".join([table(COLUMNS, cells), *names, *(["--all names the kernels that cannot run"] * hidden)])
 
 
-def _words(f: Finding) -> str:
+def _words(f: Diagnosis) -> str:
     if f.usable or f.part == "ceilings":
         return f.found
     return f"{count(len(f.kernels), 'kernel')} cannot run here: {remedied(f.found)}" if f.kernels else remedied(f.found)
 
 
-def _json(findings: list[Finding]) -> str:
+def _json(findings: list[Diagnosis]) -> str:
     """Return JSON; the kernels that cannot run are named."""
     rows = [
         {"part": f.part, "usable": f.usable, "found": ": ".join(filter(None, (", ".join(f.kernels), f.found)))}

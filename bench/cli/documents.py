@@ -38,7 +38,7 @@ class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
     source: str
 
 
-class Part(msgspec.Struct, forbid_unknown_fields=True):
+class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
     """A part that `doctor` has examined. found: what it is, or why it cannot be used and how to fix it."""
 
     part: str
@@ -111,7 +111,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "claims": ("claims --json", list[Answer]),
     "list": ("list --json", list[ListedKernel]),
     "suites": ("list --suites --json", list[ListedSuite]),
-    "doctor": ("doctor --json", list[Part]),
+    "doctor": ("doctor --json", list[ExaminedPart]),
     "history": ("history --json", HistoryDocument),
     "inspect": ("inspect --format json", list[InspectRow]),
     "profile": ("profile --json", Profile),

@@ -11,20 +11,20 @@ from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
 Rows = list[dict[str, Any]]
 KERNEL_COLUMNS = {
-    "kernel": Column("kernel"),
-    "device": Column("device", spare=2),
-    "domain": Column("takes", spare=3),
-    "numerics": Column("numerics", spare=1),
-    "label": Column("what it is", wraps=36),
+    "kernel": TableColumn("kernel"),
+    "device": TableColumn("device", spare=2),
+    "domain": TableColumn("takes", spare=3),
+    "numerics": TableColumn("numerics", spare=1),
+    "label": TableColumn("what it is", wraps=36),
 }
 SUITE_COLUMNS = {
-    "suite": Column("suite"),
-    "title": Column("title", wraps=32),
-    "source": Column("source", wraps=24),
+    "suite": TableColumn("suite"),
+    "title": TableColumn("title", wraps=32),
+    "source": TableColumn("source", wraps=24),
 }
 
 
@@ -129,5 +129,5 @@ def remedied(reason: str) -> str:
     return f"{what}; how to fix it: {remedy}" if remedy else what
 
 
-def _table(columns: dict[str, Column], rows: Rows) -> str:
+def _table(columns: dict[str, TableColumn], rows: Rows) -> str:
     return table(list(columns.values()), [[row[name] for name in columns] for row in rows])

@@ -19,14 +19,14 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.estimate import Estimate, estimate
 from kernelmark.bench.report.format import count, size
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.run.asked import jobs_asked, plan_asked, suites_asked
 from kernelmark.bench.run.session import Session
 from kernelmark.bench.tune.select.contender import plugins_of
 from kernelmark.bench.tune.use import with_tuned
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """What a run is asked for by its command. options: those to its plan.
 
     executor, start_timeout_s, gpus: who measures, where this machine does not do it as a whole: the executor of a file,
@@ -56,10 +56,10 @@ class Done(NamedTuple):
     finished: bool
 
 
-def asked_of(given: dict[str, Any]) -> Asked:
+def asked_of(given: dict[str, Any]) -> RunRequest:
     """Return what the command was given. Raises UsageError for what contradicts itself, whatever the machine."""
-    own = {name: value for name, value in given.items() if name in Asked._fields}
-    asked = Asked(**own, options={name: value for name, value in given.items() if name not in own})
+    own = {name: value for name, value in given.items() if name in RunRequest._fields}
+    asked = RunRequest(**own, options={name: value for name, value in given.items() if name not in own})
     if asked.resume == "":
         raise UsageError("--resume '': is empty, expected a run; `kernelmark runs` lists them")
     if not asked.suites and asked.resume is None:
@@ -77,7 +77,7 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
 
 
-def plan_only(asked: Asked, only_list: bool, dry_run: bool) -> None:
+def plan_only(asked: RunRequest, only_list: bool, dry_run: bool) -> None:
     """Print what would be measured, and what that would take."""
     if asked.executor is not None:
         found = f"--executor {asked.executor}: --list and --dry-run plan for this machine"
@@ -147,7 +147,7 @@ def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> No
     groups: dict[str, list[PlannedJob]] = {}
     for planned in jobs:
         groups.setdefault(group_of(planned.job.problems[0]), []).append(planned)
-    columns = (Column("comparison group"), Column("problems", wraps=40), Column("cases", "right"))
+    columns = (TableColumn("comparison group"), TableColumn("problems", wraps=40), TableColumn("cases", "right"))
     cells = []
     for group, own in groups.items():
         problems = dict.fromkeys(name.removeprefix(group + "/") for planned in own for name in planned.job.problems)

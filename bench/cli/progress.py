@@ -15,7 +15,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import digits, seconds, short
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.pages import PAGE, run_end, run_page
 from kernelmark.bench.report.tables import run_table
 from kernelmark.bench.report.terminal import TERMINAL, is_wanted
@@ -35,11 +35,11 @@ _MINUTE_S = 90
 #: Clears a terminal's line from the cursor on (ECMA-48).
 _CLEAR = "\033[K"
 _PROVISIONAL = (
-    Column("provisional"),
-    Column("kernel"),
-    Column("time so far", "right"),
-    Column("GFLOP/s", "right"),
-    Column("samples", "right"),
+    TableColumn("provisional"),
+    TableColumn("kernel"),
+    TableColumn("time so far", "right"),
+    TableColumn("GFLOP/s", "right"),
+    TableColumn("samples", "right"),
 )
 
 

@@ -9,7 +9,7 @@ from typing import IO
 import click
 
 from kernelmark.bench.claims import catalog, claims_rows, prices, views
-from kernelmark.bench.claims.experiments import Measured, measure_missing
+from kernelmark.bench.claims.experiments import ExperimentRuns, measure_missing
 from kernelmark.bench.claims.views import statements, write_files
 from kernelmark.bench.cli.options import (
     AGAINST,
@@ -32,7 +32,7 @@ from kernelmark.bench.report.figures.scaling import scaling_figures
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.runs import summary_of
-from kernelmark.bench.report.scaling import Asked, Scaling, computed
+from kernelmark.bench.report.scaling import Scaling, ScalingQuestion, computed
 from kernelmark.bench.report.scaling_view import render, write_json
 
 
@@ -101,7 +101,7 @@ def claims(
         if run_id is None:
             found = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
         else:
-            found = Measured([store.find_run(run_id)["run_id"]])
+            found = ExperimentRuns([store.find_run(run_id)["run_id"]])
         if prices_path is not None:
             prices.check_known(paid, prices_path, store, found.run_ids)
         answers = claims_rows(store, found.run_ids, registry, paid, wanted, here=run_id is None)
@@ -182,7 +182,7 @@ def scaling(
     aggregations, and the stated rate of a link. Nothing is measured.
     """
     store = Store(db or default_store(), create=False)
-    found = computed(store, discover(plugins), Asked(network, workers, link), run_id, aggregation)
+    found = computed(store, discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
     if json_to is not None:
         write_json(found, json_to)
     else:

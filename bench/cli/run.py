@@ -23,7 +23,7 @@ from kernelmark.bench.cli.options import (
     name_option,
     plan_option,
 )
-from kernelmark.bench.cli.planned import Asked, Done, asked_of, expanded_plan, plan_only, with_selector
+from kernelmark.bench.cli.planned import Done, RunRequest, asked_of, expanded_plan, plan_only, with_selector
 from kernelmark.bench.cli.progress import Display, print_end, print_run, table_style
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
@@ -141,7 +141,7 @@ def run(
         plan_only(asked_of(options), only_list, dry_run)
         return
     asked = asked_of({**options, "noisy_again": noisy_again})
-    _measure(asked, Wanted(csv_path, json_to, report_to, fail_noisy))
+    _measure(asked, RunOutputs(csv_path, json_to, report_to, fail_noisy))
 
 
 @click.command()
@@ -151,10 +151,10 @@ def verify(json_to: IO[str] | None, **options: Any) -> None:
 
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
-    _measure(asked_of({**options, "mode": Mode.VERIFY}), Wanted(json=json_to))
+    _measure(asked_of({**options, "mode": Mode.VERIFY}), RunOutputs(json=json_to))
 
 
-class Wanted(NamedTuple):
+class RunOutputs(NamedTuple):
     """What is written after the tables, and whether noise is a failure."""
 
     csv: Path | None = None
@@ -163,7 +163,7 @@ class Wanted(NamedTuple):
     fail_noisy: bool = False
 
 
-def _measure(asked: Asked, wanted: Wanted) -> None:
+def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
     with closing(Store(asked.db or default_store(), create=asked.resume is None)) as store:
         if asked.resume is not None and not asked.suites:
             asked = asked._replace(known=plan_of(store, asked.resume))
@@ -177,7 +177,7 @@ def _measure(asked: Asked, wanted: Wanted) -> None:
     _exit(done.session, done.planned, done.finished, noisy)
 
 
-def _run_here(store: Store, asked: Asked) -> Done:
+def _run_here(store: Store, asked: RunRequest) -> Done:
     plan = asked.known or plan_asked(asked.suites, asked.options)
     with Workers() as workers:
         workers.load(plan)
@@ -195,7 +195,7 @@ def _run_here(store: Store, asked: Asked) -> Done:
     return Done(session, registry, planned, finished)
 
 
-def _write(store: Store, run_id: str, registry: Registry, wanted: Wanted) -> bool:
+def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) -> bool:
     """Write what is wanted of a run, and return whether its noise is a failure."""
     if wanted.json is not None:
         write_run(store, run_id, wanted.json)
@@ -217,7 +217,7 @@ def _exit(session: Session, planned: int, finished: bool, noisy: bool) -> NoRetu
     sys.exit(AGAINST if session.against or noisy else OK)
 
 
-def _run_elsewhere(store: Store, asked: Asked) -> Done:
+def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
     """Measure a run by the workers of an executor, or by one on each of several GPUs, and record it here."""
     config, gpus = _who(asked)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
@@ -237,7 +237,7 @@ def _run_elsewhere(store: Store, asked: Asked) -> Done:
     return Done(session, registry, planned, finished)
 
 
-def _who(asked: Asked) -> tuple[str, tuple[str, ...]]:
+def _who(asked: RunRequest) -> tuple[str, tuple[str, ...]]:
     """Return the executor's file and the UUIDs of GPUs, one of which is empty. Raises UsageError."""
     if asked.executor is not None and asked.gpus is not None:
         raise UsageError("--executor and --devices: each chooses who measures; a worker of an executor has one GPU")
@@ -264,7 +264,7 @@ def _file(path: Path) -> str:
     return str(path.absolute())
 
 
-def _planned(asked: Asked, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
+def _planned(asked: RunRequest, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
     """Return the plan, which the first worker makes for its machine, and that worker's host."""
     plan = asked.known
     plugins = [str(Path(plugin).absolute()) for plugin in (plan.plugins if plan else asked.options["plugins"])]

@@ -20,7 +20,7 @@ from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import write_text, writing
 from kernelmark.bench.report.figures import draw
-from kernelmark.bench.tune.select.answer import Answer, answer, document
+from kernelmark.bench.tune.select.answer import KernelChoice, answer, document
 from kernelmark.bench.tune.select.export import FORMATS
 from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
 from kernelmark.bench.tune.select.model import Model, file_of, kept, write
@@ -156,7 +156,7 @@ def _export(model: Model, style: str, output: Path | None) -> None:
         write_text(output, lambda out: click.echo(text, out, nl=False))
 
 
-def _write_json(out: IO[str], model: Model, found: Answer | None) -> None:
+def _write_json(out: IO[str], model: Model, found: KernelChoice | None) -> None:
     out.write(document(model, found))
 
 

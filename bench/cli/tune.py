@@ -39,8 +39,8 @@ from kernelmark.bench.tune.log import log_adopted
 from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen, progress
 from kernelmark.bench.tune.static import arch_here, rank, words
 from kernelmark.bench.tune.subject import Subject, subjects_of
-from kernelmark.bench.tune.tuned import File, keep, opened
-from kernelmark.bench.tune.tuning import Tuning, Wanted
+from kernelmark.bench.tune.tuned import TileFile, keep, opened
+from kernelmark.bench.tune.tuning import SearchOptions, Tuning
 
 
 def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +96,7 @@ def tune(
         stack.enter_context(exclusive(plan.devices, plan.share_gpu))
         rig = Rig(store, registry, workers.run, stack.enter_context(interruptible()), _tell)
         try:
-            _carry_out(Tuning(subjects, suite, plan, Wanted(strategy, budget, where), rig), file)
+            _carry_out(Tuning(subjects, suite, plan, SearchOptions(strategy, budget, where), rig), file)
         except Interrupted:
             click.echo("interrupted; every row is kept, and the same command goes on")
             sys.exit(INTERRUPTED)
@@ -127,7 +127,7 @@ def _rank(subjects: list[Subject], budget: int | None, plan: Plan) -> None:
         click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
 
 
-def _carry_out(tuning: Tuning, file: File) -> None:
+def _carry_out(tuning: Tuning, file: TileFile) -> None:
     """Search, race, and keep what is adopted; print what was found on the way."""
     run_id = tuning.session.run_id
     click.echo(f"run {run_id}")

@@ -24,10 +24,10 @@ from kernelmark.bench.plan.options import above_zero
 from kernelmark.bench.plan.tiles import parse_tile
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.terminal import is_wanted
-from kernelmark.bench.tune.watch.comparison import Comparison
+from kernelmark.bench.tune.watch.comparison import VersionTiming
 from kernelmark.bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
 from kernelmark.bench.tune.watch.log import Log
-from kernelmark.bench.tune.watch.session import Session
+from kernelmark.bench.tune.watch.session import WatchSession
 from kernelmark.bench.tune.watch.source import contents, keep, saves
 
 #: The architecture to compile for where there is no GPU, if the kernel has it.
@@ -105,7 +105,7 @@ def _session(
     arch: str | None,
     max_time: float,
     plugins: tuple[str, ...],
-) -> Session:
+) -> WatchSession:
     registry = discover(plugins)
     problem = registry.problem(problem_id)
     device = H100 if cuda_missing() else present_limits()
@@ -116,9 +116,9 @@ def _session(
     comparison = None
     if not cuda_missing():
         absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
-        comparison = Comparison(chosen.id, problem.id, others, absolute, Budget(max_time))
+        comparison = VersionTiming(chosen.id, problem.id, others, absolute, Budget(max_time))
     arch = _arch(chosen, arch or (DEFAULT_ARCH if cuda_missing() else device.arch))
-    return Session(registry, chosen, problem, arch, comparison, device, other)
+    return WatchSession(registry, chosen, problem, arch, comparison, device, other)
 
 
 def _arch(kernel: CudaKernel, arch: str) -> str:

@@ -30,7 +30,7 @@ class Side(NamedTuple):
         return self.store.cases(self.run_id)
 
 
-class Compared(NamedTuple):
+class CasePair(NamedTuple):
     """A case that both runs have. ratio: NEW's time over BASE's, of the geometric means of the processes' medians."""
 
     base: CaseRow
@@ -88,7 +88,7 @@ class Comparison:
         """Return how many cases were tested, and so corrected for."""
         return len(self._error)
 
-    def compared(self) -> Iterator[Compared]:
+    def compared(self) -> Iterator[CasePair]:
         """Yield the cases that both runs have, in the order of their names."""
         both = ((a, b) for a, b in joined(self.base.cases(), self.new.cases()) if a is not None and b is not None)
         start = 0
@@ -98,13 +98,13 @@ class Comparison:
             for pair, *numbers in zip(pairs, *columns, strict=True):
                 yield self._judged(pair, *numbers)
 
-    def _judged(self, pair: Pair, ratio: float, low: float, high: float, p: float, p_holm: float) -> Compared:
+    def _judged(self, pair: Pair, ratio: float, low: float, high: float, p: float, p_holm: float) -> CasePair:
         if not is_timed(pair):
-            return Compared(*pair, *_status_change(*pair))
+            return CasePair(*pair, *_status_change(*pair))
         if math.isnan(p):
-            return Compared(*pair, UNCLEAR, _untested(pair), _ratio_of_medians(pair))
+            return CasePair(*pair, UNCLEAR, _untested(pair), _ratio_of_medians(pair))
         verdict, reason = self._verdict(ratio, low, high, p, p_holm)
-        return Compared(*pair, verdict, reason, ratio, low, high, p, p_holm)
+        return CasePair(*pair, verdict, reason, ratio, low, high, p, p_holm)
 
     def _verdict(self, ratio: float, low: float, high: float, p: float, p_holm: float) -> tuple[str, str]:
         if p_holm < ALPHA:

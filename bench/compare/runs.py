@@ -7,7 +7,7 @@ from typing import IO, Any
 
 import msgspec
 
-from kernelmark.bench.compare.cases import REMEDY, Compared, Comparison, Side
+from kernelmark.bench.compare.cases import REMEDY, CasePair, Comparison, Side
 from kernelmark.bench.compare.view import ComparedCase, CompareDocument, Findings, as_row, csv_writer, gather, render
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
@@ -57,7 +57,7 @@ def compare_runs(
 
 
 def _gathered(
-    comparison: Comparison, machines: Sequence[str], csv_path: Path | None, keep: Callable[[Compared], object]
+    comparison: Comparison, machines: Sequence[str], csv_path: Path | None, keep: Callable[[CasePair], object]
 ) -> Findings:
     if csv_path is None:
         return gather(comparison, keep)

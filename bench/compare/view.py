@@ -17,33 +17,33 @@ from kernelmark.bench.compare.cases import (
     SLOWER,
     UNCLEAR,
     UNTIMED,
-    Compared,
+    CasePair,
     Comparison,
 )
 from kernelmark.bench.compare.siblings import Siblings, siblings
 from kernelmark.bench.compare.stats import POWER
 from kernelmark.bench.report.format import count, interval, percent, seconds, short
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.runs import RunSummary
 
 #: Cases that the terminal is shown.
 LISTED = 50
 SHOWN = (
-    Column("case", wraps=30),
-    Column("BASE", "right", spare=2),
-    Column("NEW", "right", spare=2),
-    Column("NEW/BASE"),
-    Column("p (Holm)", "right", spare=1),
-    Column("verdict"),
-    Column("why", wraps=24),
+    TableColumn("case", wraps=30),
+    TableColumn("BASE", "right", spare=2),
+    TableColumn("NEW", "right", spare=2),
+    TableColumn("NEW/BASE"),
+    TableColumn("p (Holm)", "right", spare=1),
+    TableColumn("verdict"),
+    TableColumn("why", wraps=24),
 )
 PAIRS = (
-    Column("kernel"),
-    Column("sibling"),
-    Column("against", spare=1),
-    Column("speed in BASE"),
-    Column("speed in NEW"),
-    Column("NEW/BASE", wraps=18),
+    TableColumn("kernel"),
+    TableColumn("sibling"),
+    TableColumn("against", spare=1),
+    TableColumn("speed in BASE"),
+    TableColumn("speed in NEW"),
+    TableColumn("NEW/BASE", wraps=18),
 )
 _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
@@ -93,9 +93,9 @@ class Findings(NamedTuple):
     """How many cases have each verdict, the worst of those that are not the same, and changes of status."""
 
     verdicts: Counter[str]
-    worst: list[Compared]
-    regressed: list[Compared]
-    changed: list[Compared]
+    worst: list[CasePair]
+    regressed: list[CasePair]
+    changed: list[CasePair]
     untimed: Counter[str]
 
     def fails(self, slower: float) -> bool:
@@ -104,14 +104,14 @@ class Findings(NamedTuple):
         return self.verdicts[REGRESSED] > 0 or most > 1 + slower
 
 
-def gather(comparison: Comparison, write: Callable[[Compared], object]) -> Findings:
+def gather(comparison: Comparison, write: Callable[[CasePair], object]) -> Findings:
     """Go through all cases once, handing each to `write`."""
     found = Findings(Counter(), [], [], [], Counter())
     found.worst.extend(nlargest(LISTED, _timed(comparison.compared(), found, write), key=_badness))
     return found
 
 
-def _timed(cases: Iterator[Compared], found: Findings, write: Callable[[Compared], object]) -> Iterator[Compared]:
+def _timed(cases: Iterator[CasePair], found: Findings, write: Callable[[CasePair], object]) -> Iterator[CasePair]:
     """Yield the cases to show in the table and note the others."""
     for case in cases:
         write(case)
@@ -126,12 +126,12 @@ def _timed(cases: Iterator[Compared], found: Findings, write: Callable[[Compared
                 _keep(found.changed, case)
 
 
-def _keep(cases: list[Compared], case: Compared) -> None:
+def _keep(cases: list[CasePair], case: CasePair) -> None:
     if len(cases) < LISTED:
         cases.append(case)
 
 
-def _badness(case: Compared) -> tuple[int, float]:
+def _badness(case: CasePair) -> tuple[int, float]:
     return _RANK[case.verdict], case.ratio if math.isfinite(case.ratio) else 0.0
 
 
@@ -169,7 +169,7 @@ def _pairs(pairs: Sequence[Siblings]) -> str:
     return table(PAIRS, cells, titled=True) if cells else ""
 
 
-def _cells(case: Compared) -> Sequence[str]:
+def _cells(case: CasePair) -> Sequence[str]:
     return (
         case.base.case,
         seconds(case.base.time_s_median),
@@ -209,7 +209,7 @@ def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
     return f"{count(total, 'case')}: {', '.join(counts)}{alone}"
 
 
-def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[Compared], object]:
+def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[CasePair], object]:
     """Return a function that writes a case as a row of CSV below the columns' names; unknown is empty."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -218,7 +218,7 @@ def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) ->
     return lambda case: writer.writerow([*runs, *msgspec.structs.astuple(as_row(case))])
 
 
-def as_row(case: Compared) -> ComparedCase:
+def as_row(case: CasePair) -> ComparedCase:
     """Return a case as it is written; unknown is None."""
     base, new = case.base, case.new
     statuses = (base.status, new.status, len(base.medians), len(new.medians))

@@ -3,16 +3,16 @@
 `program` compiles a .cu, `run` executes launches of it, `sweep` takes a registered kernel through its shapes.
 """
 
-from kernelmark.bench.emulator.build import CompileError, missing_tool, program
-from kernelmark.bench.emulator.report import Report
+from kernelmark.bench.emulator.build import HostCompileError, missing_tool, program
+from kernelmark.bench.emulator.report import Diagnostic
 from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
 
 __all__ = [
     "Buffer",
-    "CompileError",
+    "Diagnostic",
+    "HostCompileError",
     "Launch",
     "Outcome",
-    "Report",
     "WorkerError",
     "missing_tool",
     "program",

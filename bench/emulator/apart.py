@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kernelmark.bench.emulator.shapes import is_long, is_whole, problems
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
@@ -16,15 +16,15 @@ from kernelmark.bench.plan.registry import Registry
 LEADING = 2**30 + 3 * 2**21
 
 
-def cases_apart(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[Case]:
+def cases_apart(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
     """Return a case for each layout and a case for each storage type, with rows far apart; none where none has pads."""
-    chosen: list[Case] = []
+    chosen: list[EmulatedCase] = []
     seen: set[str] = set()
     for problem in _candidates(registry, kernel):
         words = {problem.dtype, getattr(problem, "layout", "")}
         if words <= seen or (tile := kernel.tile_for(problem, device)) is None:
             continue
-        chosen.append(Case(kernel, problem, tile, device))
+        chosen.append(EmulatedCase(kernel, problem, tile, device))
         seen |= words
     return chosen
 

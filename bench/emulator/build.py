@@ -41,7 +41,7 @@ _PLACE = str(HERE)
 _MEMORY_FUNCTIONS = ("memcpy", "memmove", "memset")
 
 
-class CompileError(AssertionError):
+class HostCompileError(AssertionError):
     """A .cu that g++ refuses; the message is a line that names it, then the compiler's log."""
 
 
@@ -69,7 +69,7 @@ def cache_folder() -> Path:
 def program(
     source: Path, entries: Sequence[str], *, defines: Iterable[str] = (), include: Path = CUDA, counts: bool = False
 ) -> Path:
-    """Return the worker program for `source` with these name expressions. Raises CompileError.
+    """Return the worker program for `source` with these name expressions. Raises HostCompileError.
 
     include: the folder in which `#include "common.cuh"` is looked up, also where it lies beside the source. counts: it
     counts what the kernel does in place of checking it.
@@ -216,12 +216,12 @@ def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
 
 
 def _run(command: list[str], refused: str, stdin: str = "") -> None:
-    """Run a tool. Raises CompileError with its log. Its own files are gone after an interrupt, too."""
+    """Run a tool. Raises HostCompileError with its log. Its own files are gone after an interrupt, too."""
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
         own = {**os.environ, "TMPDIR": folder}
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=own)
     if done.returncode:
-        raise CompileError(f"{refused} ({command[0]}):\n{done.stdout}{done.stderr}")
+        raise HostCompileError(f"{refused} ({command[0]}):\n{done.stdout}{done.stderr}")
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import lines_of
-from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries, launches
 from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.tensormap import extents
@@ -48,7 +48,7 @@ class Site(NamedTuple):
     bytes: int
 
 
-class Tally(NamedTuple):
+class InstructionCount(NamedTuple):
     """What an instruction did. cost: sectors of global memory, or wavefronts of shared memory; least: of its bytes."""
 
     instructions: int
@@ -94,13 +94,13 @@ class Tallies:
     footprints: of blocks by their launch's and their own number: of a sample, or of all where there are few.
     """
 
-    sites: Mapping[Site, Tally]
+    sites: Mapping[Site, InstructionCount]
     traffic: Traffic
     sampled: tuple[Sampled, ...]
     footprints: Mapping[tuple[int, int], Footprint]
 
 
-def tallies(case: Case, every_block: bool = False, cuda: Path = CUDA) -> Tallies:
+def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA) -> Tallies:
     """Return the counts of a case. every_block: no sample stands for the others, however long that takes.
 
     Raises CompileError, and WorkerError where the launch fails or ends in a report.
@@ -222,7 +222,7 @@ def _merged(
     found = dict.fromkeys(site for site, _ in sites)
     traffic = zip(*(map(int, words) for verb, *words in lines if verb == "traffic"), strict=True)
     return Tallies(
-        {site: Tally(*(sites[site, i] for i in range(5))) for site in found},
+        {site: InstructionCount(*(sites[site, i] for i in range(5))) for site in found},
         Traffic(*(SECTOR * sum(figures) for figures in traffic)),
         sampled,
         footprints,

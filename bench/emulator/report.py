@@ -26,7 +26,7 @@ class Thread:
 
 
 @dataclass(frozen=True)
-class Report:
+class Diagnostic:
     """One kind of trouble at one line. `other` is the second thread of a race or divergence, `count` how often."""
 
     kind: str
@@ -49,7 +49,7 @@ class Report:
 class RawReport:
     """A report as the worker writes it: addresses of instructions instead of lines."""
 
-    report: Report
+    report: Diagnostic
     pc: str
     other_pc: str
 
@@ -57,7 +57,7 @@ class RawReport:
 def parse(line: str) -> RawReport:
     """Parse the worker's line for one report."""
     _, kind, message, pc, other_pc, file, number, count, who, other = line.split("\t")
-    report = Report(kind, message, file, int(number), _thread(who), int(count), _thread(other) if other else None)
+    report = Diagnostic(kind, message, file, int(number), _thread(who), int(count), _thread(other) if other else None)
     return RawReport(report, pc, other_pc)
 
 
@@ -66,13 +66,13 @@ def _thread(text: str) -> Thread:
     return Thread((a, b, c), (x, y, z))
 
 
-def locate(program: Path, raw: Sequence[RawReport]) -> list[Report]:
+def locate(program: Path, raw: Sequence[RawReport]) -> list[Diagnostic]:
     """Put lines in place of addresses, and merge reports that then are the same."""
     if not raw:
         return []
     wanted = {pc for r in raw for pc in (r.pc, r.other_pc) if pc != "0"}
     lines = lines_of(program, sorted(wanted))
-    merged: dict[tuple[str, str, int], Report] = {}
+    merged: dict[tuple[str, str, int], Diagnostic] = {}
     for r in raw:
         file, line = lines.get(r.pc, (r.report.file, r.report.line))
         report = replace(r.report, file=file, line=line, other_line=lines.get(r.other_pc, ("", 0))[1])
@@ -98,7 +98,7 @@ def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
     return found
 
 
-def unwaived(reports: Iterable[Report]) -> list[Report]:
+def unwaived(reports: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return the reports that no waiver allows. Raises ValueError for a waiver that gives no reason.
 
     A waiver is a comment on the reported line or alone on the line above: `// emulator: allow KIND: reason`.
@@ -106,7 +106,7 @@ def unwaived(reports: Iterable[Report]) -> list[Report]:
     return [report for report in reports if not _is_waived(report)]
 
 
-def _is_waived(report: Report) -> bool:
+def _is_waived(report: Diagnostic) -> bool:
     path = Path(report.file)
     if not report.file or not path.is_file():
         return False

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark.bench.emulator.build import CUDA, CompileError, program
-from kernelmark.bench.emulator.report import Report, unwaived
+from kernelmark.bench.emulator.build import CUDA, HostCompileError, program
+from kernelmark.bench.emulator.report import Diagnostic, unwaived
 from kernelmark.bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
 from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
-from kernelmark.bench.emulator.worker import TensorMap as EmulatedMap
+from kernelmark.bench.emulator.worker import EmulatedTensorMap as EmulatedMap
 from kernelmark.bench.measure.draw import spread
 from kernelmark.bench.measure.tensormap import spanned
 from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
@@ -28,7 +28,7 @@ HELD_BYTES = 2**30
 
 
 @dataclass(frozen=True)
-class Case:
+class EmulatedCase:
     """One kernel, problem and tile: what one worker process runs under every order of threads.
 
     device: the device that the launches are planned for.
@@ -51,11 +51,15 @@ class Case:
         return self.kernel.calls(self.problem, self.tile, self.device)
 
 
-def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[Case]:
+def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
     """Return all problems under the tile that a run takes, and a few under each other tile, so that each is checked."""
     taken = problems(kernel, registry.operations[kernel.op])
-    default = [Case(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
-    more = (Case(kernel, p, tile, device) for tile in kernel.tiles(device) for p in _few(kernel, taken, tile, device))
+    default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
+    more = (
+        EmulatedCase(kernel, p, tile, device)
+        for tile in kernel.tiles(device)
+        for p in _few(kernel, taken, tile, device)
+    )
     return default + [case for case in more if case not in default]
 
 
@@ -78,34 +82,34 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLim
     yield from sorted(long, key=lambda problem: problem.footprint_bytes)[:1]
 
 
-def entries(all_cases: list[Case]) -> tuple[str, ...]:
+def entries(all_cases: list[EmulatedCase]) -> tuple[str, ...]:
     """Return the name expressions that the cases need, so that one compilation serves them all."""
     names = (name for case in all_cases for name, _ in case.calls)
     return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
-class Finding:
+class Defect:
     """One thing that is wrong with a kernel in a case, under one order of threads: a report, or a wrong result."""
 
-    case: Case
+    case: EmulatedCase
     order: str
-    report: Report | None
+    report: Diagnostic | None
     reason: str = ""
 
     def __str__(self) -> str:
         return f"{self.case.id} {self.order}: {self.report or f'wrong: {self.reason}'}"
 
 
-def complaints(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
+def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
     """Yield what `findings` yields as text, each named with its case and order. Raises as it does."""
     return map(str, findings(case, names, cuda, limit_s))
 
 
-def findings(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[Finding]:
+def findings(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[Defect]:
     """Yield what is wrong with the kernel in this case: reports and wrong results, order by order.
 
-    names: all entries to compile the source with. cuda: the folder of the sources. Raises CompileError where the
+    names: all entries to compile the source with. cuda: the folder of the sources. Raises HostCompileError where the
     source does not compile and WorkerError where the plan does not fit it.
     """
     rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
@@ -115,15 +119,15 @@ def findings(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int
     planned = list(launches(case, buffers))
     try:
         worker = program(cuda / case.kernel.source, names, include=cuda)
-    except CompileError as error:
-        raise CompileError(f"{case.kernel.id}: {error}") from None
+    except HostCompileError as error:
+        raise HostCompileError(f"{case.kernel.id}: {error}") from None
     for outcome in run(worker, buffers, planned, orders=ORDERS, limit_s=limit_s):
-        yield from (Finding(case, outcome.order, report) for report in unwaived(outcome.reports))
+        yield from (Defect(case, outcome.order, report) for report in unwaived(outcome.reports))
         if reason := _verdict(case, outcome, operands, reference):
-            yield Finding(case, outcome.order, None, reason)
+            yield Defect(case, outcome.order, None, reason)
 
 
-def _verdict(case: Case, outcome: Outcome, operands: tuple[Operand, ...], reference: Any) -> str | None:
+def _verdict(case: EmulatedCase, outcome: Outcome, operands: tuple[Operand, ...], reference: Any) -> str | None:
     outputs = {o.name: _view(o, outcome.outputs[o.name]) for o in operands if o.role != "in"}
     return case.problem.check(outputs, reference, case.kernel.numerics_for(case.problem)).reason
 
@@ -154,7 +158,7 @@ def _scratch(wanted: Scratch) -> Buffer:
 
 
 def launches(
-    case: Case, buffers: dict[str, Buffer], scratch: Callable[[Scratch], Buffer] = _scratch
+    case: EmulatedCase, buffers: dict[str, Buffer], scratch: Callable[[Scratch], Buffer] = _scratch
 ) -> Iterator[Launch]:
     """Yield the plan's launches, and add the scratch that they name to the buffers."""
     operands = {operand.name: operand for operand in case.problem.operands()}

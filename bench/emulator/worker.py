@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelmark.bench.emulator.report import RawReport, Report, locate, parse
+from kernelmark.bench.emulator.report import Diagnostic, RawReport, locate, parse
 from kernelmark.bench.measure.tensormap import extents
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ class Im2col:
 
 
 @dataclass(frozen=True)
-class TensorMap:
+class EmulatedTensorMap:
     """A tensor map over a buffer: sizes of x, y, z in elements, pitches of rows and of z in bytes, the box's x and y.
 
     swizzle: the bytes it spans, 0 for none. tf32: floats are rounded to TF32 as they arrive. im2col: of a map over
@@ -69,7 +69,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch. An argument is a buffer's name, an int (C `int`), a float (C `float`), a NumPy scalar or a TensorMap.
+    """One launch. An argument is a name of a buffer, an int, a float (C `float`), a NumPy scalar or a tensor map.
 
     cluster: blocks along the grid's x that make a cluster. sample: run these clusters alone; in a program that counts,
     each stands for as many as its value.
@@ -91,7 +91,7 @@ class Outcome:
 
     order: str
     outputs: dict[str, Array]
-    reports: list[Report]
+    reports: list[Diagnostic]
     switches: int = 0
     accesses: int = 0
     time_s: float = 0.0
@@ -166,7 +166,7 @@ def _line(*words: object) -> bytes:
 def _argument(arg: Any, names: list[str]) -> bytes:
     if isinstance(arg, str):
         return _line("argument", "pointer", names.index(arg))
-    if isinstance(arg, TensorMap):
+    if isinstance(arg, EmulatedTensorMap):
         kind = (arg.itemsize, arg.swizzle, int(arg.tf32))
         if arg.im2col is None:
             return _line("argument", "map", names.index(arg.buffer), *arg.sizes, 1, *arg.pitches, 0, *arg.box, *kind)

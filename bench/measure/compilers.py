@@ -21,7 +21,7 @@ from kernelmark.bench.plan.errors import Unsupported, UsageError
 INSTALL = "pip install 'kernelmark[compile]'"
 
 
-class Built(NamedTuple):
+class CompilerOutput(NamedTuple):
     """What a compiler made: machine code, lowered symbols by name expression, and its log."""
 
     code: bytes
@@ -100,7 +100,7 @@ def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
     return next((root / "include" for root in roots if (root / "include" / header).is_file()), None)
 
 
-def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Built:
+def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed."""
     from cuda.core import Program, ProgramOptions
 
@@ -118,10 +118,10 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Buil
         raise BuildFailed(str(error).partition("compilation log:")[2].strip("\0 \n") or str(error)) from None
     code, lowered = compiled.code, compiled.symbol_mapping
     symbols = {entry: s.decode() if isinstance(s := lowered[entry], bytes) else s for entry in entries}
-    return Built(bytes(code), symbols, log.getvalue().rstrip("\0 \n"))
+    return CompilerOutput(bytes(code), symbols, log.getvalue().rstrip("\0 \n"))
 
 
-def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Built:
+def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed.
 
     Nvcc has no name expressions: pointers to the kernels instantiate them, and their relocations name them.
@@ -139,4 +139,4 @@ def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Built
         if done.returncode:
             raise BuildFailed((done.stderr + done.stdout).strip())
         code = out.read_bytes()
-    return Built(code, dict(zip(entries, pointees(code, len(entries)), strict=True)), done.stderr)
+    return CompilerOutput(code, dict(zip(entries, pointees(code, len(entries)), strict=True)), done.stderr)

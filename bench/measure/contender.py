@@ -16,9 +16,9 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.launched import launched
 from kernelmark.bench.measure.machine import versions
-from kernelmark.bench.measure.measurement import WITHIN, Measurement, Part
+from kernelmark.bench.measure.measurement import WITHIN, Measurement, ProcessPart
 from kernelmark.bench.measure.observers import OBSERVERS, Observer
-from kernelmark.bench.measure.operands import Operands, OperandSet, Place, Scratch, place_of
+from kernelmark.bench.measure.operands import Operands, OperandSet, Place, ScratchBuffers, place_of
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.sample import Called, Series
 from kernelmark.bench.measure.stats import median_interval
@@ -40,7 +40,7 @@ class Contender:
     def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, called: Called) -> None:
         self.kernel, self.problem, self.device = kernel, problem, device
         self.launches: list[Launch] = []
-        self.scratch = Scratch(device, kernel.host_memory)
+        self.scratch = ScratchBuffers(device, kernel.host_memory)
         self.series: Series | None = None
         self._observers: list[Observer] = []
         self.freshness = Freshness(problem.footprint_bytes)
@@ -250,5 +250,5 @@ class Contender:
         self.report.samples, self.report.stopped_by = series.samples, series.stopped_by or "time"
         self.report.interval = median_interval(series.samples, series.alpha)
         self.report.interval_scope = WITHIN
-        self.report.parts = [Part(len(series.samples), self.report.interval.median)]
+        self.report.parts = [ProcessPart(len(series.samples), self.report.interval.median)]
         self.report.repeated, self.report.disturbed = series.repeated, disturbance(series.windows)

@@ -10,20 +10,20 @@ EIATTR_KPARAM_INFO = 0x17
 _EIFMT_SVAL = 0x04  # attribute with a size and that many bytes; the others carry two bytes
 
 
-class Section(NamedTuple):
+class ElfSection(NamedTuple):
     """Where a section lies in the file, and its size in bytes."""
 
     offset: int
     size: int
 
 
-def elf_sections(code: bytes) -> dict[str, Section]:
+def elf_sections(code: bytes) -> dict[str, ElfSection]:
     """The sections of a 64-bit ELF file by name."""
     (table,) = struct.unpack_from("<Q", code, 0x28)
     size, count, names = struct.unpack_from("<HHH", code, 0x3A)
     headers = [struct.unpack_from("<I20xQQ", code, table + size * i) for i in range(count)]  # name, offset, size
     strings = headers[names][1]
-    return {_string(code, strings + name): Section(offset, length) for name, offset, length in headers}
+    return {_string(code, strings + name): ElfSection(offset, length) for name, offset, length in headers}
 
 
 def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
@@ -39,7 +39,7 @@ def elf_parameters(code: bytes, symbol: str) -> list[int]:
 
 
 def _attributes(code: bytes, section: str) -> Iterator[tuple[int, bytes]]:
-    position, size = elf_sections(code).get(section, Section(0, 0))
+    position, size = elf_sections(code).get(section, ElfSection(0, 0))
     end = position + size
     while position < end:
         form, attribute, length = struct.unpack_from("<BBH", code, position)

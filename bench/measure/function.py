@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Function(NamedTuple):
+class CubinFunction(NamedTuple):
     """A kernel of a cubin, and the attributes to set before its first launch, by the driver's names."""
 
     code: bytes

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelmark.bench.measure.compile import Program, compile_cubin
 from kernelmark.bench.measure.cuda import device_id, present_limits
-from kernelmark.bench.measure.function import Function
+from kernelmark.bench.measure.function import CubinFunction
 from kernelmark.bench.measure.launch_pycuda import with_pycuda
 from kernelmark.bench.measure.occupancy import STATIC_LIMIT, occupancy
 from kernelmark.bench.measure.resources import Resources
@@ -50,7 +50,7 @@ def cuda_launch(
         _check(kernel, call, cubin.resources[entry], device)
         arguments = [_argument(kernel, value, x, scratch) for value in call.args]
         settings = shared_settings(call, cubin.resources[entry], device)
-        function = Function(cubin.code, cubin.symbols[entry], settings)
+        function = CubinFunction(cubin.code, cubin.symbols[entry], settings)
         launches.append(_LAUNCHERS[launcher](kernel, function, call, arguments, x.stream))
     return launches[0] if len(launches) == 1 else partial(_in_turn, tuple(launches))
 
@@ -168,7 +168,7 @@ def c_scalar(value: Any, subject: str) -> Any:
 
 
 def _with_cuda_core(
-    kernel: CudaKernel, loaded: Function, call: KernelCall, arguments: list[Any], stream: Any
+    kernel: CudaKernel, loaded: CubinFunction, call: KernelCall, arguments: list[Any], stream: Any
 ) -> Launch:
     import cuda.core as core
 
@@ -205,5 +205,5 @@ def _set_attribute(function: Any, name: str, value: int) -> None:
         raise Unsupported(f"the driver sets no {name} of {value}: {status.name}")
 
 
-_Launcher = Callable[[CudaKernel, Function, KernelCall, list[Any], Any], Launch]
+_Launcher = Callable[[CudaKernel, CubinFunction, KernelCall, list[Any], Any], Launch]
 _LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": with_pycuda}

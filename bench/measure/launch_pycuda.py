@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark.bench.measure.cuda import device_id
-from kernelmark.bench.measure.function import Function
+from kernelmark.bench.measure.function import CubinFunction
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, TensorMap
@@ -18,7 +18,9 @@ from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Laun
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
-def with_pycuda(kernel: CudaKernel, loaded: Function, call: KernelCall, arguments: list[Any], stream: Any) -> Launch:
+def with_pycuda(
+    kernel: CudaKernel, loaded: CubinFunction, call: KernelCall, arguments: list[Any], stream: Any
+) -> Launch:
     """Return what launches the kernel once. Raises Unsupported for what PyCUDA cannot launch.
 
     Raises RuntimeError where `stream` is not PyCUDA's own: `take_stream` makes it the device's.

@@ -6,7 +6,7 @@ from socket import gethostname
 import msgspec
 
 from kernelmark.bench.measure.ceiling import Excess
-from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.case import Entrant
 from kernelmark.bench.plan.status import Status
 
@@ -27,7 +27,7 @@ class Roofline(msgspec.Struct, frozen=True):
     roofline_pct_cycles: float | None = None
 
 
-class Part(msgspec.Struct, frozen=True):
+class ProcessPart(msgspec.Struct, frozen=True):
     """What one process contributed: how many of the samples, in their order, and their median in seconds."""
 
     samples: int
@@ -78,7 +78,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     threads: int = 1
     samples: list[float] = []
     interval: Interval | None = None
-    ratio: Ratio | None = None
+    ratio: BaselineRatio | None = None
     roofline: Roofline | None = None
     stopped_by: str = ""
     disturbed: str = ""
@@ -94,7 +94,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     tunables: str = ""
     tuned: str = ""
     started_at: str = ""
-    parts: list[Part] = []
+    parts: list[ProcessPart] = []
     interval_scope: str = ""
     attempt: int = 1
     spread_s: float | None = None

@@ -44,7 +44,7 @@ def _free_of_system() -> int | None:
     return None if found is None else 1024 * found
 
 
-class _Group(NamedTuple):
+class _ControlGroup(NamedTuple):
     """A control group's files of its limit and of what it holds, and what of that its counters call reclaimable."""
 
     limit: Path
@@ -54,7 +54,7 @@ class _Group(NamedTuple):
 
 
 @lru_cache
-def _groups(root: Path) -> tuple[_Group, ...]:
+def _groups(root: Path) -> tuple[_ControlGroup, ...]:
     """The control groups that this process belongs to, of version 2 and 1, from its own up to the root."""
     two, one = (
         ("memory.max", "memory.current", "inactive_file"),
@@ -63,7 +63,7 @@ def _groups(root: Path) -> tuple[_Group, ...]:
     found = [(folder, two) for base in (root, root / "unified") for folder in _folders(base, "")]
     found += [(folder, one) for folder in _folders(root / "memory", "memory")]
     return tuple(
-        _Group(folder / limit, folder / held, folder / "memory.stat", reclaimable)
+        _ControlGroup(folder / limit, folder / held, folder / "memory.stat", reclaimable)
         for folder, (limit, held, reclaimable) in found
         if (folder / limit).exists()
     )
@@ -83,14 +83,14 @@ def _folders(base: Path, controller: str) -> Iterator[Path]:
         yield folder
 
 
-def _limit_of(group: _Group) -> int | None:
+def _limit_of(group: _ControlGroup) -> int | None:
     try:
         return int(group.limit.read_text())
     except (OSError, ValueError):  # no limit reads `max`
         return None
 
 
-def _free_of(group: _Group) -> int | None:
+def _free_of(group: _ControlGroup) -> int | None:
     """Return what a group may still take. It holds pages of files too, of which the inactive ones are given back."""
     limit = _limit_of(group)
     if limit is None:

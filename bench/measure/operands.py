@@ -157,7 +157,7 @@ class OperandSet:
         return None
 
 
-class Scratch:
+class ScratchBuffers:
     """A contender's scratch buffers, shared by its set-ups for all operand sets, and counted.
 
     memory: the kind of those in the host's memory.
@@ -201,7 +201,7 @@ class Scratch:
 class Operands:
     """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, `tile`, and these methods."""
 
-    def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: Scratch) -> None:
+    def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: ScratchBuffers) -> None:
         self._arrays: Mapping[str, Any] = {name: operands.array(name, order) for name in operands.specs}
         self.threads = threads
         self.stream = device.stream

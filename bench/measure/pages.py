@@ -22,13 +22,13 @@ class InFile(np.ndarray[Any, Any]):
     The file is closed with the last of them, and nothing of it stays.
     """
 
-    file: "File | None" = None
+    file: "MemoryFile | None" = None
 
     def __array_finalize__(self, parent: Any) -> None:
         self.file = getattr(parent, "file", None)
 
 
-class File:
+class MemoryFile:
     """A file in memory, mapped here as a whole. fd: its descriptor; base: the address that it is mapped at."""
 
     def __init__(self, nbytes: int) -> None:
@@ -69,7 +69,7 @@ def _huge(nbytes: int) -> Array:
 def _shared(nbytes: int) -> Array:
     if not hasattr(os, "memfd_create"):
         raise Unsupported("memory that processes share by a descriptor (memfd_create) takes Linux")
-    return File(nbytes).array()
+    return MemoryFile(nbytes).array()
 
 
 def _anonymous(nbytes: int, advice: str) -> Array:

@@ -34,7 +34,7 @@ class Interval(msgspec.Struct, frozen=True):
         return width if math.isfinite(width) else math.inf
 
 
-class Ratio(msgspec.Struct, frozen=True):
+class BaselineRatio(msgspec.Struct, frozen=True):
     """Baseline's time over the kernel's, with its interval, how it was formed, and the ratio of the fastest samples."""
 
     median: float
@@ -203,7 +203,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 def speedup(
     baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]], alpha: float = ALPHA
-) -> Ratio | None:
+) -> BaselineRatio | None:
     """How much faster than the baseline; by process, from samples taken in turn, the i-th of each in the i-th round.
 
     Rounds go forward and backward (ABBA), so the ratio of sums over two neighbouring rounds is free of linear drift.
@@ -216,7 +216,7 @@ def speedup(
     quads = rounds >= 2 * MIN_SAMPLES
     interval = pooled_interval([_ratios(b, s, quads).tolist() for b, s in zip(baseline, samples, strict=True)], alpha)
     minima = min(min(group) for group in baseline) / min(min(group) for group in samples)
-    return Ratio(interval.median, interval.low, interval.high, "abba-quads" if quads else "rounds", minima)
+    return BaselineRatio(interval.median, interval.low, interval.high, "abba-quads" if quads else "rounds", minima)
 
 
 def _ratios(baseline: Sequence[float], samples: Sequence[float], quads: bool) -> Array:

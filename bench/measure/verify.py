@@ -6,7 +6,7 @@ import msgspec
 
 from kernelmark.bench.measure.device import Device
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.operands import OperandSet, Scratch
+from kernelmark.bench.measure.operands import OperandSet, ScratchBuffers
 from kernelmark.bench.measure.sample import Called
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.kernel import Kernel, Launch
@@ -43,7 +43,7 @@ def verify(
     operands: OperandSet,
     draw: Draw,
     references: References,
-    scratch: Scratch,
+    scratch: ScratchBuffers,
     device: Device,
     called: Called,
 ) -> Verified:

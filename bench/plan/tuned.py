@@ -12,7 +12,7 @@ from kernelmark.bench.plan.tiles import Prefer, parse_tile
 K = TypeVar("K", bound=Kernel)
 
 
-class Field(Protocol):
+class Contenders(Protocol):
     """Who contends on one problem of a job."""
 
     @property
@@ -35,13 +35,13 @@ class TunedTile(msgspec.Struct, frozen=True):
     tile: str
     run: str
 
-    def is_taken(self, field: Field, threads: int) -> bool:
+    def is_taken(self, field: Contenders, threads: int) -> bool:
         """Return whether a contender takes it; a baseline never does, since that would move what is set against it."""
         own = [kernel for kernel in field.kernels if kernel.id == self.kernel != field.baseline]
         return field.problem == self.problem and any(self.threads == threads or not one.threaded for one in own)
 
 
-class Space(msgspec.Struct, frozen=True):
+class SearchSpace(msgspec.Struct, frozen=True):
     """The tiles that a kernel can have on a problem, as they were counted before any was measured.
 
     size: of the product of all values. valid: how many of these can be used, an estimate unless `exact`. listed: how
@@ -67,7 +67,7 @@ class Tunes(msgspec.Struct, frozen=True):
     how: str
     source: str
     where: str
-    spaces: tuple[Space, ...]
+    spaces: tuple[SearchSpace, ...]
     search: str = ""
     raced: tuple[str, ...] = ()
     overall: str = ""

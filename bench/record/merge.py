@@ -61,7 +61,7 @@ _BY_PLACE = ":first + place * :room + row_number() OVER (PARTITION BY place ORDE
 _AT_THE_END = ":first + row_number() OVER (ORDER BY result_id)"
 
 
-class Part(msgspec.Struct, frozen=True):
+class ShardRun(msgspec.Struct, frozen=True):
     """A shard as its run recorded it: its number, and where, when and how it was measured."""
 
     index: int
@@ -78,8 +78,8 @@ class Campaign(NamedTuple):
 
     run_id: str
     first: RunFacts
-    known: dict[int, Part]
-    new: list[tuple[Path, str, list[Part]]]
+    known: dict[int, ShardRun]
+    new: list[tuple[Path, str, list[ShardRun]]]
 
     @property
     def shard(self) -> Shard:
@@ -87,7 +87,7 @@ class Campaign(NamedTuple):
         return _shard_of(self.first)
 
     @property
-    def parts(self) -> dict[int, Part]:
+    def parts(self) -> dict[int, ShardRun]:
         """Return all that are merged in the end, in the order of their numbers."""
         found = dict(self.known)
         for _, _, parts in self.new:
@@ -119,7 +119,7 @@ class Campaign(NamedTuple):
         return run, max(ends) if len(ends) == self.shard.count else None
 
 
-class Place(NamedTuple):
+class ShardPlace(NamedTuple):
     """Where a shard was measured: hosts and devices of its rows, and the best of each ceiling that holds there."""
 
     hosts: list[str]
@@ -128,12 +128,12 @@ class Place(NamedTuple):
     ceilings: dict[Need, Ceiling]
 
 
-class Source(NamedTuple):
+class MergedFile(NamedTuple):
     """A file that is merged, the runs that it holds, and where its shards were measured, by their ids."""
 
     path: Path
     runs: list[RunFacts]
-    places: dict[str, Place]
+    places: dict[str, ShardPlace]
 
 
 class Merged(NamedTuple):
@@ -145,7 +145,7 @@ class Merged(NamedTuple):
     campaigns: list[Campaign]
     copied: list[str]
     rows: int
-    places: dict[str, Place]
+    places: dict[str, ShardPlace]
 
 
 def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
@@ -171,7 +171,7 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
     return Merged(found, list(copied), rows, places)
 
 
-def _source(path: Path, db: Path) -> Source:
+def _source(path: Path, db: Path) -> MergedFile:
     """Read the runs of a file. Raises UsageError for one that is no store, is empty, damaged or newer."""
     require_file(path)
     if not path.is_file():
@@ -186,10 +186,10 @@ def _source(path: Path, db: Path) -> Source:
         places = {run["run_id"]: _place(store, run["run_id"]) for run in runs if _is_part(run)}
     if not runs:
         raise UsageError(f"{path}: holds no run; expected a store that `kernelmark run --shard` has written")
-    return Source(path, runs, places)
+    return MergedFile(path, runs, places)
 
 
-def _place(store: Store, run_id: str) -> Place:
+def _place(store: Store, run_id: str) -> ShardPlace:
     found = store.machines(run_id)
     best: dict[Need, Ceiling] = {}
     for ceiling, doubt in store.ceilings(run_id):
@@ -198,7 +198,7 @@ def _place(store: Store, run_id: str) -> Place:
     hosts, devices = (
         list(dict.fromkeys(filter(None, names))) for names in ([m.host for m in found], [m.device for m in found])
     )
-    return Place(hosts, devices, sum(m.rows for m in found), best)
+    return ShardPlace(hosts, devices, sum(m.rows for m in found), best)
 
 
 def _is_part(run: RunFacts) -> bool:
@@ -219,12 +219,12 @@ def _shard_of(run: RunFacts) -> Shard:
     return _planned(run, "shard", Shard, "plan is")
 
 
-def _parts_of(run: RunFacts) -> list[Part]:
+def _parts_of(run: RunFacts) -> list[ShardRun]:
     """Return the shard that a run is, or those that it was merged of."""
     if "shards" in run["plan"]:
-        return _planned(run, "shards", list[Part], "shards are")
-    own = {name: run[name] for name in Part.__struct_fields__ if name != "index"}  # type: ignore[literal-required]
-    return [Part(_shard_of(run).index, **own)]
+        return _planned(run, "shards", list[ShardRun], "shards are")
+    own = {name: run[name] for name in ShardRun.__struct_fields__ if name != "index"}  # type: ignore[literal-required]
+    return [ShardRun(_shard_of(run).index, **own)]
 
 
 def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[RunFacts]) -> list[Campaign]:
@@ -263,7 +263,7 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
     return Campaign(_run_id(first), {**first, "plan": {**first["plan"], **paths}}, known, new)
 
 
-def _later(one: Part | None, other: Part) -> Part | None:
+def _later(one: ShardRun | None, other: ShardRun) -> ShardRun | None:
     """Return what is known of a shard from two copies of its run; None where they are not of one run."""
     if one is None:
         return other
@@ -286,7 +286,7 @@ def _agreed(run: RunFacts) -> dict[str, Any]:
     }
 
 
-def differing(parts: Sequence[Part]) -> Iterator[tuple[str, list[Any]]]:
+def differing(parts: Sequence[ShardRun]) -> Iterator[tuple[str, list[Any]]]:
     """Yield what the shards' machines and environments have not alike, with the value of each shard."""
     for name in ("machine", "environment"):
         yield from unlike(name, [getattr(part, name) for part in parts])

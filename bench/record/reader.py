@@ -16,7 +16,7 @@ import msgspec
 
 from kernelmark.bench.measure.ceiling import Ceiling, Need
 from kernelmark.bench.measure.host import Host
-from kernelmark.bench.measure.measurement import Evidence, Measurement, Part
+from kernelmark.bench.measure.measurement import Evidence, Measurement, ProcessPart
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import Finite
 from kernelmark.bench.plan.status import Status
@@ -28,10 +28,10 @@ from kernelmark.bench.record.records import (
     JobBegun,
     KernelTotal,
     Layer,
-    Machine,
     Record,
+    RowCount,
     RunFacts,
-    Tally,
+    RunMachine,
     check_samples,
     checked,
     dims_of,
@@ -47,7 +47,7 @@ from kernelmark.bench.record.records import (
 from kernelmark.bench.record.result import COLUMNS, Result, finite
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.table import CHUNK, Builder, Table
-from kernelmark.bench.record.versions import Kept, Resources, kept_of
+from kernelmark.bench.record.versions import LaunchResources, StoredVersion, kept_of
 
 Read = Callable[[tuple[Any, ...]], Any]
 #: What decoding a damaged value raises.
@@ -160,22 +160,22 @@ class Reader:
         query = f"{_RUNS} WHERE :run_id IS NULL OR run_id = :run_id ORDER BY run.rowid"
         return list(self._rows(query, facts_of, run_id=run_id))
 
-    def tallies(self, run_id: str | None = None) -> dict[str, list[Tally]]:
+    def tallies(self, run_id: str | None = None) -> dict[str, list[RowCount]]:
         """Return the counts of the rows of each run that has any, or of this one alone."""
         columns = "run_id, status, device_name, disturbed"
         query = f"SELECT {columns}, count(time_s_median), count(*) FROM main.result WHERE {{}} GROUP BY {columns}"
         read = _all(tuple[str, str, str, str, int, int])
         every = self._rows(query.format("TRUE"), read)
-        tallies: dict[str, list[Tally]] = {}
+        tallies: dict[str, list[RowCount]] = {}
         for run, *counted in every if run_id is None else self._of_run(run_id, query.format(_OF_RUN), read):
-            tallies.setdefault(run, []).append(Tally(*counted))
+            tallies.setdefault(run, []).append(RowCount(*counted))
         return tallies
 
-    def machines(self, run_id: str) -> list[Machine]:
+    def machines(self, run_id: str) -> list[RunMachine]:
         """Return the hosts and the names of the devices that the rows of a run come from."""
         names = "host, device_name, device_uuid"
         query = f"SELECT {names}, count(*) FROM main.result WHERE run_id = :run_id GROUP BY {names} ORDER BY {names}"
-        return list(self._rows(query, _all(Machine), run_id=run_id))
+        return list(self._rows(query, _all(RunMachine), run_id=run_id))
 
     def hosts(self, run_id: str) -> list[Host]:
         """Return the hosts that a run recorded, in the order in which they came to it; none of a run at home."""
@@ -392,7 +392,7 @@ class Reader:
                     found = _named_groups(values)
                 yield found
 
-    def parts(self, run_id: str, case: str) -> list[Part]:
+    def parts(self, run_id: str, case: str) -> list[ProcessPart]:
         """The processes that the samples of a case come from."""
         return list(self._of_case("part_blob", lambda values: parts_of(*values), run_id, case))
 
@@ -433,7 +433,7 @@ class Reader:
         rows: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
         return next((measured.host for measured in rows if measured.host), "")
 
-    def versions(self, kernel: str, problem: str) -> list[Kept]:
+    def versions(self, kernel: str, problem: str) -> list[StoredVersion]:
         """Return the versions of a kernel on a problem, the first one first."""
         query = """
             SELECT version_id, digest, facts, files FROM version JOIN source USING (digest)
@@ -445,7 +445,7 @@ class Reader:
         query = "SELECT kernel, problem FROM version GROUP BY kernel, problem ORDER BY max(version_id) DESC"
         return list(self._rows(query, _all(tuple[str, str])))
 
-    def resources(self, run_id: str) -> dict[str, Resources]:
+    def resources(self, run_id: str) -> dict[str, LaunchResources]:
         """Return what the kernels of a run take that were compiled for a tuning, by their cases."""
         query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
         return dict(self._rows(query, _resources, run_id=run_id))
@@ -455,8 +455,8 @@ def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:
     return struct_of(Ceiling, values[:-1]), msgspec.convert(values[-1], str)
 
 
-def _resources(values: tuple[Any, ...]) -> tuple[str, Resources]:
-    return msgspec.convert(values[0], str), struct_of(Resources, values[1:])
+def _resources(values: tuple[Any, ...]) -> tuple[str, LaunchResources]:
+    return msgspec.convert(values[0], str), struct_of(LaunchResources, values[1:])
 
 
 def _record(values: tuple[Any, ...]) -> Record:

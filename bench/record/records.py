@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, get_type_hints
 import msgspec
 import numpy as np
 
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 from kernelmark.bench.record.result import COLUMNS, Result, finite
 
@@ -84,7 +84,7 @@ class RunFacts(TypedDict):
     machine: dict[str, Any]
 
 
-class Tally(NamedTuple):
+class RowCount(NamedTuple):
     """How many rows of a run are alike in these columns; timed: how many of them have a median."""
 
     status: str
@@ -94,7 +94,7 @@ class Tally(NamedTuple):
     rows: int
 
 
-class Machine(NamedTuple):
+class RunMachine(NamedTuple):
     """A host and a device of it, with how many rows of a run were measured there."""
 
     host: str
@@ -113,7 +113,7 @@ class JobBegun(NamedTuple):
     rows: int
 
 
-class _Plan(msgspec.Struct):
+class _StoredPlan(msgspec.Struct):
     """What reports read of a plan; older runs and runs from elsewhere lack some of it, or all."""
 
     processes: int = 1
@@ -140,7 +140,7 @@ class _Machine(msgspec.Struct):
     memory_bytes: float | None = None
 
 
-_PARTS = {"plan": _Plan, "environment": _Environment, "machine": _Machine}
+_PARTS = {"plan": _StoredPlan, "environment": _Environment, "machine": _Machine}
 
 
 RUN_COLUMNS = {name: f"[{name}]" for name in RunFacts.__annotations__} | {"machine": "machine.facts"}
@@ -252,7 +252,7 @@ def groups_of(samples_blob: bytes, part_blob: bytes) -> Groups:
     return groups if groups and start == len(samples) else [samples]
 
 
-def parts_of(blob: bytes) -> list[Part]:
+def parts_of(blob: bytes) -> list[ProcessPart]:
     """Return the processes that samples come from. Raises ValueError."""
     numbers = doubles(blob)
-    return [Part(int(count), median) for count, median in zip(numbers[::2], numbers[1::2], strict=True)]
+    return [ProcessPart(int(count), median) for count, median in zip(numbers[::2], numbers[1::2], strict=True)]

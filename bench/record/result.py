@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.stats import Interval, Ratio, outliers
+from kernelmark.bench.measure.stats import BaselineRatio, Interval, outliers
 from kernelmark.bench.plan.case import PlannedJob, case_key
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.numbers import Finite, NotNegative
@@ -158,7 +158,7 @@ def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[
     }
 
 
-def _speedup(ratio: Ratio) -> dict[str, Any]:
+def _speedup(ratio: BaselineRatio) -> dict[str, Any]:
     return {
         "speedup": ratio.median,
         "speedup_ci95_low": ratio.low,

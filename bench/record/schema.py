@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, get_type_hints
 
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.result import COLUMNS, Result, finite
 
@@ -97,7 +97,7 @@ def row_values(
     result: Result,
     dims: dict[str, Any],
     samples: Sequence[float],
-    parts: Sequence[Part],
+    parts: Sequence[ProcessPart],
     place: int = 0,
 ) -> tuple[Any, ...]:
     """Return what `INSERT` takes."""

@@ -17,15 +17,15 @@ import msgspec
 from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.measure.host import Host
-from kernelmark.bench.measure.measurement import Evidence, Measurement, Part
-from kernelmark.bench.measure.stats import Ratio
+from kernelmark.bench.measure.measurement import Evidence, Measurement, ProcessPart
+from kernelmark.bench.measure.stats import BaselineRatio
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.schema import CREATE, INSERT, MIGRATE, REMOVE, REMOVE_JOB, SCHEMA_VERSION, row_values
-from kernelmark.bench.record.versions import KernelVersion, Resources, Sources, digest_of, packed
+from kernelmark.bench.record.versions import KernelVersion, LaunchResources, Sources, digest_of, packed
 
 _TABLES = frozenset({"machine", "run", "result", "ratio"})
 _REMEDY = "--db names another file"
@@ -138,8 +138,8 @@ class Store(Reader):
         result: Result,
         dims: dict[str, Any],
         samples: Sequence[float],
-        ratio: Ratio | None,
-        parts: Sequence[Part] = (),
+        ratio: BaselineRatio | None,
+        parts: Sequence[ProcessPart] = (),
         evidence: Evidence | None = None,
         place: int = 0,
     ) -> None:
@@ -186,7 +186,7 @@ class Store(Reader):
         with self._writing():
             self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
-    def add_resources(self, run_id: str, case: str, used: Resources) -> None:
+    def add_resources(self, run_id: str, case: str, used: LaunchResources) -> None:
         """Note what a tile of a run takes; what is known of it already is replaced."""
         with self._writing():
             self._insert("resource", {"run_id": run_id, "case": case, **msgspec.structs.asdict(used)}, "REPLACE")

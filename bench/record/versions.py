@@ -13,14 +13,14 @@ Sources = Mapping[str, bytes]
 WATCH, TUNE = "watch", "tune"
 
 
-class Resources(msgspec.Struct, frozen=True):
+class LaunchResources(msgspec.Struct, frozen=True):
     """What the launches of a CUDA kernel take at most: registers of a thread, bytes that it spills."""
 
     registers: int
     spill_bytes: int
 
 
-class Compared(msgspec.Struct, frozen=True):
+class VersionRatio(msgspec.Struct, frozen=True):
     """Another that a version was sampled in turn with: how many times faster the version is, with its interval.
 
     kernel: an id, the version's own for its default tile; "" for an earlier version. version: its number in the store.
@@ -58,10 +58,10 @@ class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
     high: NotNegative | None = None
     processes: int = 1
     run: str = ""
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[VersionRatio, ...] = ()
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredVersion(msgspec.Struct, frozen=True):
     """A version with its number in the store, the digest of its sources, and these."""
 
     number: int
@@ -83,11 +83,11 @@ def packed(sources: Sources) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(dict(sorted(sources.items()))), 9)
 
 
-def kept_of(number: int, digest: str, facts: str, files: bytes) -> Kept:
+def kept_of(number: int, digest: str, facts: str, files: bytes) -> StoredVersion:
     """Return a version as the store has it. Raises ValueError."""
     try:
         unpacked = zlib.decompress(files)
     except zlib.error as error:
         raise ValueError(f"the sources of version {number} are damaged: {error}") from None
     sources = msgspec.msgpack.decode(unpacked, type=dict[str, bytes])
-    return Kept(number, msgspec.convert(digest, str), msgspec.json.decode(facts, type=KernelVersion), sources)
+    return StoredVersion(number, msgspec.convert(digest, str), msgspec.json.decode(facts, type=KernelVersion), sources)

@@ -11,22 +11,27 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting
 from kernelmark.bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
 
 STANDING = (
-    Column("problem"),
-    Column("fastest"),
-    Column("time", "right"),
-    Column("95 %", "right", spare=4),
-    Column("next", spare=2),
-    Column("ahead of next", wraps=18),
-    Column("FFT", spare=3),
-    Column("FFT against the rest", spare=1, wraps=18),
+    TableColumn("problem"),
+    TableColumn("fastest"),
+    TableColumn("time", "right"),
+    TableColumn("95 %", "right", spare=4),
+    TableColumn("next", spare=2),
+    TableColumn("ahead of next", wraps=18),
+    TableColumn("FFT", spare=3),
+    TableColumn("FFT against the rest", spare=1, wraps=18),
 )
-KIN = (Column("kernel"), Column("sibling"), Column("against", spare=1), Column("sibling's speed", wraps=18))
+KIN = (
+    TableColumn("kernel"),
+    TableColumn("sibling"),
+    TableColumn("against", spare=1),
+    TableColumn("sibling's speed", wraps=18),
+)
 
 
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):

@@ -16,7 +16,7 @@ OUT_OF_PLACE, IN_PLACE = ".tnn", ".inplace"
 LEAST_SPEED = 0.95
 
 
-class Way(NamedTuple):
+class TransposeFirst(NamedTuple):
     """A way to transpose B first, `out of place` or `in place`: its fastest kernel, and its speed over that of op_T."""
 
     place: str
@@ -24,14 +24,14 @@ class Way(NamedTuple):
     speed: Ratio
 
 
-class Answer(NamedTuple):
+class FoundingProduct(NamedTuple):
     """The contest of a founding product: op_T, op_n (where it was measured), and the ways around op_T."""
 
     contest: Contest
     op_t: Result
     op_n: Result | None
     speed: Ratio | None
-    ways: list[Way]
+    ways: list[TransposeFirst]
 
     @property
     def subject(self) -> str:
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
         return f"C = A x B^T, A {m}x{k}, B {n}x{k}, {self.op_t.dtype}; {self.contest.setting.title}"
 
     @property
-    def best(self) -> Way | None:
+    def best(self) -> TransposeFirst | None:
         """Return the way that is certainly faster than op_T, or else the fastest."""
         certain = [way for way in self.ways if way.speed.side == "faster"]
         return max(certain or self.ways, key=lambda way: way.speed.median, default=None)
@@ -100,7 +100,7 @@ def _apart(ratio: Ratio) -> str:
     return f", {ratio.apart}" if ratio.apart else ""
 
 
-def answers(data: RunData) -> list[Answer]:
+def answers(data: RunData) -> list[FoundingProduct]:
     """Return an answer for each founding product that was also computed by transposing B first; none of a tuning.
 
     Those where op_N was measured are first, then those on a GPU, cold ones, in fp32, and with the most threads.
@@ -129,10 +129,12 @@ def _handing_on(c: Contest) -> Result | None:
     return min(handing, key=lambda r: (r.kernel != r.baseline, r.time_s_median), default=None)
 
 
-def _answer(data: RunData, c: Contest, op_t: Result) -> Answer:
+def _answer(data: RunData, c: Contest, op_t: Result) -> FoundingProduct:
     places = (("out of place", OUT_OF_PLACE), ("in place", IN_PLACE))
-    ways = [Way(place, rows[0], c.faster(rows[0], op_t)) for place, mark in places if (rows := _with(c, mark))]
+    ways = [
+        TransposeFirst(place, rows[0], c.faster(rows[0], op_t)) for place, mark in places if (rows := _with(c, mark))
+    ]
     same = c.problem.replace("/NT", "/NN", 1)
     found = next((o for o in data.contests if (o.problem, o.setting) == (same, c.setting)), None)
     op_n = (found.of(op_t.kernel) or found.fastest) if found else None
-    return Answer(c, op_t, op_n, c.faster(op_t, op_n) if op_n else None, ways)
+    return FoundingProduct(c, op_t, op_n, c.faster(op_t, op_n) if op_n else None, ways)

@@ -12,7 +12,7 @@ from kernelmark.bench.report import tuning
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.findings import Winner, of_contests, winners
 from kernelmark.bench.report.format import digits, factor, interval, rate, row_time, seconds, short
-from kernelmark.bench.report.founding import Answer, answers
+from kernelmark.bench.report.founding import FoundingProduct, answers
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tuning import Number
@@ -66,7 +66,7 @@ def numbers(data: RunData) -> list[Number]:
     return _of_many(data, found)
 
 
-def _of_founding(answer: Answer) -> list[Number]:
+def _of_founding(answer: FoundingProduct) -> list[Number]:
     op_t, best = answer.op_t, answer.best
     found = (
         [Number(factor(answer.speed.median), "speed of OP_T over OP_N", _sure(answer.speed))] if answer.speed else []

@@ -10,23 +10,23 @@ from typing import NamedTuple
 import msgspec
 
 from kernelmark.bench.plan.text import escaped
-from kernelmark.bench.record.versions import Compared, Kept, KernelVersion
+from kernelmark.bench.record.versions import KernelVersion, StoredVersion, VersionRatio
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count, seconds, short
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
 COLUMNS = (
-    Column("version", "right"),
-    Column("saved (UTC)", spare=3, wraps=10),
-    Column("by", spare=4),
-    Column("source", spare=5),
-    Column("verdict", wraps=12),
-    Column("tile", wraps=12),
-    Column("time", "right"),
-    Column("against the first", wraps=18),
-    Column("against others", wraps=18, spare=1),
-    Column("registers", "right", spare=2),
-    Column("spill", "right"),
+    TableColumn("version", "right"),
+    TableColumn("saved (UTC)", spare=3, wraps=10),
+    TableColumn("by", spare=4),
+    TableColumn("source", spare=5),
+    TableColumn("verdict", wraps=12),
+    TableColumn("tile", wraps=12),
+    TableColumn("time", "right"),
+    TableColumn("against the first", wraps=18),
+    TableColumn("against others", wraps=18, spare=1),
+    TableColumn("registers", "right", spare=2),
+    TableColumn("spill", "right"),
 )
 #: What the tile of a kernel that is compared with its own default is set against.
 DEFAULT = "the default"
@@ -72,13 +72,13 @@ class Step(NamedTuple):
     """A version of a history, by its number there, after the one before it."""
 
     number: int
-    kept: Kept
-    before: Kept | None
+    kept: StoredVersion
+    before: StoredVersion | None
     against_first: Ratio | None
-    against: list[tuple[Compared, Ratio]]
+    against: list[tuple[VersionRatio, Ratio]]
 
 
-def steps(history: Sequence[Kept]) -> list[Step]:
+def steps(history: Sequence[StoredVersion]) -> list[Step]:
     """Return the versions in the order in which they were tried."""
     befores = [None, *history[:-1]]
     return [
@@ -87,11 +87,11 @@ def steps(history: Sequence[Kept]) -> list[Step]:
     ]
 
 
-def _against(kept: Kept) -> list[tuple[Compared, Ratio]]:
+def _against(kept: StoredVersion) -> list[tuple[VersionRatio, Ratio]]:
     return [(one, Ratio(one.ratio, one.low, one.high)) for one in kept.version.compared]
 
 
-def _against_first(kept: Kept, first: Kept) -> Ratio | None:
+def _against_first(kept: StoredVersion, first: StoredVersion) -> Ratio | None:
     """Return how many times faster a version is than the first; None where the two cannot be compared."""
     if in_turn := next((ratio for one, ratio in _against(kept) if one.version == first.number), None):
         return in_turn
@@ -105,7 +105,7 @@ def _setting(version: KernelVersion) -> tuple[str, str, int]:
     return version.device, version.mode, version.threads
 
 
-def history_page(kernel: str, problem: str, history: Sequence[Kept], diff: bool) -> Iterator[str]:
+def history_page(kernel: str, problem: str, history: Sequence[StoredVersion], diff: bool) -> Iterator[str]:
     """Yield the paragraphs of a history."""
     found = steps(history)
     if not found:
@@ -139,7 +139,7 @@ def _cells(step: Step) -> tuple[str, ...]:
     )
 
 
-def _name(one: Compared, own: KernelVersion) -> str:
+def _name(one: VersionRatio, own: KernelVersion) -> str:
     return DEFAULT if one.kernel == own.kernel else short(one.kernel)
 
 
@@ -164,7 +164,7 @@ def _diff(step: Step) -> Iterator[str]:
         yield from difflib.unified_diff(before, now, *names, lineterm="")
 
 
-def history_document(kernel: str, problem: str, history: Sequence[Kept]) -> HistoryDocument:
+def history_document(kernel: str, problem: str, history: Sequence[StoredVersion]) -> HistoryDocument:
     """Return a history as plain data."""
     numbers = {kept.number: i for i, kept in enumerate(history, 1)}
     found = [

@@ -14,7 +14,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.latex_list import listed
 from kernelmark.bench.report.latex_text import MARKED, MICRO, NOISE, comment, escape, label, provenance, table, unused
-from kernelmark.bench.report.pivot import Cell, Line, Pivot, chunks, pivots
+from kernelmark.bench.report.pivot import Cell, Pivot, PivotLine, chunks, pivots
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
 COLUMN_MM = 85.0
@@ -25,7 +25,7 @@ LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 
 _WORDS = "Median times in the unit of the line, the fastest in bold; below them their 95\\,\\% intervals."
 
 
-class Table(NamedTuple):
+class LatexTable(NamedTuple):
     """A table of an operation as LaTeX."""
 
     op: str
@@ -70,14 +70,14 @@ def _head(store: Store, run_id: str) -> str:
     return "".join(f"% {line}\n" for line in lines)
 
 
-def _tables(store: Store, run_id: str) -> Iterator[Table]:
+def _tables(store: Store, run_id: str) -> Iterator[LatexTable]:
     source = provenance(store.run(run_id))
     used: set[str] = set()
     for suite, op, groups in chunks(store.groups(run_id)):
         found = pivots(suite, op, groups, store)
         texts = chain.from_iterable(_panels(pivot, source, used) for pivot in found) if found else None
         for text in texts if texts is not None else listed(suite, op, groups, source, used):
-            yield Table(op, text)
+            yield LatexTable(op, text)
 
 
 def _panels(pivot: Pivot, source: str, used: set[str]) -> Iterator[str]:
@@ -85,7 +85,7 @@ def _panels(pivot: Pivot, source: str, used: set[str]) -> Iterator[str]:
     name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot), ""
     title = f"{escape(pivot.title)}, suite {escape(pivot.suite)}"
     for part in parts:
-        lines = [Line(line.label, line.unit, [line.cells[i] for i in part]) for line in pivot.lines]
+        lines = [PivotLine(line.label, line.unit, [line.cells[i] for i in part]) for line in pivot.lines]
         shown = [line for line in lines if any(line.cells)]
         which = f", kernels {part[0] + 1} to {part[-1] + 1} of {len(pivot.kernels)}" * (len(parts) > 1)
         about = [rf"As in Table~\ref{{tab:{first}}}."] if first else [_WORDS, *_notes(shown), _setting(pivot), source]
@@ -102,7 +102,7 @@ def _setting(pivot: Pivot) -> str:
     return f"{escape(pivot.setting.title)}, {scope}."
 
 
-def _notes(lines: Sequence[Line]) -> Iterator[str]:
+def _notes(lines: Sequence[PivotLine]) -> Iterator[str]:
     """Yield what the marks in a table mean."""
     cells = [cell for line in lines for cell in line.cells if cell]
     if any(cell.noisy for cell in cells):
@@ -111,7 +111,7 @@ def _notes(lines: Sequence[Line]) -> Iterator[str]:
         yield "--: unsupported."
 
 
-def _lines(line: Line) -> Iterator[str]:
+def _lines(line: PivotLine) -> Iterator[str]:
     """Yield the times of a problem, and their intervals below, on the same page."""
     unit = line.unit.replace("u", MICRO)
     below = any(cell and cell.interval for cell in line.cells)

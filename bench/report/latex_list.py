@@ -14,7 +14,7 @@ from kernelmark.bench.report.noise import is_noisy
 PAGE_LINES = 45
 
 
-class Column(NamedTuple):
+class LatexColumn(NamedTuple):
     """A header, how its cells are aligned, and what they hold: a number, or a number and what stands right after it."""
 
     header: str
@@ -67,7 +67,7 @@ def _words(suite: str, op: str, rows: Sequence[Result], facts: str) -> Iterator[
         yield NOISE
 
 
-def _group(rows: list[Result], fact: str, columns: list[Column]) -> Iterator[str]:
+def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterator[str]:
     """Yield the problem, then its kernels: fastest first, then those without a time."""
     width = sum(len(column.align) for column in columns)
     title = f"\\texttt{{{escape(rows[0].problem)}}}" + (f", {escape(fact)}" if fact else "")
@@ -79,7 +79,7 @@ def _group(rows: list[Result], fact: str, columns: list[Column]) -> Iterator[str
         yield " & ".join([name, *_cells(r, columns, width)]) + r" \\"
 
 
-def _cells(r: Result, columns: list[Column], width: int) -> Iterator[str]:
+def _cells(r: Result, columns: list[LatexColumn], width: int) -> Iterator[str]:
     """Yield the cells after a kernel's name, or the status where there is no time."""
     if _time(r) is not None:
         yield from (cell for column in columns for cell in column.cells(r))
@@ -120,10 +120,10 @@ def _speedup_cells(r: Result) -> tuple[str, str]:
 
 
 _COLUMNS = (
-    Column(r"time [95\,\%]", "rl", _time_cells),
-    Column("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
-    Column("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
-    Column(r"speedup [95\,\%]", "rl", _speedup_cells),
+    LatexColumn(r"time [95\,\%]", "rl", _time_cells),
+    LatexColumn("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
+    LatexColumn("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
+    LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
 )
 #: The only column of a table without a single time.
-_VERDICT = Column("verdict", "l", lambda r: (_verdict(r),))
+_VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))

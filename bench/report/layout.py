@@ -18,7 +18,7 @@ _KEPT_SPACE = "\x1f"  # within a command, while its paragraph is wrapped
 Rows = Sequence[Sequence[str]]
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table.
 
     spare: 0 if it is always shown; of the others, the one with the highest number is left out first.
@@ -31,7 +31,7 @@ class Column(NamedTuple):
     wraps: int = 0
 
 
-class _Plan(NamedTuple):
+class _Layout(NamedTuple):
     """Which columns are shown, how wide, and whether the first stands above its rows (titled)."""
 
     shown: list[int]
@@ -39,7 +39,9 @@ class _Plan(NamedTuple):
     titled: bool
 
 
-def table(columns: Sequence[Column], rows: Rows, style: str = "simple", titled: bool = False, best: int = -1) -> str:
+def table(
+    columns: Sequence[TableColumn], rows: Rows, style: str = "simple", titled: bool = False, best: int = -1
+) -> str:
     """Return a table without the columns that are empty throughout; nothing where no column is filled.
 
     style: `simple` and `terminal` fit the terminal's width, and name below the table what they left out; `github` and
@@ -60,7 +62,7 @@ def table(columns: Sequence[Column], rows: Rows, style: str = "simple", titled: 
     return "\n".join(_fitted(columns, [[*map(escaped, row)] for row in rows], width(), titled, best))
 
 
-def natural_width(columns: Sequence[Column], rows: Rows) -> int:
+def natural_width(columns: Sequence[TableColumn], rows: Rows) -> int:
     """Return the width of a table of which nothing is wrapped or left out but empty columns."""
     return _total([max(map(len, (c.header, *cells))) for c, *cells in zip(columns, *rows, strict=True) if any(cells)])
 
@@ -102,7 +104,7 @@ class _Widths(NamedTuple):
     tight: list[int]
 
 
-def _widths(columns: Sequence[Column], rows: Rows) -> _Widths:
+def _widths(columns: Sequence[TableColumn], rows: Rows) -> _Widths:
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]
     words = [max((len(word) for text in texts for word in text.split()), default=0) for texts in cells]
@@ -111,7 +113,7 @@ def _widths(columns: Sequence[Column], rows: Rows) -> _Widths:
     return _Widths(natural, least, tight)
 
 
-def _fitted(columns: Sequence[Column], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
+def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
     widths = _widths(columns, rows)
     if (plan := _plan(columns, widths, room, titled)) is None:
         yield from _listed(columns, rows, room)
@@ -124,7 +126,7 @@ def _fitted(columns: Sequence[Column], rows: Rows, room: int, titled: bool, best
         yield from wrapped(text, room, GAP, 2 * GAP)
 
 
-def _plan(columns: Sequence[Column], widths: _Widths, room: int, titled: bool) -> _Plan | None:
+def _plan(columns: Sequence[TableColumn], widths: _Widths, room: int, titled: bool) -> _Layout | None:
     """Return the first way that fits: all columns; fewer; narrower texts; then the same below the first column.
 
     None where none does.
@@ -141,11 +143,11 @@ def _plan(columns: Sequence[Column], widths: _Widths, room: int, titled: bool) -
     return None
 
 
-def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int, titled: bool) -> _Plan:
-    return _Plan(shown, _widened([least[i] for i in shown], [widths.natural[i] for i in shown], room), titled)
+def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int, titled: bool) -> _Layout:
+    return _Layout(shown, _widened([least[i] for i in shown], [widths.natural[i] for i in shown], room), titled)
 
 
-def _fewer(columns: Sequence[Column], least: Sequence[int], shown: Sequence[int], room: int) -> list[int]:
+def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence[int], room: int) -> list[int]:
     """Return the columns without as many of the spare ones as must go; none where that does not help."""
     kept = list(shown)
     for i in sorted((i for i in shown if columns[i].spare), key=lambda i: -columns[i].spare):
@@ -161,7 +163,7 @@ def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _drawn(columns: Sequence[Column], rows: Rows, plan: _Plan, room: int, best: int) -> Iterator[str]:
+def _drawn(columns: Sequence[TableColumn], rows: Rows, plan: _Layout, room: int, best: int) -> Iterator[str]:
     indent = GAP if plan.titled else ""
     if plan.titled:
         yield columns[0].header
@@ -175,7 +177,7 @@ def _drawn(columns: Sequence[Column], rows: Rows, plan: _Plan, room: int, best: 
         yield from (map(bold, lines) if number == best else lines)
 
 
-def _listed(columns: Sequence[Column], rows: Rows, room: int) -> Iterator[str]:
+def _listed(columns: Sequence[TableColumn], rows: Rows, room: int) -> Iterator[str]:
     """Yield a line for each cell, below that of the first column: a word that is too long has a line of its own."""
     for title, *texts in rows:
         yield from wrapped(title, room, "", 2 * GAP)
@@ -183,18 +185,18 @@ def _listed(columns: Sequence[Column], rows: Rows, room: int) -> Iterator[str]:
             yield from wrapped(f"{column.header}: {text}", room, GAP, 3 * GAP) if text else ()
 
 
-def _row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str], indent: str) -> Iterator[str]:
+def _row(columns: Sequence[TableColumn], widths: Sequence[int], row: Sequence[str], indent: str) -> Iterator[str]:
     """Yield the lines of one row: more than one where a cell is wrapped."""
     cells = [wrapped(text, room) if c.wraps else [text] for c, room, text in zip(columns, widths, row, strict=True)]
     for line in zip_longest(*cells, fillvalue=""):
         yield (indent + GAP.join(map(_aligned, line, widths, columns))).rstrip()
 
 
-def _aligned(text: str, room: int, column: Column) -> str:
+def _aligned(text: str, room: int, column: TableColumn) -> str:
     return text.rjust(room) if column.align == "right" else text.ljust(room)
 
 
-def _markdown(columns: Sequence[Column], rows: Rows) -> Iterator[str]:
+def _markdown(columns: Sequence[TableColumn], rows: Rows) -> Iterator[str]:
     """Yield the lines of a table in GitHub's Markdown."""
     lines = [[c.header for c in columns], *([*map(in_markdown, row)] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]

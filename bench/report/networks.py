@@ -11,15 +11,15 @@ from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, Setting, by_setting, is_timed, order
 from kernelmark.bench.report.format import operation, row_time, time
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import noise_of
 
 COLUMNS = (
-    Column("network"),
-    Column("by", wraps=20),
-    Column("forward"),
-    Column("forward + backward", spare=1),
-    Column("layers", spare=2),
+    TableColumn("network"),
+    TableColumn("by", wraps=20),
+    TableColumn("forward"),
+    TableColumn("forward + backward", spare=1),
+    TableColumn("layers", spare=2),
 )
 FASTEST = "the fastest of each layer"
 #: The passes of a batch, with the parts of a network that each takes.

@@ -11,18 +11,18 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, is_timed, time_of
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import noise_of
 
 #: The ends of names: copies and works in turn; works on what is there already.
 SERIAL, ARRIVED = "serial", "arrived"
 COLUMNS = (
-    Column("problem"),
-    Column("kernel"),
-    Column("overlap"),
-    Column("time", "right", spare=1),
-    Column("in turn", "right", spare=2),
-    Column("work alone", "right", spare=3),
+    TableColumn("problem"),
+    TableColumn("kernel"),
+    TableColumn("overlap"),
+    TableColumn("time", "right", spare=1),
+    TableColumn("in turn", "right", spare=2),
+    TableColumn("work alone", "right", spare=3),
 )
 Found = tuple[Result, dict[str, Any]]
 

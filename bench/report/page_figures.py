@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kernelmark.bench.report.figures.heat import SLOWEST, Map, caption
+from kernelmark.bench.report.figures.heat import SLOWEST, SlowdownMap, caption
 from kernelmark.bench.report.figures.speedups import Dot, Lane, Plot
 from kernelmark.bench.report.figures.style import ratio_ticks
 from kernelmark.bench.report.format import short
 
 
-class Mark(NamedTuple):
+class DotMark(NamedTuple):
     """A dot with its whisker: places from the left in per cent of the lane, from above in per cent of its height."""
 
     at: float
@@ -22,14 +22,14 @@ class Mark(NamedTuple):
     words: str
 
 
-class Row(NamedTuple):
+class DotRow(NamedTuple):
     """A lane of a dot plot, below a head where that is new."""
 
     head: str
     name: str
     text: str
     side: str
-    marks: list[Mark]
+    marks: list[DotMark]
     mean: float | None
     height: int
 
@@ -39,7 +39,7 @@ class DotPlot(NamedTuple):
 
     title: str
     caption: str
-    rows: list[Row]
+    rows: list[DotRow]
     ticks: list[tuple[float, str]]
     one: float
 
@@ -73,18 +73,18 @@ def dot_plot(plot: Plot) -> DotPlot:
     return DotPlot(f"{plot.op}: speed over {short(plot.baseline)}", plot.caption, rows, ticks, place(1.0))
 
 
-def _row(lane: Lane, place: Callable[[float], float], head: str) -> Row:
+def _row(lane: Lane, place: Callable[[float], float], head: str) -> DotRow:
     alone, count = lane.mean is None, len(lane.dots)
     marks = [_mark(dot, place, 50.0 if alone else round(100 * (i + 0.5) / count, 1)) for i, dot in enumerate(lane.dots)]
     side = marks[0].side if alone else ""
     mean = None if lane.mean is None else place(lane.mean)
-    return Row(head, lane.name, lane.text, side, marks, mean, 22 if alone else min(60, max(26, 3 * count)))
+    return DotRow(head, lane.name, lane.text, side, marks, mean, 22 if alone else min(60, max(26, 3 * count)))
 
 
-def _mark(dot: Dot, place: Callable[[float], float], top: float) -> Mark:
+def _mark(dot: Dot, place: Callable[[float], float], top: float) -> DotMark:
     low, high = dot.span
     words = f"{dot.problem}: {dot.ratio.words}"
-    return Mark(place(dot.ratio.median), place(low), place(high), top, _side(dot.ratio.side), dot.noisy, words)
+    return DotMark(place(dot.ratio.median), place(low), place(high), top, _side(dot.ratio.side), dot.noisy, words)
 
 
 def _side(side: str) -> str:
@@ -92,7 +92,7 @@ def _side(side: str) -> str:
     return side if side in ("faster", "slower") else "tie"
 
 
-def heat_map(m: Map) -> HeatMap:
+def heat_map(m: SlowdownMap) -> HeatMap:
     """Lay out a heat map; a cell is as dark as the logarithm of its slowdown."""
     rows = []
     for c in m.contests:

@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     noisy: bool = False
 
 
-class Line(NamedTuple):
+class PivotLine(NamedTuple):
     """A problem, the unit of its times, and a cell for each kernel; None where a kernel has no row."""
 
     label: str
@@ -46,7 +46,7 @@ class Pivot(NamedTuple):
     shared: str
     setting: Setting
     kernels: list[str]
-    lines: list[Line]
+    lines: list[PivotLine]
     processes: int
 
     @property
@@ -147,16 +147,16 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _line(label: str, contest: Contest | None, failed: Sequence[Result | None], kernels: Sequence[str]) -> Line:
+def _line(label: str, contest: Contest | None, failed: Sequence[Result | None], kernels: Sequence[str]) -> PivotLine:
     if contest is None:
-        return Line(label, "", [_word(r) for r in failed])
+        return PivotLine(label, "", [_word(r) for r in failed])
     name, factor = unit(time_of(contest.fastest).median)
     own = {r.kernel: r for r in contest.ranked}
     cells = [
         _cell(own[kernel], factor, own[kernel] is contest.fastest) if kernel in own else _word(other)
         for kernel, other in zip(kernels, failed, strict=True)
     ]
-    return Line(label, name, cells)
+    return PivotLine(label, name, cells)
 
 
 def _cell(r: Result, factor: float, best: bool) -> Cell:

@@ -12,14 +12,14 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import digits
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
 _PLACES = (
-    Column("place", "right"),
-    Column("host"),
-    Column("device", wraps=32),
-    Column("uuid", spare=1),
-    Column("rows", "right"),
+    TableColumn("place", "right"),
+    TableColumn("host"),
+    TableColumn("device", wraps=32),
+    TableColumn("uuid", spare=1),
+    TableColumn("rows", "right"),
 )
 
 
@@ -76,15 +76,15 @@ def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "s
         yield f"<p>{escape(sentence)}</p>" if style == "html" else paragraph(sentence, rest="")
 
 
-def _ceilings(what: str) -> tuple[Column, ...]:
+def _ceilings(what: str) -> tuple[TableColumn, ...]:
     return (
-        Column("ceiling"),
-        Column("on", spare=2),
-        Column("lowest", "right"),
-        Column(f"of {what}", "right", spare=1),
-        Column("highest", "right"),
-        Column(f"of {what}", "right", spare=1),
-        Column("highest over lowest", wraps=24),
+        TableColumn("ceiling"),
+        TableColumn("on", spare=2),
+        TableColumn("lowest", "right"),
+        TableColumn(f"of {what}", "right", spare=1),
+        TableColumn("highest", "right"),
+        TableColumn(f"of {what}", "right", spare=1),
+        TableColumn("highest over lowest", wraps=24),
     )
 
 

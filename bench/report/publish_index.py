@@ -24,7 +24,7 @@ class Facts(msgspec.Struct):
     report: Summary | None = None
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """A report's folder and its summary."""
 
     folder: str
@@ -44,7 +44,7 @@ def write_index(reports: Path) -> Path:
     return index
 
 
-def entries(reports: Path) -> Iterator[Entry]:
+def entries(reports: Path) -> Iterator[IndexEntry]:
     """Yield the reports of a folder that have a summary, the latest first."""
     found = []
     for path in sorted(reports.glob("*/environment.json")):
@@ -53,11 +53,11 @@ def entries(reports: Path) -> Iterator[Entry]:
         except msgspec.DecodeError:
             continue  # of another program, or of a version whose summary was another
         if facts.report:
-            found.append(Entry(path.parent.name, facts.report))
+            found.append(IndexEntry(path.parent.name, facts.report))
     yield from sorted(found, key=lambda entry: entry.summary.date, reverse=True)
 
 
-def _text(found: Sequence[Entry]) -> str:
+def _text(found: Sequence[IndexEntry]) -> str:
     parts = ["# Published reports"]
     if not found:
         return "\n\n".join([*parts, EMPTY]) + "\n"
@@ -85,7 +85,7 @@ def _answer(summary: Summary) -> str:
     return summary.answer if summary.founding else "The founding product was not measured."
 
 
-def _hardware(entry: Entry) -> Iterator[Sequence[str]]:
+def _hardware(entry: IndexEntry) -> Iterator[Sequence[str]]:
     for network in entry.summary.networks:
         taken = MARK * network.noisy + time(network.seconds, network.low, network.high)
         device, _, rest = network.setting.partition(", ")

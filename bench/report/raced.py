@@ -10,11 +10,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 from kernelmark.bench.measure.stats import ALPHA
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.plan.tuned import Space, Tunes
+from kernelmark.bench.plan.tuned import SearchSpace, Tunes
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, paired
 from kernelmark.bench.report.format import count, factor, percent, rate, yes_or_no
-from kernelmark.bench.report.layout import Column, table
+from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
 
@@ -25,13 +25,13 @@ Name = TypeVar("Name", bound=Hashable)
 RISK = ALPHA / 5
 DEFAULT = "the default"
 SUITE = (
-    Column("problem"),
-    Column(DEFAULT, "right"),
-    Column("best tile"),
-    Column("its speed", "right"),
-    Column("adopted"),
-    Column("one for all", "right"),
-    Column("regret", "right"),
+    TableColumn("problem"),
+    TableColumn(DEFAULT, "right"),
+    TableColumn("best tile"),
+    TableColumn("its speed", "right"),
+    TableColumn("adopted"),
+    TableColumn("one for all", "right"),
+    TableColumn("regret", "right"),
 )
 
 
@@ -51,7 +51,7 @@ class Raced(NamedTuple):
     """The outcome of a race on one problem: the rows of the default and of the tiles, by tile, and what follows."""
 
     tunes: Tunes
-    space: Space
+    space: SearchSpace
     default: Result
     rows: Mapping[str, Result]
     decision: Decision[str]
@@ -112,7 +112,7 @@ def races(data: RunData | None) -> list[Raced]:
     return [_raced(data, space, rows) for space, rows in known if "" in rows and rows[""].status == Status.OK]
 
 
-def _raced(data: RunData, space: Space, rows: dict[str, Result]) -> Raced:
+def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
     assert data.tunes is not None
     default = rows.pop("")
     in_turn = {tile: row for tile, row in rows.items() if row.status == Status.OK and row.job == default.job}

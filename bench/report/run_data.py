@@ -13,7 +13,7 @@ import msgspec
 from kernelmark.bench.plan.tuned import Tunes
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.record.versions import Resources
+from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import Contest, Ratio, contests, faster, is_timed
 from kernelmark.bench.report.leads import know_leads
 from kernelmark.bench.report.places import places
@@ -95,7 +95,7 @@ class RunData:
         return self._store.by_process(self.run_id, r.case)
 
     @cached_property
-    def resources(self) -> Mapping[str, Resources]:
+    def resources(self) -> Mapping[str, LaunchResources]:
         """Return what the tiles of a tuning take of a GPU, by their cases."""
         return self._store.resources(self.run_id)
 

@@ -9,21 +9,21 @@ import msgspec
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.record.merge import MERGED
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.records import Dims, RunFacts, Tally
+from kernelmark.bench.record.records import Dims, RowCount, RunFacts
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.result import row as row_of
 from kernelmark.bench.report.anonymity import NAMES, hidden
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.layout import Column, table
+from kernelmark.bench.report.layout import TableColumn, table
 
 COLUMNS = (
-    Column("run"),
-    Column("name", wraps=8),
-    Column("suites", wraps=12),
-    Column("begun (UTC)", spare=2),
-    Column("cases"),
-    Column("noisy", spare=1),
-    Column("machine", spare=3, wraps=16),
+    TableColumn("run"),
+    TableColumn("name", wraps=8),
+    TableColumn("suites", wraps=12),
+    TableColumn("begun (UTC)", spare=2),
+    TableColumn("cases"),
+    TableColumn("noisy", spare=1),
+    TableColumn("machine", spare=3, wraps=16),
 )
 
 
@@ -76,7 +76,7 @@ def summary_of(store: Reader, run_id: str) -> RunSummary:
     return _summary(run, store.tallies(run_id).get(run_id, []))
 
 
-def _summary(run: RunFacts, rows: Sequence[Tally]) -> RunSummary:
+def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
     statuses: Counter[str] = Counter()
     for row in rows:
         statuses[row.status] += row.rows

@@ -22,7 +22,7 @@ from kernelmark.bench.report.strategies import BY_STRIPES, STRATEGIES, strategy_
 FLOAT_BYTES = 4
 
 
-class Asked(NamedTuple):
+class ScalingQuestion(NamedTuple):
     """What the user states: a network, numbers of workers, and what each link carries in a second, each way."""
 
     network: str
@@ -47,7 +47,7 @@ class Point(NamedTuple):
     hidden: Ratio
 
 
-class Section(NamedTuple):
+class ScalingSection(NamedTuple):
     """The points of a setting, in which the batch and the additions were measured.
 
     points: of data parallelism. divided: of model parallelism, in which each worker computes a part of every layer.
@@ -65,11 +65,11 @@ class Scaling(NamedTuple):
     exchanged: elements of which an aggregation moves as much as a step of model parallelism.
     """
 
-    asked: Asked
+    asked: ScalingQuestion
     parameters: int
     compute_run: str
     aggregation_run: str
-    sections: list[Section]
+    sections: list[ScalingSection]
     exchanged: int
 
     @property
@@ -81,7 +81,9 @@ class Scaling(NamedTuple):
 Found = tuple[Result, dict[str, Any]]
 
 
-def computed(store: Store, registry: Registry, asked: Asked, run_id: str | None, other: str | None) -> Scaling:
+def computed(
+    store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
+) -> Scaling:
     """Compute the model from the rows of a run, and of another for aggregation; by default of the latest that have any.
 
     The store shows rows of aggregations alone afterwards. Raises UsageError where rows are missing.
@@ -96,7 +98,7 @@ def computed(store: Store, registry: Registry, asked: Asked, run_id: str | None,
         for setting, batch in found.items():
             beside = _beside(setting, rows)
             if points := list(_points(asked, size, batch, beside)):
-                sections.append(Section(setting, batch, points, list(_divided(asked, moved, batch, beside))))
+                sections.append(ScalingSection(setting, batch, points, list(_divided(asked, moved, batch, beside))))
         if sections:
             return Scaling(asked, size, compute_run, known, sections, moved)
     raise UsageError(_unmeasured(store, asked, size, found, other))
@@ -146,14 +148,16 @@ def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
     return found
 
 
-def _points(asked: Asked, parameters: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
+def _points(
+    asked: ScalingQuestion, parameters: int, batch: Batch, by_kernel: dict[str, list[Found]]
+) -> Iterator[Point]:
     """Yield the points of data parallelism, in which each worker computes a whole batch."""
     for kernel, rows in by_kernel.items():
         for workers in asked.workers if rows else ():
             yield _point(asked, kernel, workers, parameters, batch.seconds, rows)
 
 
-def _divided(asked: Asked, elements: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
+def _divided(asked: ScalingQuestion, elements: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
     """Yield the points of model parallelism, in which each worker computes its part of every layer of one batch."""
     for kernel, rows in by_kernel.items():
         for workers in asked.workers if rows and strategy_name(kernel) in BY_STRIPES else ():
@@ -162,7 +166,13 @@ def _divided(asked: Asked, elements: int, batch: Batch, by_kernel: dict[str, lis
 
 
 def _point(
-    asked: Asked, kernel: str, workers: int, n: int, compute: Ratio, rows: Sequence[Found], update: bool = True
+    asked: ScalingQuestion,
+    kernel: str,
+    workers: int,
+    n: int,
+    compute: Ratio,
+    rows: Sequence[Found],
+    update: bool = True,
 ) -> Point:
     """Return a point: w times as much as is computed alone in the time of `compute`, of n elements exchanged."""
     strategy = STRATEGIES[strategy_name(kernel)]
@@ -182,7 +192,9 @@ def _distance(found: Found, workers: int, n: int, update: bool) -> tuple[float, 
     return *apart, (dims.get("step") == "update") != update
 
 
-def _unmeasured(store: Store, asked: Asked, parameters: int, found: dict[Setting, Batch], run_id: str | None) -> str:
+def _unmeasured(
+    store: Store, asked: ScalingQuestion, parameters: int, found: dict[Setting, Batch], run_id: str | None
+) -> str:
     """Return the complaint that names the command which measures what is missing."""
     setting = next(iter(found))
     counts = sorted({min(max(2, workers), 8) for workers in asked.workers})

@@ -7,28 +7,28 @@ import msgspec
 
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import noise_of
-from kernelmark.bench.report.scaling import FLOAT_BYTES, Point, Scaling, Section
-from kernelmark.bench.report.strategies import STATED, Stated, strategy_name
+from kernelmark.bench.report.scaling import FLOAT_BYTES, Point, Scaling, ScalingSection
+from kernelmark.bench.report.strategies import STATED, StatedSpeedup, strategy_name
 
 POINTS = (
-    Column("strategy"),
-    Column("workers", "right"),
-    Column("speedup"),
-    Column("of linear", "right", spare=2),
-    Column("if hidden", spare=4),
-    Column("additions", "right", spare=1),
-    Column("link", "right", spare=3),
-    Column("additions from", spare=5),
+    TableColumn("strategy"),
+    TableColumn("workers", "right"),
+    TableColumn("speedup"),
+    TableColumn("of linear", "right", spare=2),
+    TableColumn("if hidden", spare=4),
+    TableColumn("additions", "right", spare=1),
+    TableColumn("link", "right", spare=3),
+    TableColumn("additions from", spare=5),
 )
 TEXTS = (
-    Column("stated of"),
-    Column("workers", "right", spare=3),
-    Column("stated"),
-    Column("computed here"),
-    Column("by", spare=1),
-    Column("source", spare=2, wraps=24),
+    TableColumn("stated of"),
+    TableColumn("workers", "right", spare=3),
+    TableColumn("stated"),
+    TableColumn("computed here"),
+    TableColumn("by", spare=1),
+    TableColumn("source", spare=2, wraps=24),
 )
 
 
@@ -113,7 +113,7 @@ def _head(found: Scaling) -> str:
     )
 
 
-def _section(found: Scaling, section: Section) -> Iterator[str]:
+def _section(found: Scaling, section: ScalingSection) -> Iterator[str]:
     batch = section.batch
     yield paragraph(
         f"{section.setting.title}: {fmt.time(*batch.seconds[:3])} a batch forward and backward, by the fastest kernel "
@@ -148,7 +148,7 @@ def _cells(point: Point) -> Sequence[str]:
     )
 
 
-def compared(points: Sequence[Point]) -> Iterator[tuple[Stated, Point]]:
+def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
     """Yield what the texts state with the fastest point of the same strategy and number of workers."""
     for stated in STATED:
         for name in stated.strategies:
@@ -158,7 +158,7 @@ def compared(points: Sequence[Point]) -> Iterator[tuple[Stated, Point]]:
                 break
 
 
-def _beside(stated: Stated, point: Point) -> Sequence[str]:
+def _beside(stated: StatedSpeedup, point: Point) -> Sequence[str]:
     here: Ratio = point.speedup
     return stated.what, str(stated.workers), stated.words, str(here), fmt.short(point.kernel), stated.source
 
@@ -179,7 +179,7 @@ def write_json(found: Scaling, out: IO[str]) -> None:
     out.write(msgspec.json.format(msgspec.json.encode(document).decode()) + "\n")
 
 
-def _point(section: Section, point: Point) -> ScalingPoint:
+def _point(section: ScalingSection, point: Point) -> ScalingPoint:
     names = ("device", "device_name", "threads", "mode", "precision")
     return ScalingPoint(
         kernel=point.kernel,
@@ -200,7 +200,7 @@ def _with_ends(name: str, number: Ratio) -> dict[str, Any]:
     return {name: number.median, f"{name}_low": number.low, f"{name}_high": number.high}
 
 
-def _stated(section: Section) -> list[StatedPoint]:
+def _stated(section: ScalingSection) -> list[StatedPoint]:
     return [
         StatedPoint(
             what=stated.what,

@@ -9,26 +9,26 @@ from typing import NamedTuple
 from kernelmark.bench.plan.options import EXHAUSTIVE
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import tile_text
-from kernelmark.bench.plan.tuned import Space, Tunes
+from kernelmark.bench.plan.tuned import SearchSpace, Tunes
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.versions import Resources
+from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import Ratio, is_timed, speedup_of
 from kernelmark.bench.report.format import count, factor, percent
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.run_data import RunData
 
 #: A tile is near the best where its speed is at least this share of the best.
 NEAR = 0.95
 TUNABLES = (
-    Column("tunable"),
-    Column("value", "right"),
-    Column("tiles", "right"),
-    Column("best", "right"),
-    Column("median", "right"),
+    TableColumn("tunable"),
+    TableColumn("value", "right"),
+    TableColumn("tiles", "right"),
+    TableColumn("best", "right"),
+    TableColumn("median", "right"),
 )
 
 
-class Trial(NamedTuple):
+class TimedTile(NamedTuple):
     """A tile that was timed, and its speed over that of the default, in turn."""
 
     row: Result
@@ -45,10 +45,10 @@ class Searched(NamedTuple):
     """What was measured on a problem. trials: the tiles that have a time, the fastest first."""
 
     tunes: Tunes
-    space: Space
+    space: SearchSpace
     rows: Sequence[Result]
-    trials: Sequence[Trial]
-    resources: Mapping[str, Resources]
+    trials: Sequence[TimedTile]
+    resources: Mapping[str, LaunchResources]
 
     @property
     def default(self) -> Result:
@@ -66,7 +66,7 @@ class Searched(NamedTuple):
         found = {name: sorted({trial.tile[name] for trial in self.trials}) for name in self.trials[0].tile}
         return {name: values for name, values in found.items() if len(values) > 1}
 
-    def at(self, name: str, value: int) -> list[Trial]:
+    def at(self, name: str, value: int) -> list[TimedTile]:
         """Return the tiles with this value of a tunable, the fastest first."""
         return [trial for trial in self.trials if trial.tile[name] == value]
 
@@ -87,10 +87,10 @@ def searches(data: RunData | None) -> list[Searched]:
     return found
 
 
-def _trials(rows: Sequence[Result], kernel: str) -> list[Trial]:
+def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
     timed = [row for row in rows if is_timed(row) and row.tunables and (row.speedup or row.kernel == kernel)]
     trials = [
-        Trial(row, json.loads(row.tunables), Ratio(1.0, 1.0, 1.0) if row.kernel == kernel else speedup_of(row))
+        TimedTile(row, json.loads(row.tunables), Ratio(1.0, 1.0, 1.0) if row.kernel == kernel else speedup_of(row))
         for row in timed
     ]
     return sorted(trials, key=lambda trial: -trial.ratio.median)
@@ -101,7 +101,7 @@ def learned(found: Searched) -> str:
     return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), tunables_table(found))))
 
 
-def size_words(space: Space) -> str:
+def size_words(space: SearchSpace) -> str:
     """Return `112 tiles, 56 valid`."""
     about = "" if space.exact else f"about {space.valid} valid, {space.listed} of them drawn"
     return f"{count(space.size, 'tile')}, {about or f'{space.valid} valid'}"

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.merge import Campaign, Merged, Place, differing
+from kernelmark.bench.record.merge import Campaign, Merged, ShardPlace, differing
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.places import apart
 from kernelmark.bench.report.runs import summary_of
 
@@ -16,12 +16,12 @@ Problems = Callable[[dict[str, Any], list[int]], Mapping[int, Sequence[str]]]
 #: Problems of a missing shard, and missing shards, that are named.
 _NAMED, _LISTED = 3, 20
 _SHARDS = (
-    Column("shard"),
-    Column("run", spare=2),
-    Column("host", spare=1),
-    Column("device", wraps=24),
-    Column("rows", "right"),
-    Column("ended (UTC)", spare=3),
+    TableColumn("shard"),
+    TableColumn("run", spare=2),
+    TableColumn("host", spare=1),
+    TableColumn("device", wraps=24),
+    TableColumn("rows", "right"),
+    TableColumn("ended (UTC)", spare=3),
 )
 
 
@@ -35,13 +35,13 @@ def merged_lines(store: Reader, found: Merged, problems: Problems) -> Iterator[s
     yield f"{count(found.rows, 'new row')} in {store.path}"
 
 
-def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, Place], problems: Problems) -> Iterator[str]:
+def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, ShardPlace], problems: Problems) -> Iterator[str]:
     summary, parts = summary_of(store, campaign.run_id), campaign.parts
     present = f"{len(parts)} of {campaign.shard.count} shards, {summary.cases} cases"
     yield f"{summary.title}: {present}\n"
     cells = []
     for part in parts.values():
-        place = places.get(part.run_id, Place([], [], 0, {}))
+        place = places.get(part.run_id, ShardPlace([], [], 0, {}))
         ended = part.finished_at[:16].replace("T", " ") if part.finished_at else "not yet"
         rows = str(place.rows) if part.run_id in places else "merged before"
         number = f"{part.index}/{campaign.shard.count}"

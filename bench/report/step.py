@@ -14,24 +14,24 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, is_timed, time_of
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.networks import Batch, batches, by_network, parameters
 from kernelmark.bench.report.noise import noise_of
 
 WAYS = ("h2d", "d2h", "h2h")
 COLUMNS = (
-    Column("network"),
-    Column("parameters", "right", spare=3),
-    Column("moved by"),
-    Column("transfer", "right", spare=2),
-    Column("forward + backward", "right", spare=4),
-    Column("share of the step"),
-    Column("transfer from", spare=5),
+    TableColumn("network"),
+    TableColumn("parameters", "right", spare=3),
+    TableColumn("moved by"),
+    TableColumn("transfer", "right", spare=2),
+    TableColumn("forward + backward", "right", spare=4),
+    TableColumn("share of the step"),
+    TableColumn("transfer from", spare=5),
 )
 Found = tuple[Result, dict[str, Any]]
 
 
-class Stated(NamedTuple):
+class StatedTransfer(NamedTuple):
     """What a text states: the seconds of a transfer at a rate, beside those of a batch."""
 
     network: str
@@ -47,13 +47,13 @@ class Stated(NamedTuple):
 
 
 #: S. Shi, Q. Wang, P. Xu, X. Chu, on a Tesla K80 with PCIe 3.0.
-STATED = Stated(
+STATED = StatedTransfer(
     *("FCN-R", 0.0256, 8e9, 0.1),
     "S. Shi et al., Benchmarking State-of-the-Art Deep Learning Software Tools, 2016",
 )
 
 
-class Share(NamedTuple):
+class TransferShare(NamedTuple):
     """One network's parameters by one row of `transfer`, of whose time theirs is `scaled` times."""
 
     network: str
@@ -65,11 +65,11 @@ class Share(NamedTuple):
     share: Ratio
 
 
-def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[Share]]:
+def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[TransferShare]]:
     """Return the shares of a run's networks by setting; the transfers are of that run, or of the latest with any."""
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
-    found: dict[Setting, list[Share]] = {}
+    found: dict[Setting, list[TransferShare]] = {}
     for network, own in by_network(layers).items():
         for setting, batch in batches(own, results).items():
             moved, sizes = _moved(store, every, setting), {network: parameters(own, registry)}
@@ -100,7 +100,7 @@ def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found
     return []
 
 
-def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> Iterator[Share]:
+def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> Iterator[TransferShare]:
     """Yield the share by each kernel in each direction, of its row that is nearest in size."""
     by_kernel: dict[tuple[str, str], list[Found]] = {}
     for r, dims in moved:
@@ -109,7 +109,7 @@ def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> It
         r, dims = min(own, key=lambda found: abs(math.log(size / found[1]["n"])))
         scaled = size / dims["n"]
         transfer = time_of(r).scaled(scaled)
-        yield Share(network, size, r, scaled, transfer, batch, transfer.over(batch.seconds))
+        yield TransferShare(network, size, r, scaled, transfer, batch, transfer.over(batch.seconds))
 
 
 def step_table(store: Store, registry: Registry, run_id: str, style: str = "simple") -> str:
@@ -127,7 +127,7 @@ def step_table(store: Store, registry: Registry, run_id: str, style: str = "simp
     return "\n\n".join([*parts, paragraph(_stated(store, registry, run_id), style=style)])
 
 
-def _cells(found: Share) -> Sequence[str]:
+def _cells(found: TransferShare) -> Sequence[str]:
     r, share = found.row, found.share
     times = "" if found.scaled == 1 else f", times {found.scaled:.3g}"
     interval = fmt.interval(share.low, share.high, fmt.percent)

@@ -70,7 +70,7 @@ def strategy_name(kernel: str) -> str:
     return whole if provider in ACROSS or whole in STRATEGIES else name
 
 
-class Stated(NamedTuple):
+class StatedSpeedup(NamedTuple):
     """A speedup that a text states. low, high: None where there is no number. strategies: the first measured."""
 
     what: str
@@ -92,12 +92,12 @@ _BLOG = "T. Dettmers, Which GPU(s) to Get for Deep Learning, 2017"
 _ICLR = "T. Dettmers, 8-Bit Approximations for Parallelism in Deep Learning, ICLR 2016"
 _CLOUD = "a cloud provider, Accelerating deep learning with GPUs, about 2017"
 STATED = (
-    Stated("CNTK on 4 GPUs", 4, 3.6, 3.8, ("onebit",), _BLOG),
-    Stated("Torch and PyTorch on 4 GPUs", 4, 3.6, 3.8, ("host_parallel", "cuda.host_parallel"), _BLOG),
-    Stated("TensorFlow on 4 GPUs", 4, 2.0, 3.0, ("host_serial", "cuda.host_serial"), _BLOG),
-    Stated("NVCaffe on 8 P100", 8, None, None, ("tree",), _CLOUD),
-    Stated("MXNet on 8 P100", 8, None, None, ("device", "ring"), _CLOUD),
-    Stated("8 bits on 96 GPUs", 96, 50.0, 50.0, ("int8",), _ICLR),
-    Stated("32 bits on 96 GPUs", 96, 23.0, 23.0, ("device", "ring"), _ICLR),
-    Stated("CNTK, 1 bit and block momentum, on 96 GPUs", 96, 90.0, 95.0, ("onebit",), _BLOG),
+    StatedSpeedup("CNTK on 4 GPUs", 4, 3.6, 3.8, ("onebit",), _BLOG),
+    StatedSpeedup("Torch and PyTorch on 4 GPUs", 4, 3.6, 3.8, ("host_parallel", "cuda.host_parallel"), _BLOG),
+    StatedSpeedup("TensorFlow on 4 GPUs", 4, 2.0, 3.0, ("host_serial", "cuda.host_serial"), _BLOG),
+    StatedSpeedup("NVCaffe on 8 P100", 8, None, None, ("tree",), _CLOUD),
+    StatedSpeedup("MXNet on 8 P100", 8, None, None, ("device", "ring"), _CLOUD),
+    StatedSpeedup("8 bits on 96 GPUs", 96, 50.0, 50.0, ("int8",), _ICLR),
+    StatedSpeedup("32 bits on 96 GPUs", 96, 23.0, 23.0, ("device", "ring"), _ICLR),
+    StatedSpeedup("CNTK, 1 bit and block momentum, on 96 GPUs", 96, 90.0, 95.0, ("onebit",), _BLOG),
 )

@@ -23,41 +23,41 @@ from kernelmark.bench.report.format import (
     size,
     spread,
 )
-from kernelmark.bench.report.layout import GAP, Column, natural_width, paragraph, table
+from kernelmark.bench.report.layout import GAP, TableColumn, natural_width, paragraph, table
 from kernelmark.bench.report.markdown import in_markdown
 from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.terminal import TERMINAL, width, with_bars
 
 COLUMNS = (
-    Column("kernel"),
-    Column("numerics", spare=7),
-    Column("time", "right"),
-    Column("95 %", "right", spare=3),
-    Column("GFLOP/s", "right", spare=2),
-    Column("GB/s", "right", spare=4),
-    Column("roof %", "right", spare=1),
-    Column("speedup"),
-    Column("scratch", "right", spare=5),
-    Column("by", spare=6),
+    TableColumn("kernel"),
+    TableColumn("numerics", spare=7),
+    TableColumn("time", "right"),
+    TableColumn("95 %", "right", spare=3),
+    TableColumn("GFLOP/s", "right", spare=2),
+    TableColumn("GB/s", "right", spare=4),
+    TableColumn("roof %", "right", spare=1),
+    TableColumn("speedup"),
+    TableColumn("scratch", "right", spare=5),
+    TableColumn("by", spare=6),
 )
 _RATE, _BANDWIDTH, _ROOF = 4, 5, 6
 CEILING_COLUMNS = (
-    Column("device"),
-    Column("threads"),
-    Column("ceiling"),
-    Column("rate"),
-    Column("95 %", spare=3),
-    Column("by", spare=1),
-    Column("on", spare=2),
-    Column("does not hold", wraps=28),
+    TableColumn("device"),
+    TableColumn("threads"),
+    TableColumn("ceiling"),
+    TableColumn("rate"),
+    TableColumn("95 %", spare=3),
+    TableColumn("by", spare=1),
+    TableColumn("on", spare=2),
+    TableColumn("does not hold", wraps=28),
 )
 TOTAL_COLUMNS = (
-    Column("kernel"),
-    Column("rows", "right"),
-    Column("ok", "right"),
-    Column("others", wraps=16),
-    Column("speedup, mean [range]", spare=2),
-    Column("best roof %", "right", spare=1),
+    TableColumn("kernel"),
+    TableColumn("rows", "right"),
+    TableColumn("ok", "right"),
+    TableColumn("others", wraps=16),
+    TableColumn("speedup, mean [range]", spare=2),
+    TableColumn("best roof %", "right", spare=1),
 )
 NOTE = "one process cannot show run-to-run variation; --processes 5 does"
 

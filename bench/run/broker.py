@@ -21,7 +21,7 @@ from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.parsl_pool import ParslPool
 from kernelmark.bench.run.station import measure
-from kernelmark.bench.run.task import Answer, Order, failed
+from kernelmark.bench.run.task import Order, TaskReply, failed
 from kernelmark.bench.run.worker import receive, send
 
 #: How often the state of the executors is reported.
@@ -32,8 +32,8 @@ class Pool(Protocol):
     """An executor, whichever it is."""
 
     def submit(self, data: bytes) -> "Future[bytes]": ...
-    def answer(self, error: BaseException) -> Answer: ...
-    def state(self) -> Answer: ...
+    def answer(self, error: BaseException) -> TaskReply: ...
+    def state(self) -> TaskReply: ...
     def close(self) -> None: ...
 
 
@@ -58,13 +58,13 @@ class GpuPool:
         finally:
             self._free.put(gpu)
 
-    def answer(self, error: BaseException) -> Answer:
+    def answer(self, error: BaseException) -> TaskReply:
         """Return what an error of a task means."""
         return failed(error)
 
-    def state(self) -> Answer:
+    def state(self) -> TaskReply:
         """Return how many GPUs there are."""
-        return Answer(workers=self._count)
+        return TaskReply(workers=self._count)
 
     def close(self) -> None:
         """Let the keeper end what is still being measured."""
@@ -73,13 +73,13 @@ class GpuPool:
 
 def main(orders: int, replies: int, config: str, gpus: list[str]) -> None:
     """Take orders until there are no more."""
-    answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[TaskReply | None] = queue.SimpleQueue()
     writer = threading.Thread(target=_write, args=(replies, answers))
     writer.start()  # a writer of its own, since a pipe that is full must keep no order waiting
     try:
         pool: Pool = ParslPool(config) if config else GpuPool(gpus)
     except UsageError as error:
-        answers.put(Answer(ended=str(error)))
+        answers.put(TaskReply(ended=str(error)))
     else:
         _serve(pool, orders, answers.put)
         pool.close()
@@ -88,7 +88,7 @@ def main(orders: int, replies: int, config: str, gpus: list[str]) -> None:
     os._exit(0)  # whatever is still being measured, for which a thread would be waited for
 
 
-def _serve(pool: Pool, orders: int, put: Callable[[Answer], None]) -> None:
+def _serve(pool: Pool, orders: int, put: Callable[[TaskReply], None]) -> None:
     due_s = 0.0
     while True:
         if now() >= due_s:
@@ -105,16 +105,16 @@ def _serve(pool: Pool, orders: int, put: Callable[[Answer], None]) -> None:
             put(_numbered(pool.answer(error), order.number))
 
 
-def _done(pool: Pool, number: int, put: Callable[[Answer], None], future: "Future[bytes]") -> None:
+def _done(pool: Pool, number: int, put: Callable[[TaskReply], None], future: "Future[bytes]") -> None:
     error = future.exception()
-    put(_numbered(pool.answer(error) if error else Answer(data=future.result()), number))
+    put(_numbered(pool.answer(error) if error else TaskReply(data=future.result()), number))
 
 
-def _numbered(answer: Answer, number: int) -> Answer:
+def _numbered(answer: TaskReply, number: int) -> TaskReply:
     return msgspec.structs.replace(answer, number=number)
 
 
-def _write(fd: int, answers: "queue.SimpleQueue[Answer | None]") -> None:
+def _write(fd: int, answers: "queue.SimpleQueue[TaskReply | None]") -> None:
     while (answer := answers.get()) is not None:
         try:
             send(fd, answer)

@@ -22,13 +22,13 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.interrupt import interruptible
-from kernelmark.bench.run.kept import Kept
+from kernelmark.bench.run.kept import KeptProcess
 from kernelmark.bench.run.pool import KILLS
 from kernelmark.bench.run.printed import last_words
 from kernelmark.bench.run.process import scratch_file
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Notify, Session
-from kernelmark.bench.run.task import Answer, Found, Order, Task
+from kernelmark.bench.run.task import Order, StationRows, Task, TaskReply
 from kernelmark.bench.run.worker import Inbox, send
 
 #: How long an interrupt may wait for notice, and how long an executor may take to end what it has started.
@@ -49,7 +49,9 @@ class Broker(AbstractContextManager["Broker", None]):
         # Parsl looks for its scripts on the path, where those of an environment are only while it is activated.
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         streams = {"stdout": self._log, "stderr": self._log}
-        self._kept = Kept("kernelmark.bench.run.broker", words, {"PATH": path}, pass_fds=(orders, replies), **streams)
+        self._kept = KeptProcess(
+            "kernelmark.bench.run.broker", words, {"PATH": path}, pass_fds=(orders, replies), **streams
+        )
         os.close(orders)
         os.close(replies)
 
@@ -67,11 +69,11 @@ class Broker(AbstractContextManager["Broker", None]):
         except BrokenPipeError:
             raise self._gone() from None
 
-    def answer(self, within_s: float) -> Answer | None:
+    def answer(self, within_s: float) -> TaskReply | None:
         """Return the next answer to a task, or None if there is none in time. Raises UsageError where none can come."""
         until_s = now() + within_s
         while True:
-            while (found := self._inbox.next(Answer)) is not None:
+            while (found := self._inbox.next(TaskReply)) is not None:
                 if found.ended:
                     raise UsageError(found.ended)
                 if found.number is not None:
@@ -87,7 +89,7 @@ class Broker(AbstractContextManager["Broker", None]):
         return UsageError(f"the executor's process has ended{f': {said}' if said else ''}")
 
 
-def first_answer(broker: Broker, task: Task, within_s: float) -> Found:
+def first_answer(broker: Broker, task: Task, within_s: float) -> StationRows:
     """Return what the first worker of an executor answers. Raises UsageError where none does in time."""
     broker.ask(0, task)
     answer = broker.answer(within_s)
@@ -97,11 +99,11 @@ def first_answer(broker: Broker, task: Task, within_s: float) -> Found:
     return _found(answer)
 
 
-def _found(answer: Answer) -> Found:
+def _found(answer: TaskReply) -> StationRows:
     if answer.lost:
         raise UsageError(f"the executor's first worker was lost: {answer.lost}")
     try:
-        found = msgspec.msgpack.decode(answer.data, type=Found)
+        found = msgspec.msgpack.decode(answer.data, type=StationRows)
     except msgspec.ValidationError as error:
         raise UsageError(f"a host answers as another version of kernelmark would: {error}") from None
     if found.refused:
@@ -109,7 +111,7 @@ def _found(answer: Answer) -> Found:
     return found
 
 
-class _Group(NamedTuple):
+class _JobGroup(NamedTuple):
     """The jobs of a comparison group, each as it was planned, and what of it has no row yet."""
 
     whole: list[PlannedJob]
@@ -123,7 +125,7 @@ class Dispatch:
         self._session, self._store, self._registry, self._plan = session, store, registry, plan
         self._broker = broker
         self._hosts = {host.host for host in store.hosts(session.run_id)}
-        self._groups: list[_Group] = []
+        self._groups: list[_JobGroup] = []
         self._losses: Counter[int] = Counter()
         self._lost = ""
 
@@ -151,14 +153,14 @@ class Dispatch:
             raise UsageError(f"{error}; {remedy}") from None
 
     def _plan_groups(self, jobs: Iterable[PlannedJob], progress: Progress) -> None:
-        groups: dict[str, _Group] = {}
+        groups: dict[str, _JobGroup] = {}
         for planned in jobs:
             self._session.note(planned)
             left = self._session.missing(planned, self._registry)
             if left is None:
                 progress.ends(planned, 1)
                 continue
-            group = groups.setdefault(group_of(planned.job.problems[0]), _Group([], []))
+            group = groups.setdefault(group_of(planned.job.problems[0]), _JobGroup([], []))
             group.whole.append(planned)
             group.left.append(left)
         self._groups = list(groups.values())
@@ -168,7 +170,7 @@ class Dispatch:
             progress.begins(left, 1)
         self._broker.ask(number, Task(expected, self._plan, self._groups[number].left))
 
-    def _take(self, number: int, answer: Answer, notify: Notify, progress: Progress) -> bool:
+    def _take(self, number: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
         """Record what was found of a group; return whether it is not to be measured again."""
         if answer.lost:
             self._losses[number] += 1

@@ -16,7 +16,7 @@ _PAUSE_S = 2e-3
 _kill, _own_number, _SIGKILL, _SIGTERM = os.kill, os.getpid, signal.SIGKILL, signal.SIGTERM
 
 
-class Kept:
+class KeptProcess:
     """A module that runs in a process of its own, with a keeper between that process and this one."""
 
     def __init__(self, module: str, words: Sequence[str], variables: dict[str, str], **options: Any) -> None:

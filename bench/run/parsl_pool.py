@@ -10,7 +10,7 @@ from typing import Any
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.errors import UsageError, message
 from kernelmark.bench.run.station import measure
-from kernelmark.bench.run.task import Answer, failed
+from kernelmark.bench.run.task import TaskReply, failed
 
 #: Errors of a task whose worker or whose node was lost, by Parsl's names; any other ends the executor for us.
 LOST = ("ManagerLost", "WorkerLost")
@@ -57,16 +57,16 @@ class ParslPool:
         found: Future[bytes] = self._measure(data)
         return found
 
-    def answer(self, error: BaseException) -> Answer:
+    def answer(self, error: BaseException) -> TaskReply:
         """Return what an error of a task means."""
         if type(error).__name__ in LOST:
-            return Answer(lost=" ".join(message(error).split()))
+            return TaskReply(lost=" ".join(message(error).split()))
         return failed(error)
 
-    def state(self) -> Answer:
+    def state(self) -> TaskReply:
         """Return how many workers are there, and what has become of the blocks."""
         states = "; ".join(f"{own.label}: {_state(own)}" for own in self._executors)
-        return Answer(workers=sum(map(_workers, self._executors)), state=states)
+        return TaskReply(workers=sum(map(_workers, self._executors)), state=states)
 
     def close(self) -> None:
         """End what the executors have started, wherever it is."""

@@ -19,7 +19,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.run import limits
 from kernelmark.bench.run.family import below
-from kernelmark.bench.run.kept import Kept
+from kernelmark.bench.run.kept import KeptProcess
 from kernelmark.bench.run.printed import last_words, relay, trim
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.worker import Inbox, Reply, send
@@ -61,7 +61,7 @@ class Worker:
         self._inbox = Inbox(self._replies)
         passed = (jobs, replies, self._shared.fileno())
         words = [*map(str, passed), msgspec.json.encode(key).decode()]
-        self._kept = Kept(
+        self._kept = KeptProcess(
             "kernelmark.bench.run.worker", words, _variables(key), pass_fds=passed, stdout=self._log, stderr=self._log
         )
         os.close(jobs)

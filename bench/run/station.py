@@ -31,7 +31,7 @@ from kernelmark.bench.run.ceilings import Ceilings
 from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.passes import counted, is_settled, merge, planned_processes, still_good
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.task import Expected, Found, Task
+from kernelmark.bench.run.task import Expected, StationRows, Task
 
 #: The station of each thread: an executor's workers may be threads of one process.
 _own = threading.local()
@@ -39,28 +39,28 @@ _one_at_a_time = threading.Lock()
 
 
 def measure(data: bytes, gpu: str = "") -> bytes:
-    """Measure a `Task` and return what is `Found`, both as MessagePack. gpu: the UUID of the only one to measure on."""
+    """Measure a `Task` and return `StationRows`, both as MessagePack. gpu: the UUID of the only one to measure on."""
     expected, host = msgspec.msgpack.decode(data, type=Expected), this_host()
     try:
         found = _found(expected.host, data, gpu, host)
     except UsageError as error:
-        found = Found(host, refused=str(error))
+        found = StationRows(host, refused=str(error))
     return msgspec.msgpack.encode(found)
 
 
-def _found(expected: Host | None, data: bytes, gpu: str, host: Host) -> Found:
+def _found(expected: Host | None, data: bytes, gpu: str, host: Host) -> StationRows:
     if expected and (apart := [*unlike(host, msgspec.structs.replace(expected, plugins={}))]):
         raise UsageError("; ".join(apart[:3]) + "; install the same on every host")
     task = msgspec.msgpack.decode(data, type=Task)
     if task.asked is not None:
-        return Found(host, plan=plan_asked(task.suites, task.asked))
+        return StationRows(host, plan=plan_asked(task.suites, task.asked))
     assert task.plan is not None
     host = msgspec.structs.replace(host, plugins=digests(task.plan.plugins))
     if expected and (apart := [*unlike(host, expected)]):
         raise UsageError("; ".join(apart[:3]) + "; bring the same file to every host")
     if task.jobs:
         return _station(task.plan, gpu, host).measure(task.jobs)
-    return Found(host)
+    return StationRows(host)
 
 
 @lru_cache
@@ -107,7 +107,7 @@ class Station:
         self._workers.close()
         self._held.close()
 
-    def measure(self, jobs: Sequence[PlannedJob]) -> Found:
+    def measure(self, jobs: Sequence[PlannedJob]) -> StationRows:
         """Measure the jobs in each of their processes, at least `spread_s` apart."""
         self._taken.clear()
         found: list[list[list[Measurement]]] = [[] for _ in jobs]
@@ -125,7 +125,7 @@ class Station:
             if len(rows) == len(jobs):
                 break
             pause(max(0.0, began + self.plan.spread_s - now()))
-        return Found(self._host, [rows[place] for place in range(len(jobs))], list(self._taken))
+        return StationRows(self._host, [rows[place] for place in range(len(jobs))], list(self._taken))
 
     def _placed(self, planned: PlannedJob, found: list[list[Measurement]]) -> list[Measurement]:
         rows = merge(counted(found, self._processes), planned.job.baseline_of)

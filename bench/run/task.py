@@ -34,7 +34,7 @@ class Task(Expected):
     asked: dict[str, Any] | None = None
 
 
-class Found(msgspec.Struct):
+class StationRows(msgspec.Struct):
     """What a station found: the rows of each job, the ceilings that they stand on, each with why it does not hold.
 
     refused: why nothing was measured, in one line.
@@ -54,7 +54,7 @@ class Order(msgspec.Struct):
     data: bytes
 
 
-class Answer(msgspec.Struct):
+class TaskReply(msgspec.Struct):
     """What came of the task of a number, or with none the state of the executors.
 
     lost: why its worker gave no answer; another may. ended: why no task can be measured any more. workers: those that
@@ -69,6 +69,6 @@ class Answer(msgspec.Struct):
     state: str = ""
 
 
-def failed(error: BaseException) -> Answer:
+def failed(error: BaseException) -> TaskReply:
     """Return that an executor goes on no more, with the reason in a line."""
-    return Answer(ended=one_line(f"{type(error).__name__}: {' '.join(message(error).split())}"))
+    return TaskReply(ended=one_line(f"{type(error).__name__}: {' '.join(message(error).split())}"))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.text import plain
-from kernelmark.bench.run.kept import EXIT_S, Kept
+from kernelmark.bench.run.kept import EXIT_S, KeptProcess
 from kernelmark.bench.run.printed import MOST, end_in_a_line
 
 #: Begins an answer in what the child prints; everything else is from libraries.
@@ -62,7 +62,7 @@ def answers(
 class _Child(AbstractContextManager["_Child", None]):
     def __init__(self, module: str, questions: Sequence[str]) -> None:
         self._buffer, self._words, self._shown = b"", "", 0
-        self._kept = Kept(
+        self._kept = KeptProcess(
             "kernelmark.bench.run.watched", [module, *questions], {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 

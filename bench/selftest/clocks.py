@@ -10,7 +10,7 @@ from kernelmark.bench.measure.devices import devices_present, get_device
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.launch_pycuda import take_stream
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.timing import captured, now
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
@@ -30,7 +30,7 @@ SILENCE_S, SHARE = 60.0, 0.3
 SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 
 
-class Way(NamedTuple):
+class LaunchWay(NamedTuple):
     """A kernel on a problem, launched by `launcher`, as it is or from a graph.
 
     length_s: its known length. serves: globs of the kernels that are launched so.
@@ -45,23 +45,23 @@ class Way(NamedTuple):
 
 
 #: PyCUDA comes last, since its stream then stays the device's.
-WAYS: Mapping[str, Way] = {
-    "cuda-core": Way(SPIN, serves=("*/cuda.*",)),
-    "cuLaunchKernelEx": Way("copy/selftest.way_launch_ex", serves=("*/cuda.*wgmma*", "*/cuda.tma*")),
-    "RawKernel": Way("copy/selftest.way_raw_kernel", serves=("conv/cufft.*",)),
-    "ElementwiseKernel": Way("copy/selftest.way_elementwise_kernel", serves=("fft/cufft.*",)),
-    "graph": Way(SPIN, mode=Mode.GRAPH),
-    "cuFFT": Way("fft/cufft.plan", "fft/b65536h1w1024/f32/c2c", length_s=None, serves=("*/cufft.*",)),
-    "cuBLAS": Way(
+WAYS: Mapping[str, LaunchWay] = {
+    "cuda-core": LaunchWay(SPIN, serves=("*/cuda.*",)),
+    "cuLaunchKernelEx": LaunchWay("copy/selftest.way_launch_ex", serves=("*/cuda.*wgmma*", "*/cuda.tma*")),
+    "RawKernel": LaunchWay("copy/selftest.way_raw_kernel", serves=("conv/cufft.*",)),
+    "ElementwiseKernel": LaunchWay("copy/selftest.way_elementwise_kernel", serves=("fft/cufft.*",)),
+    "graph": LaunchWay(SPIN, mode=Mode.GRAPH),
+    "cuFFT": LaunchWay("fft/cufft.plan", "fft/b65536h1w1024/f32/c2c", length_s=None, serves=("*/cufft.*",)),
+    "cuBLAS": LaunchWay(
         "gemm/cublas.sgemm", "gemm/m2048n2048k2048/f32/NN", length_s=None, serves=("*/cublas.*", "*/cublaslt.*")
     ),
-    "cuDNN": Way(
+    "cuDNN": LaunchWay(
         "conv/cudnn.implicit_gemm",
         "conv/n32c64h56w56k64r3s3pad1/f32/nchw/fprop",
         length_s=None,
         serves=("conv/cudnn.*", "conv/cudnn_frontend.*"),
     ),
-    "PyCUDA": Way(SPIN, launcher="pycuda"),
+    "PyCUDA": LaunchWay(SPIN, launcher="pycuda"),
 }
 
 
@@ -77,14 +77,14 @@ def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield {"event_s": event_s, "wall_s": wall_s}
 
 
-def _spans(way: Way) -> tuple[float, float]:
+def _spans(way: LaunchWay) -> tuple[float, float]:
     registry = discover((plugin("timed"),))
     kernel, problem = registry.kernels[way.kernel], registry.problem(way.problem)
     device = get_device(kernel.device)
     if way.launcher == "pycuda":
         take_stream(device)
     operands = OperandSet(problem, device)
-    x = Operands(operands, kernel.order, device, 1, Scratch(device))
+    x = Operands(operands, kernel.order, device, 1, ScratchBuffers(device))
     if isinstance(kernel, CudaKernel):
         launch = cuda_launch(kernel, problem, x, way.launcher)
     else:

@@ -8,7 +8,7 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report import layout
-from kernelmark.bench.report.layout import Column
+from kernelmark.bench.report.layout import TableColumn
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.selftest.known import plugin
 
@@ -34,7 +34,12 @@ class Finding(NamedTuple):
         return self.check.partition(":")[0]
 
 
-COLUMNS = (Column("check", wraps=24), Column("found", wraps=30), Column("bound", wraps=12), Column("holds"))
+COLUMNS = (
+    TableColumn("check", wraps=24),
+    TableColumn("found", wraps=30),
+    TableColumn("bound", wraps=12),
+    TableColumn("holds"),
+)
 MARKS = {True: "yes", False: "NO", None: "-"}
 
 

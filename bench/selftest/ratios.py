@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.stats import Ratio, speedup
+from kernelmark.bench.measure.stats import BaselineRatio, speedup
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.selftest.finding import Finding, Tick, failures, measured
 
@@ -36,7 +36,7 @@ def check_layouts(tick: Tick) -> Iterator[Finding]:
     yield spread_of(ratios)
 
 
-def spread_of(ratios: Sequence[Ratio]) -> Finding:
+def spread_of(ratios: Sequence[BaselineRatio]) -> Finding:
     """Return the standard deviation of the processes' ratios over their mean."""
     medians, minima = [ratio.median for ratio in ratios], [ratio.minima or 0.0 for ratio in ratios]
     spread, of_minima = (stdev(values) / mean(values) for values in (medians, minima))

@@ -11,7 +11,7 @@ from kernelmark.bench.plan.tiles import parse_tile
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count
-from kernelmark.bench.tune.tuned import Entry, File, read, tiles_in
+from kernelmark.bench.tune.tuned import TileFile, TileRecord, read, tiles_in
 
 GUARD = "KERNELMARK_TUNED_H"
 _REMEDY = "`kernelmark tune KERNEL PROBLEM` finds tiles"
@@ -21,10 +21,10 @@ class Adopted(NamedTuple):
     """A tile of a kernel on a problem, with the device that it was found on."""
 
     device: str
-    entry: Entry
+    entry: TileRecord
 
 
-def adopted(files: Sequence[File], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
+def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
     """Return the tiles of files, only those that a race decided if its run is given.
 
     named: the file was asked for, and may be of another device. Raises UsageError, also where there is none.
@@ -44,7 +44,7 @@ def adopted(files: Sequence[File], named: bool, selection: Selection, run_id: st
     return found
 
 
-def _held(file: File, named: bool) -> tuple[str, Sequence[Entry]]:
+def _held(file: TileFile, named: bool) -> tuple[str, Sequence[TileRecord]]:
     if not named:
         return file.device, tiles_in(file)
     held = read(file.path)
@@ -69,7 +69,7 @@ def _definitions(tiles: Sequence[Adopted]) -> list[str]:
     return parts
 
 
-def _defined(device: str, entry: Entry, name: str) -> str:
+def _defined(device: str, entry: TileRecord, name: str) -> str:
     """Return the constants of a tile below the comments that state where it is from."""
     found = (
         f"{entry.kernel} on {entry.problem}, {count(entry.threads, 'thread')}, {entry.mode}",

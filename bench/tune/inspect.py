@@ -22,7 +22,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.space import Space
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.plan.tunable import tiled
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
 #: Tiles of a kernel that prefers none, at most: a space may be of any size.
 TILES = 64
@@ -102,7 +102,7 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
     if tile is not None:
         head += f"; a run takes {kernel.base_id}@{tile_text(vars(tile))}"
     reasons = [(f"{about}{count:,}", reason) for reason, count in found.refused.items()]
-    columns = (Column("tiles", "right"), Column("why not, for example"))
+    columns = (TableColumn("tiles", "right"), TableColumn("why not, for example"))
     return "\n".join([paragraph(head), *([table(columns, reasons, titled=True)] if reasons else [])])
 
 
@@ -195,17 +195,17 @@ def render(rows: Sequence[InspectRow], style: str) -> str:
 
 
 COLUMNS = (
-    Column("kernel and tile"),
-    Column("arch"),
-    Column("registers", "right"),
-    Column("static", "right", spare=4),
-    Column("dynamic", "right", spare=3),
-    Column("spill", "right"),
-    Column("stack", "right", spare=5),
-    Column("threads", "right", spare=2),
-    Column("blocks/SM", "right", spare=1),
-    Column("occupancy", "right"),
-    Column("limited by"),
+    TableColumn("kernel and tile"),
+    TableColumn("arch"),
+    TableColumn("registers", "right"),
+    TableColumn("static", "right", spare=4),
+    TableColumn("dynamic", "right", spare=3),
+    TableColumn("spill", "right"),
+    TableColumn("stack", "right", spare=5),
+    TableColumn("threads", "right", spare=2),
+    TableColumn("blocks/SM", "right", spare=1),
+    TableColumn("occupancy", "right"),
+    TableColumn("limited by"),
 )
 
 

@@ -10,7 +10,7 @@ from kernelmark.bench.plan.kernel import Kernel, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.space import Count, Space
-from kernelmark.bench.tune.search import Config, Field
+from kernelmark.bench.tune.search import Config, SearchDomain
 
 #: Tiles that are drawn from a space too large to be listed.
 SAMPLE = 2_000
@@ -28,9 +28,9 @@ class Listing(NamedTuple):
     counted: Count
 
     @property
-    def field(self) -> Field:
+    def field(self) -> SearchDomain:
         """Return what is searched."""
-        return Field(self.names, self.configs, self.default)
+        return SearchDomain(self.names, self.configs, self.default)
 
 
 def limits_here(kernel: Kernel) -> DeviceLimits:

@@ -1,14 +1,14 @@
 """What `tune` keeps in the history of a kernel: the tile that it adopted, beside the sources as they are now."""
 
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.record.versions import TUNE, Compared, KernelVersion
+from kernelmark.bench.record.versions import TUNE, KernelVersion, VersionRatio
 from kernelmark.bench.report.format import row_time
-from kernelmark.bench.tune.race import Verdict
+from kernelmark.bench.tune.race import RaceOutcome
 from kernelmark.bench.tune.static import arch_here
 from kernelmark.bench.tune.use import sources_of
 
 
-def log_adopted(store: Store, verdict: Verdict) -> None:
+def log_adopted(store: Store, verdict: RaceOutcome) -> None:
     """Add the tile that a race has adopted to the history of its kernel on the problem; nothing where there is none."""
     row, tile = verdict.adopted, verdict.raced.decision.best
     if row is None or tile is None:
@@ -35,6 +35,6 @@ def log_adopted(store: Store, verdict: Verdict) -> None:
         high=high,
         processes=row.processes,
         run=row.run_id,
-        compared=(Compared(ratio.median, ratio.low, ratio.high, kernel.base_id),),
+        compared=(VersionRatio(ratio.median, ratio.low, ratio.high, kernel.base_id),),
     )
     store.add_version(version, sources_of(kernel))

@@ -17,14 +17,14 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.tune.screen import Screen, require
 from kernelmark.bench.tune.search import Config
 from kernelmark.bench.tune.subject import Subject
-from kernelmark.bench.tune.tuned import Entry
+from kernelmark.bench.tune.tuned import TileRecord
 from kernelmark.bench.tune.use import source_digest, versions
 
 #: Tiles that are raced with the default.
 CANDIDATES = 3
 
 
-class Verdict(NamedTuple):
+class RaceOutcome(NamedTuple):
     """The outcome of a race on one problem: what was tuned, and what its rows show."""
 
     subject: Subject
@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
         return self.default.kernel, self.default.problem, self.default.threads
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> TileRecord | None:
         """Return what a file of tuned tiles keeps of it; None where the default stays."""
         best, row = self.raced.decision.best, self.adopted
         if best is None or row is None:
@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
         kernel, ratio = self.subject.kernel, self.raced.decision.ratios[best]
         assert ratio.low is not None
         assert ratio.high is not None
-        return Entry(
+        return TileRecord(
             kernel=kernel.base_id,
             problem=row.problem,
             threads=row.threads,
@@ -79,9 +79,9 @@ def candidates(screen: Screen) -> list[Config]:
     return [trial.config for trial in screen.ranked if trial.config != default][:CANDIDATES]
 
 
-def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) -> list[Verdict]:
+def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) -> list[RaceOutcome]:
     """Return the outcome of a race whose rows the run has. Raises DefaultFailed."""
     for subject in subjects:
         require(store.result(run_id, subject.case(subject.tiles.default, plan))[0])
     with store.snapshot():
-        return [Verdict(*pair) for pair in zip(subjects, races(RunData(store, run_id)), strict=True)]
+        return [RaceOutcome(*pair) for pair in zip(subjects, races(RunData(store, run_id)), strict=True)]

@@ -47,7 +47,7 @@ def choose(size: int, strategy: str | None, budget: int | None) -> Choice:
     return Choice(strategy, budget or BUDGET)
 
 
-class Field(NamedTuple):
+class SearchDomain(NamedTuple):
     """What is searched: the names of the tunables, the configurations, and one that is known to be good."""
 
     names: Sequence[str]
@@ -69,7 +69,7 @@ class Field(NamedTuple):
         return [other for other in found if other in there and other != config]
 
 
-def search(field: Field, evaluate: Evaluate, choice: Choice, seed: int = 0) -> None:
+def search(field: SearchDomain, evaluate: Evaluate, choice: Choice, seed: int = 0) -> None:
     """Evaluate some of the configurations; the same seed and costs give the same ones in the same order."""
     if choice.strategy == EXHAUSTIVE:
         evaluate(field.configs)
@@ -80,7 +80,7 @@ def search(field: Field, evaluate: Evaluate, choice: Choice, seed: int = 0) -> N
             _guided(field, evaluate, choice)
 
 
-def _descend(field: Field, runner: "_Runner", options: Any) -> None:
+def _descend(field: SearchDomain, runner: "_Runner", options: Any) -> None:
     """Walk from the default to the fastest nearby, until none there is faster or half of the budget is spent."""
     here = field.default if field.default in field.configs else None
     while here is not None:
@@ -90,7 +90,7 @@ def _descend(field: Field, runner: "_Runner", options: Any) -> None:
         here = best if best != here and options.budget.get_fraction_consumed() < 0.5 else None
 
 
-def _guided(field: Field, evaluate: Evaluate, choice: Choice) -> None:
+def _guided(field: SearchDomain, evaluate: Evaluate, choice: Choice) -> None:
     """Descend from the default, then let a strategy of Kernel Tuner choose; it needs neither compilers nor a GPU."""
     from kernel_tuner.interface import Options
     from kernel_tuner.searchspace import Searchspace

@@ -14,9 +14,9 @@ from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.options import BUDGET
 from kernelmark.bench.plan.tiles import Tile
-from kernelmark.bench.record.versions import Resources
+from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.format import count, seconds
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.searched import size_words
 from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
 from kernelmark.bench.tune.listing import limits_here
@@ -31,7 +31,7 @@ SHOWN = 10
 ARCH = "sm_90a"
 
 
-class Built(NamedTuple):
+class CompiledTile(NamedTuple):
     """A tile that compiles: a row of `inspect` for each launch, and the least time of its code in seconds, if known."""
 
     launches: list[InspectRow]
@@ -51,7 +51,7 @@ class Built(NamedTuple):
 class Ranked(NamedTuple):
     """Tiles that compiled without spilling, in their order, on which GPU, and how many did not."""
 
-    tiles: list[Built]
+    tiles: list[CompiledTile]
     gpu: Published | None
     tried: int
     spilling: int
@@ -80,13 +80,13 @@ def arch_here(kernel: Kernel) -> str:
     return ARCH if cuda_missing() else limits_here(kernel).arch
 
 
-def resources(subject: Subject, config: Config) -> Resources | None:
+def resources(subject: Subject, config: Config) -> LaunchResources | None:
     """Return what a tile takes of a GPU at most; None for a kernel of the CPU, and where it does not compile."""
     kernel = subject.kernel
     launches = _launches(subject, kernel, config, arch_here(kernel)) if isinstance(kernel, CudaKernel) else []
     if not launches:
         return None
-    return Resources(max(row.registers for row in launches), max(row.spill_bytes for row in launches))
+    return LaunchResources(max(row.registers for row in launches), max(row.spill_bytes for row in launches))
 
 
 def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> list[InspectRow]:
@@ -97,9 +97,11 @@ def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -
         return []
 
 
-def _built(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None) -> Built | None:
+def _built(
+    subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None
+) -> CompiledTile | None:
     launches = _launches(subject, kernel, config, arch)
-    return Built(launches, _bound_s(subject, kernel, config, arch, gpu)) if launches else None
+    return CompiledTile(launches, _bound_s(subject, kernel, config, arch, gpu)) if launches else None
 
 
 def _bound_s(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None) -> float | None:
@@ -129,10 +131,10 @@ def words(subject: Subject, ranked: Ranked, arch: str) -> str:
     return "\n\n".join(texts)
 
 
-def _table(tiles: list[Built]) -> str:
+def _table(tiles: list[CompiledTile]) -> str:
     """Return the rows of `inspect`, each with the bound of its tile after the tile."""
     first, *rest = COLUMNS
     bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles for _ in tile.launches]
     own = cells([row for tile in tiles for row in tile.launches])
     rows = [(head, time, *others) for (head, *others), time in zip(own, bound, strict=True)]
-    return table((first, Column("bound", "right"), *rest), rows, titled=True)
+    return table((first, TableColumn("bound", "right"), *rest), rows, titled=True)

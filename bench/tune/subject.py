@@ -11,7 +11,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.tiles import Tile, tile_text
-from kernelmark.bench.plan.tuned import Space
+from kernelmark.bench.plan.tuned import SearchSpace
 from kernelmark.bench.tune.listing import Listing, limits_here, listing
 from kernelmark.bench.tune.search import Config
 
@@ -24,11 +24,11 @@ class Subject(NamedTuple):
     tiles: Listing
 
     @property
-    def space(self) -> Space:
+    def space(self) -> SearchSpace:
         """Return what a run keeps of the tiles that there are."""
         size, valid, _, exact = self.tiles.counted
         default = self.text(self.tiles.default)
-        return Space(self.problem.id, size, valid, exact, len(self.tiles.configs), default)
+        return SearchSpace(self.problem.id, size, valid, exact, len(self.tiles.configs), default)
 
     def tile(self, config: Config) -> Mapping[str, int]:
         return dict(zip(self.tiles.names, config, strict=True))

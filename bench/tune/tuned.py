@@ -20,7 +20,7 @@ AUTO = "auto"
 _FORMAT = 1
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A tile that was certainly faster than the default of its kernel on a problem.
 
     digest: of the kernel's source. versions: of what compiles and runs it. tile: `BM=64,BN=32`. ratio, low, high: how
@@ -53,10 +53,10 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     format: int = _FORMAT
     device: str
-    tiles: tuple[Entry, ...] = ()
+    tiles: tuple[TileRecord, ...] = ()
 
 
-class File(NamedTuple):
+class TileFile(NamedTuple):
     """Where the tiles of a device are kept."""
 
     path: Path
@@ -68,14 +68,14 @@ def device_name(device: str) -> str:
     return cpu_name() if device == "cpu" else get_device(device).device_name
 
 
-def file_of(where: str, device: str) -> File:
+def file_of(where: str, device: str) -> TileFile:
     """Return the file of a device: of this name, or `$XDG_DATA_HOME/kernelmark/tuned/<device>.json` for `auto`."""
     name = device_name(device)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or device
-    return File(default_store().parent / "tuned" / f"{slug}.json" if where == AUTO else Path(where), name)
+    return TileFile(default_store().parent / "tuned" / f"{slug}.json" if where == AUTO else Path(where), name)
 
 
-def opened(where: str, device: str) -> File:
+def opened(where: str, device: str) -> TileFile:
     """Return the file of a device, which can be read and replaced. Raises UsageError now, not after an hour."""
     file = file_of(where, device)
     tiles_in(file)
@@ -83,7 +83,7 @@ def opened(where: str, device: str) -> File:
         return file
 
 
-def tiles_in(file: File) -> tuple[Entry, ...]:
+def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
     """Return what a file holds, nothing where there is none. Raises UsageError, for a file of another device too."""
     if not file.path.exists():
         return ()
@@ -107,7 +107,7 @@ def read(path: Path) -> Tuned:
     return found
 
 
-def keep(file: File, key: tuple[str, str, int], entry: Entry | None) -> None:
+def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) -> None:
     """Put the entry in the place of that with its key, or only remove that. Raises UsageError."""
     before = tiles_in(file)
     others = [one for one in before if one.key != key]

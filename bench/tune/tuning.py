@@ -20,7 +20,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import short
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
-from kernelmark.bench.tune.race import Verdict, candidates, judge
+from kernelmark.bench.tune.race import RaceOutcome, candidates, judge
 from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen
 from kernelmark.bench.tune.search import Config, choose, search
 from kernelmark.bench.tune.subject import Subject
@@ -33,7 +33,7 @@ LONGER = 10
 Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
 
 
-class Wanted(NamedTuple):
+class SearchOptions(NamedTuple):
     """How a space is to be searched, None for what suits its size, and where what is found is kept."""
 
     strategy: str | None = None
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 class Tuning:
     """Both stages, each a run of its own; rows that unfinished runs of the same tuning have are taken from there."""
 
-    def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: Wanted, rig: Rig) -> None:
+    def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
         """plan: of the search, but for its processes, which are those of the race. Raises UsageError."""
         self.subjects, self.screens = subjects, list[Screen]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
@@ -104,7 +104,7 @@ class Tuning:
         common = [config for config in timed[0] if all(config in speeds for speeds in timed)]
         return max(common, key=lambda config: fmean(math.log(speeds[config]) for speeds in timed))
 
-    def race(self, watch: Watch) -> list[Verdict]:
+    def race(self, watch: Watch) -> list[RaceOutcome]:
         """Race the best tiles of each problem with its default. Raises Interrupted."""
         raced = [self._raced(screen) for screen in self.screens]
         overall = self.subjects[0].text(self.overall) if self.overall is not None else ""

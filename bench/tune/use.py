@@ -19,13 +19,13 @@ from kernelmark.bench.plan.tiles import parse_tile
 from kernelmark.bench.plan.tuned import TunedTile
 from kernelmark.bench.report.format import count
 from kernelmark.bench.tune.listing import limits_here
-from kernelmark.bench.tune.tuned import AUTO, Entry, File, file_of, read, tiles_in
+from kernelmark.bench.tune.tuned import AUTO, TileFile, TileRecord, file_of, read, tiles_in
 
 
 class Stale(NamedTuple):
     """An entry that is not used, and why."""
 
-    entry: Entry
+    entry: TileRecord
     reason: str
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[s
     return msgspec.structs.replace(plan, tuned=where, tiles=tuple(good)), remarks
 
 
-def _files(plan: Plan, where: str) -> list[File]:
+def _files(plan: Plan, where: str) -> list[TileFile]:
     """Return the file of each device, or the one that is named, which is of one of the devices."""
     files = [file_of(where, device) for device in plan.devices]
     if where == AUTO:
@@ -62,7 +62,7 @@ def _files(plan: Plan, where: str) -> list[File]:
     return [next((file for file in files if file.device == device), files[0])]
 
 
-def usable(entries: Sequence[Entry], registry: Registry) -> tuple[list[TunedTile], list[Stale]]:
+def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[Stale]]:
     """Return the tiles that hold for the kernels as they are, and the entries that do not."""
     good, stale = [], []
     for entry in entries:
@@ -73,7 +73,7 @@ def usable(entries: Sequence[Entry], registry: Registry) -> tuple[list[TunedTile
     return good, stale
 
 
-def _staleness(entry: Entry, registry: Registry) -> str | None:
+def _staleness(entry: TileRecord, registry: Registry) -> str | None:
     if entry.kernel not in registry.kernels:
         return "there is no such kernel; --plugin names the file that declares one"
     kernel = registry.kernels[entry.kernel]

@@ -6,7 +6,7 @@ import pytest
 from kernelmark.bench.claims import claims_rows
 from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.problems import entries
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from support.rows import RUN, result
 
 
@@ -27,7 +27,7 @@ def put(store):
         own = {"run_id": run_id, "problem": problem, "kernel": kernel, "threads": 2 if device == "cpu" else 1}
         own["job"] = " ".join([run_id, problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
         row = result(**{"layout": "", **where, **own, **times, **values})
-        parts = [Part(24 // len(medians), median) for median in medians]
+        parts = [ProcessPart(24 // len(medians), median) for median in medians]
         store.add(row, {}, samples if row.status == "ok" else [], None, parts)
 
     return record

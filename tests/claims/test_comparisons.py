@@ -4,7 +4,7 @@ import pytest
 
 from kernelmark.bench.claims import findings
 from kernelmark.bench.claims.catalog import claims, experiment
-from kernelmark.bench.claims.evidence import Evidence
+from kernelmark.bench.claims.evidence import ExperimentRows
 from kernelmark.bench.claims.problems import entries
 from support.rows import result
 
@@ -86,7 +86,7 @@ def launched_by(store, registry, *columns):
         result(problem=problem, kernel=f"conv/cudnn.{kernel}", time_s_median=1.0, launched=column)
         for kernel, column in zip(kernels, columns, strict=True)
     ]
-    evidence = Evidence(store, experiment(claim), layers, rows)
+    evidence = ExperimentRows(store, experiment(claim), layers, rows)
     return list(findings.launched(claim.comparison, evidence, rows))
 
 

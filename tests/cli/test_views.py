@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Run, Store
 from support.processes import refusal
 from support.rows import result
@@ -110,7 +110,7 @@ def add_run(store, run_id, factor, processes=5, cpu="some"):
     own = {"run_id": run_id, "op": "copy", "problem": "copy/m1n1/f32", "kernel": "copy/a.b"}
     medians = [factor * (1e-3 + 1e-6 * i) for i in range(processes)]
     row = result(**own, time_s_median=medians[0])
-    store.add(row, {}, [], None, [Part(1, median) for median in medians])
+    store.add(row, {}, [], None, [ProcessPart(1, median) for median in medians])
 
 
 @pytest.fixture(scope="module")

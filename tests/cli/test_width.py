@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.tune import print_race, print_search
 from kernelmark.bench.measure.cpu import cpu_name
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.store import Layer, Store
-from kernelmark.bench.record.versions import Compared, KernelVersion
+from kernelmark.bench.record.versions import KernelVersion, VersionRatio
 from kernelmark.bench.selftest import checks
 from kernelmark.bench.selftest.finding import Finding
 from kernelmark.bench.tune import static
@@ -94,7 +94,7 @@ def fill(store: Store, run_id: str, factor: float) -> None:
         for i, kernel in enumerate(KERNELS):
             for threads in (1, 2):
                 time_s = factor * (1 + (i - 1) * (r - 4) / 4) / threads
-                parts = [Part(8, time_s * (1 + process / 1e4)) for process in range(5)]
+                parts = [ProcessPart(8, time_s * (1 + process / 1e4)) for process in range(5)]
                 own = {**baseline, **(gain if i else {}), "threads": threads, "run_id": run_id, "processes": 5}
                 put(store, CONV.format(r=r), kernel, time_s, parts=parts, **own, disturbed=NOISE)
         store.add_layer(run_id, Layer("network-with-a-long-name", CONV.format(r=r), "forward", 3))
@@ -136,7 +136,7 @@ def versions(store: Store) -> None:
     known = {"kernel": KERNELS[0], "problem": CONV.format(r=3), "saved_at": "2026-01-01T10:00:00+00:00", "by": "watch"}
     known |= {"verdict": "FAIL, does not compile and 12 reports", "right": False, "tile": tile(4), "time_s": 1.23456e-3}
     known |= {"low": 1.2e-3, "high": 1.3e-3, "registers": 255, "spill_bytes": 65536, "device": "Some GPU"}
-    others = (Compared(1.23456, 0.0123456, 12.3456, KERNELS[1]), Compared(1.1, 1.0, 1.2, KERNELS[2]))
+    others = (VersionRatio(1.23456, 0.0123456, 12.3456, KERNELS[1]), VersionRatio(1.1, 1.0, 1.2, KERNELS[2]))
     for text in (b"one", b"two"):
         store.add_version(KernelVersion(**known, compared=others), {"tiled.cu": text})
 

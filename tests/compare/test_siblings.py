@@ -4,7 +4,7 @@ import pytest
 
 from kernelmark.bench.compare.cases import Side
 from kernelmark.bench.compare.siblings import siblings
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from support.compared import begin, compared
 from support.rows import result
 
@@ -15,7 +15,7 @@ def add(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
     median = sorted(times)[len(times) // 2]
     ends = {"time_s_median": median, "time_s_ci95_low": min(times), "time_s_ci95_high": max(times)}
     row = result(run_id=run_id, problem=problem, layout=problem[-2:], job=job, kernel=kernel, **ends)
-    store.add(row, {}, times, None, [Part(len(times), median)])
+    store.add(row, {}, times, None, [ProcessPart(len(times), median)])
 
 
 def drifting(factor, slope):

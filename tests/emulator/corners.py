@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from emulator.proof import included
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
@@ -28,14 +28,14 @@ class Corner:
     multiprocessors: int = H100.multiprocessors
     more: dict[str, int] = field(default_factory=dict)
 
-    def case(self, registry: Registry) -> Case:
+    def case(self, registry: Registry) -> EmulatedCase:
         """Return the case, with the first tile of the kernel that has these values."""
         kernel = registry.kernels[self.kernel]
         assert isinstance(kernel, CudaKernel)
         device = replace(H100, multiprocessors=self.multiprocessors)
         tiles = (tile for tile in kernel.tiles(device) if self.tile.items() <= vars(tile).items())
         tile = Tile(**{**vars(next(tiles)), **self.more})
-        return Case(kernel, registry.problem(self.problem), tile, device)
+        return EmulatedCase(kernel, registry.problem(self.problem), tile, device)
 
 
 WGMMA = "conv/cuda.implicit_wgmma"
@@ -128,7 +128,7 @@ CORNERS = (
 )
 
 
-def corners(file: str) -> Iterator[Case]:
+def corners(file: str) -> Iterator[EmulatedCase]:
     """Yield the cases that meet a source or a header."""
     for corner in CORNERS:
         case = corner.case(discover())

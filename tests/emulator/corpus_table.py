@@ -10,7 +10,7 @@ import numpy as np
 from emulator.planted import SETUPS
 from emulator.planted_parts import Setup
 from kernelmark.bench.emulator.build import program
-from kernelmark.bench.emulator.report import Report, unwaived
+from kernelmark.bench.emulator.report import Diagnostic, unwaived
 from kernelmark.bench.emulator.worker import run
 
 #: `// bug 3 (out-of-bounds): the row guard lets row == m through`
@@ -40,12 +40,12 @@ def planted() -> Iterator[Planted]:
             yield Planted(name, int(number), tuple(kinds.split(", ")), title)
 
 
-def findings(name: str, bug: int) -> list[Report | str]:
+def findings(name: str, bug: int) -> list[Diagnostic | str]:
     """Reports and wrong results of a file with this bug, under all orders; a wrong result is the word `wrong`."""
     setup = SETUPS[name]()
     source = CORPUS / f"{name}.cu"
     worker = program(source, [setup.launch.entry], defines=[f"BUG={bug}"])
-    found: list[Report | str] = []
+    found: list[Diagnostic | str] = []
     outcomes = run(worker, setup.buffers, [setup.launch], constants=setup.constants, limit_s=LIMIT_S)
     for outcome in outcomes:
         found += unwaived(outcome.reports)

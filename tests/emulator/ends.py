@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries, launches
 from kernelmark.bench.emulator.worker import Array, Buffer, Launch, run
 from kernelmark.bench.measure.draw import poison
 from kernelmark.bench.plan.discovery import discover
@@ -80,7 +80,7 @@ class End:
         assert max(operand.elements for operand in whole.operands()) > 2**32
         tile = tile_on(H100, self.tile) if self.tile else kernel.tile_for(whole, H100)
         assert tile is not None
-        case = Case(kernel, whole, tile)
+        case = EmulatedCase(kernel, whole, tile)
         rng = np.random.default_rng(1)
         values = {o.name: _values(o, rng) for o in part.operands()}
         reference = part.reference({o.name: values[o.name] for o in part.operands() if o.role != "out"}, rng)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark.bench.emulator.build import program, source_folder
-from kernelmark.bench.emulator.report import Report
+from kernelmark.bench.emulator.report import Diagnostic
 from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, run
 
 Array = np.ndarray[Any, Any]
@@ -40,6 +40,6 @@ def outcomes_of(text: str, launch: Launch, buffers: Mapping[str, Buffer], **opti
     return run(program(source, [launch.entry]), buffers, [launch], **options)
 
 
-def reports_of(text: str, launch: Launch, buffers: Mapping[str, Buffer]) -> Sequence[Report]:
+def reports_of(text: str, launch: Launch, buffers: Mapping[str, Buffer]) -> Sequence[Diagnostic]:
     """The reports of its run in forward order."""
     return outcomes_of(text, launch, buffers, orders=("forward",))[0].reports

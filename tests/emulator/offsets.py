@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kernelmark.bench.emulator.build import CUDA, HERE
-from kernelmark.bench.emulator.sweep import Case, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 
 QUERY = Path(__file__).with_name("offsets.yaml")
 #: constinit forbids the initialisers of some shared variables in clang, which g++ accepts.
@@ -101,9 +101,9 @@ def clang_tidy() -> str | None:
     return str(beside) if beside.exists() else shutil.which("clang-tidy")
 
 
-def instances(cases: Iterable[Case]) -> tuple[str, ...]:
+def instances(cases: Iterable[EmulatedCase]) -> tuple[str, ...]:
     """Return the name expressions of one case for each tile of a kernel, and for each of the words on its axes."""
-    chosen: dict[tuple[object, ...], Case] = {}
+    chosen: dict[tuple[object, ...], EmulatedCase] = {}
     for case in cases:
         variant = [value for value in msgspec.structs.astuple(case.problem) if isinstance(value, str)]
         chosen.setdefault((case.kernel.id, *variant), case)

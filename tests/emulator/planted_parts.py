@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from emulator.fixtures import read, written
-from kernelmark.bench.emulator.worker import Buffer, Launch, TensorMap
+from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Launch
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32
@@ -35,8 +35,10 @@ def given(*shape: int) -> Array:
     return (np.random.default_rng(7).integers(-8, 9, shape) / 4).astype(F32)
 
 
-def tensor(name: str, rows: int, cols: int, box: tuple[int, int], itemsize: int = 4, swizzle: int = 0) -> TensorMap:
-    return TensorMap(name, (cols, rows, 1), (cols * itemsize, rows * cols * itemsize), box, itemsize, swizzle)
+def tensor(
+    name: str, rows: int, cols: int, box: tuple[int, int], itemsize: int = 4, swizzle: int = 0
+) -> EmulatedTensorMap:
+    return EmulatedTensorMap(name, (cols, rows, 1), (cols * itemsize, rows * cols * itemsize), box, itemsize, swizzle)
 
 
 def zeros(count: int, dtype: Any = F32) -> Buffer:

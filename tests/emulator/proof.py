@@ -11,9 +11,9 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from emulator.mutation import Mutant
-from kernelmark.bench.emulator.build import CUDA, CompileError, program, source_folder
+from kernelmark.bench.emulator.build import CUDA, HostCompileError, program, source_folder
 from kernelmark.bench.emulator.shapes import is_whole
-from kernelmark.bench.emulator.sweep import Case, cases, complaints, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, cases, complaints, entries
 from kernelmark.bench.measure.compile import with_includes
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
@@ -38,7 +38,7 @@ class Fate:
     file: str
     mutant: Mutant
     complaint: str | None = None
-    case: Case | None = None
+    case: EmulatedCase | None = None
     compiles: bool = True
 
 
@@ -84,7 +84,7 @@ def headers_by_name(registry: Registry) -> dict[str, list[str]]:
     return found
 
 
-def plan(registry: Registry, file: str) -> list[list[Case]]:
+def plan(registry: Registry, file: str) -> list[list[EmulatedCase]]:
     """The cases that meet a source or a header, by kernel, storage type and layout, in which order they are compiled.
 
     The kernels with the fewest cases come first, and of each the ragged cases, which find most.
@@ -96,20 +96,20 @@ def plan(registry: Registry, file: str) -> list[list[Case]]:
 
 
 @cache
-def all_cases() -> dict[str, list[Case]]:
+def all_cases() -> dict[str, list[EmulatedCase]]:
     """The cases of each emulated kernel by the kernel's id."""
     kernels = (kernel for group in kernels_by_source(discover()).values() for kernel in group)
     return {kernel.id: cases(discover(), kernel) for kernel in kernels}
 
 
-def _by_variant(cases_: list[Case]) -> list[list[Case]]:
-    groups: dict[tuple[str, str], list[Case]] = {}
+def _by_variant(cases_: list[EmulatedCase]) -> list[list[EmulatedCase]]:
+    groups: dict[tuple[str, str], list[EmulatedCase]] = {}
     for case in sorted(cases_, key=lambda case: is_whole(case.problem)):
         groups.setdefault((case.problem.dtype, getattr(case.problem, "layout", "")), []).append(case)
     return list(groups.values())
 
 
-def fate(file: str, mutant: Mutant, plans: Sequence[Sequence[Case]]) -> Fate:
+def fate(file: str, mutant: Mutant, plans: Sequence[Sequence[EmulatedCase]]) -> Fate:
     """Compile the mutant in place of the file and run the cases until one complains; each group is one program."""
     for group in plans:
         source = group[0].kernel.source
@@ -118,15 +118,15 @@ def fate(file: str, mutant: Mutant, plans: Sequence[Sequence[Case]]) -> Fate:
         for case in group:
             try:
                 found = first_complaint(case, names, folder)
-            except CompileError as error:
+            except HostCompileError as error:
                 return Fate(file, mutant, str(error).splitlines()[0], case, compiles=False)
             if found:
                 return Fate(file, mutant, found, case)
     return Fate(file, mutant)
 
 
-def first_complaint(case: Case, names: tuple[str, ...], folder: Path) -> str | None:
-    """Return what the case complains about first, or None. Raises CompileError."""
+def first_complaint(case: EmulatedCase, names: tuple[str, ...], folder: Path) -> str | None:
+    """Return what the case complains about first, or None. Raises HostCompileError."""
     short_s, long_s = LIMITS_S
     found = _complaint(case, names, folder, short_s)
     if found is None or "timeout: " not in found:
@@ -134,14 +134,14 @@ def first_complaint(case: Case, names: tuple[str, ...], folder: Path) -> str | N
     return _complaint(case, names, folder, max(long_s, math.ceil(SLOWER * _takes_s(case, names))))
 
 
-def _complaint(case: Case, names: tuple[str, ...], folder: Path, limit_s: int) -> str | None:
+def _complaint(case: EmulatedCase, names: tuple[str, ...], folder: Path, limit_s: int) -> str | None:
     try:
         return next(complaints(case, names, folder, limit_s), None)
     except TimeoutExpired as error:  # it could not even end itself
         return f"{case.id}: timeout: {error.timeout:g} s have passed"
 
 
-def _takes_s(case: Case, names: tuple[str, ...]) -> float:
+def _takes_s(case: EmulatedCase, names: tuple[str, ...]) -> float:
     """Return the seconds that the case takes now, without a mistake."""
     program(CUDA / case.kernel.source, names)  # to compile is no part of it
     began = time.monotonic()
@@ -149,7 +149,7 @@ def _takes_s(case: Case, names: tuple[str, ...]) -> float:
     return time.monotonic() - began
 
 
-def fates(file: str, mutants: list[Mutant], plans: list[list[Case]], workers: int) -> Iterator[Fate]:
+def fates(file: str, mutants: list[Mutant], plans: list[list[EmulatedCase]], workers: int) -> Iterator[Fate]:
     """The fates of many mutants, in their order."""
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(lambda mutant: fate(file, mutant, plans), mutants)

@@ -8,7 +8,7 @@ import msgspec
 
 from emulator.proof import all_cases
 from kernelmark.bench.emulator.shapes import is_long, is_whole
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 
 #: Operations and bytes of a problem that has several blocks of most tiles and is done in a tenth of a second.
 LITTLE = 200_000
@@ -35,7 +35,7 @@ ALSO = {
 }
 
 
-def short_cases(every: Sequence[Case]) -> list[Case]:
+def short_cases(every: Sequence[EmulatedCase]) -> list[EmulatedCase]:
     """Choose cases of a kernel until each trait is seen, each time the case with the most traits that are new."""
     traits = [(case, set(_traits(case))) for case in sorted(every, key=_rank)]
     left = set().union(*(own for _, own in traits))
@@ -47,14 +47,14 @@ def short_cases(every: Sequence[Case]) -> list[Case]:
     return chosen
 
 
-def _rank(case: Case) -> tuple[int, bool, float]:
+def _rank(case: EmulatedCase) -> tuple[int, bool, float]:
     """Order ragged cases before others, and the largest of little work first."""
     problem = case.problem
     work = problem.flop + problem.footprint_bytes
     return is_whole(problem) + 2 * is_long(problem), work > LITTLE, work if work > LITTLE else -work
 
 
-def _traits(case: Case) -> Iterator[tuple[object, ...]]:
+def _traits(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
     """Yield the variant (storage type, layout, direction, place), the tile, the last size, and options with a word.
 
     Each option away from its default counts once for each word of the variant, since each has offsets of its own.
@@ -80,6 +80,6 @@ def kept() -> set[tuple[str, str]]:
     return found
 
 
-def is_kept(case: Case) -> bool:
+def is_kept(case: EmulatedCase) -> bool:
     """Return whether the short run keeps the case."""
     return (case.kernel.id, case.id) in kept()

@@ -10,7 +10,7 @@ from emulator.fixtures import outcomes_of
 from emulator.overflows import APART, Overflow
 from emulator.proof import kernels_by_source
 from kernelmark.bench.emulator.apart import LEADING, cases_apart
-from kernelmark.bench.emulator.sweep import Case, complaints
+from kernelmark.bench.emulator.sweep import EmulatedCase, complaints
 from kernelmark.bench.emulator.worker import Buffer, Launch
 from kernelmark.bench.plan.discovery import discover
 from support.emulated import program_entries
@@ -31,13 +31,13 @@ def _groups() -> Iterator[ParameterSet]:
         yield pytest.param(group, id=group[0].kernel.id, marks=pytest.mark.long if i else ())
 
 
-def _complaints(cases: list[Case], **options: object) -> list[str]:
+def _complaints(cases: list[EmulatedCase], **options: object) -> list[str]:
     names = program_entries(cases)
     return [found for case in cases for found in complaints(case, names, **options)]
 
 
 @pytest.mark.parametrize("cases", list(_groups()))
-def test_kernel_is_right_where_rows_lie_far_apart(cases: list[Case]) -> None:
+def test_kernel_is_right_where_rows_lie_far_apart(cases: list[EmulatedCase]) -> None:
     found = _complaints(cases)
     assert not found, "\n" + "\n".join(found)
 

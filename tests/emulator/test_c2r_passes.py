@@ -13,7 +13,7 @@ import pytest
 from emulator.ends import last
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.sweep import Case, launches
+from kernelmark.bench.emulator.sweep import EmulatedCase, launches
 from kernelmark.bench.emulator.worker import Array, Buffer, run
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
@@ -34,7 +34,7 @@ def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places
     kernel = discover().kernels["transpose/cuda.c2r"]
     assert isinstance(kernel, CudaKernel)
     device = replace(H100, multiprocessors=2**20)  # a stripe for each block of a ring
-    case = Case(kernel, problem, tile_on(device, {"SCRATCH": 0, "W": W, "STAGES": stages}), device)
+    case = EmulatedCase(kernel, problem, tile_on(device, {"SCRATCH": 0, "W": W, "STAGES": stages}), device)
     planned = launches(case, {}, lambda wanted: Buffer("scratch", np.empty(0)))
     (launch,) = (last(launch) for launch in planned if launch.entry.startswith(entry))
     at = tuple((places.astype(np.int64) * values.itemsize).tolist())

@@ -7,7 +7,7 @@ import pytest
 
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries, launches
 from kernelmark.bench.emulator.worker import Array, Buffer, run
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
@@ -44,7 +44,7 @@ def faults(name: str, n: int, change: Change) -> list[str]:
     buffers = {o.name: Buffer(o.role, values[o.name].ravel()) for o in problem.operands()}
     tile = kernel.tile_for(problem, H100)
     assert tile is not None
-    case = Case(kernel, problem, tile)
+    case = EmulatedCase(kernel, problem, tile)
     planned = list(launches(case, buffers))
     (outcome,) = run(program(CUDA / kernel.source, entries([case])), buffers, planned, orders=("forward",))
     outputs = {o.name: outcome.outputs[o.name].reshape(o.shape) for o in problem.operands() if o.role != "in"}

@@ -4,7 +4,7 @@ import pytest
 
 from emulator.corpus_table import Planted, findings, planted
 from emulator.planted import SETUPS
-from kernelmark.bench.emulator.report import Report
+from kernelmark.bench.emulator.report import Diagnostic
 
 BUGS = list(planted())
 
@@ -12,10 +12,10 @@ BUGS = list(planted())
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.id)
 def test_planted_bug_is_found(bug: Planted) -> None:
     found = findings(bug.file, bug.number)
-    kinds = {entry.kind if isinstance(entry, Report) else entry for entry in found}
+    kinds = {entry.kind if isinstance(entry, Diagnostic) else entry for entry in found}
     assert kinds & set(bug.kinds), f"expected one of {bug.kinds}, found {sorted(kinds)}:\n" + "\n".join(map(str, found))
     for entry in found:
-        if isinstance(entry, Report) and entry.kind != "not-written":
+        if isinstance(entry, Diagnostic) and entry.kind != "not-written":
             assert entry.file.endswith(f"{bug.file}.cu"), f"names no line: {entry}"
             assert entry.line > 0, f"names no line: {entry}"
 

@@ -13,7 +13,7 @@ from emulator.published_counts import PUBLISHED, Published
 from kernelmark.bench.emulator.build import CUDA, compiler, program, source_folder
 from kernelmark.bench.emulator.counts import Tallies, sample, tallies_of
 from kernelmark.bench.emulator.multiply_adds import FLAGS, cannot_count, counted
-from kernelmark.bench.emulator.worker import Launch, TensorMap
+from kernelmark.bench.emulator.worker import EmulatedTensorMap, Launch
 
 BYTES = 64 * 1024
 
@@ -120,7 +120,7 @@ def test_box_of_the_tma_takes_the_sectors_of_its_rows(column: int, sectors: int)
     folder = source_folder({"box.cu": BOX})
     worker = program(folder / "box.cu", ["box"], include=CUDA, defines=[f"COLUMN={column}"], counts=True)
     buffers = {"a": read(np.zeros(64 * 32, np.float32)), "out": written(32)}
-    maps = TensorMap("a", (64, 32, 1), (256, 256 * 32), (32, 32), 4)
+    maps = EmulatedTensorMap("a", (64, 32, 1), (256, 256 * 32), (32, 32), 4)
     found = tallies_of(worker, buffers, Launch("box", 1, 32, (maps, "out"))).sites
     boxes = {site.space: tally for site, tally in found.items() if site.does == "box"}
     assert boxes["global"].cost == sectors

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 from emulator.fixtures import intrinsic, read, written
-from kernelmark.bench.emulator.worker import Buffer, Launch, TensorMap
+from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Launch
 
 RNG = np.random.default_rng(5)
 
 
-def tensor(name: str, array: np.ndarray, box: tuple[int, int], swizzle: int = 0, tf32: bool = False) -> TensorMap:
+def tensor(
+    name: str, array: np.ndarray, box: tuple[int, int], swizzle: int = 0, tf32: bool = False
+) -> EmulatedTensorMap:
     """A map over an array of three dimensions; box in elements along x and y."""
     deep, down, _ = array.strides
-    return TensorMap(name, array.shape[::-1], (down, deep), box, array.itemsize, swizzle, tf32)
+    return EmulatedTensorMap(name, array.shape[::-1], (down, deep), box, array.itemsize, swizzle, tf32)
 
 
 def swizzled(rows: np.ndarray, span: int) -> np.ndarray:

@@ -12,11 +12,11 @@ import pytest
 
 from emulator.fixtures import intrinsic, outcomes_of, read, reports_of, written
 from kernelmark.bench.emulator.build import CUDA
-from kernelmark.bench.emulator.report import Report
-from kernelmark.bench.emulator.worker import Launch, TensorMap, WorkerError
+from kernelmark.bench.emulator.report import Diagnostic
+from kernelmark.bench.emulator.worker import EmulatedTensorMap, Launch, WorkerError
 
 X = np.arange(2 * 16 * 32, dtype=np.float32)
-ROWS = TensorMap("x", (32, 16, 2), (128, 2048), (32, 8), 4)
+ROWS = EmulatedTensorMap("x", (32, 16, 2), (128, 2048), (32, 8), 4)
 HEAD = """#include "ptx_hopper.cuh"
 extern "C" __global__ void f(const __grid_constant__ TensorMap map, float *y) {
   __shared__ __align__(1024) float smem[512];
@@ -28,7 +28,7 @@ extern "C" __global__ void f(const __grid_constant__ TensorMap map, float *y) {
 LINE = HEAD.count("\n") + 1
 
 
-def _reports(body: str, tensor: TensorMap = ROWS, threads: int = 32, cluster: int = 1) -> list[Report]:
+def _reports(body: str, tensor: EmulatedTensorMap = ROWS, threads: int = 32, cluster: int = 1) -> list[Diagnostic]:
     launch = Launch("f", cluster, threads, (tensor, "y"), cluster=cluster)
     return list(
         reports_of(f"{HEAD}{body}\n  y[threadIdx.x] = 0.0f;\n}}\n", launch, {"x": read(X), "y": written(threads)})
@@ -38,13 +38,22 @@ def _reports(body: str, tensor: TensorMap = ROWS, threads: int = 32, cluster: in
 @pytest.mark.parametrize(
     ("tensor", "said"),
     [
-        (TensorMap("x", (31, 16, 1), (124, 1984), (28, 8), 4), "rows 124 bytes apart; expected a multiple of 16"),
-        (TensorMap("x", (32, 16, 1), (128, 2048), (32, 257), 4), "a box with a side of 257; expected 1 to 256"),
-        (TensorMap("x", (32, 16, 1), (128, 2048), (3, 8), 4), "a box with rows of 12 bytes; expected a multiple of 16"),
-        (TensorMap("x", (32, 16, 1), (128, 2048), (32, 8), 4, 64), "a box with rows of 128 bytes, swizzled over 64"),
+        (
+            EmulatedTensorMap("x", (31, 16, 1), (124, 1984), (28, 8), 4),
+            "rows 124 bytes apart; expected a multiple of 16",
+        ),
+        (EmulatedTensorMap("x", (32, 16, 1), (128, 2048), (32, 257), 4), "a box with a side of 257; expected 1 to 256"),
+        (
+            EmulatedTensorMap("x", (32, 16, 1), (128, 2048), (3, 8), 4),
+            "a box with rows of 12 bytes; expected a multiple of 16",
+        ),
+        (
+            EmulatedTensorMap("x", (32, 16, 1), (128, 2048), (32, 8), 4, 64),
+            "a box with rows of 128 bytes, swizzled over 64",
+        ),
     ],
 )
-def test_map_that_the_driver_would_not_encode_is_refused(tensor: TensorMap, said: str) -> None:
+def test_map_that_the_driver_would_not_encode_is_refused(tensor: EmulatedTensorMap, said: str) -> None:
     launch = Launch("load_box", 1, 32, (tensor, "out", 0, 0, 0, 16))
     with pytest.raises(WorkerError, match=f"load_box: no tensor map has {re.escape(said)}"):
         intrinsic("hopper.cu", launch, {"x": read(X), "out": written(4, np.uint32)})

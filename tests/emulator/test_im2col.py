@@ -10,7 +10,7 @@ import pytest
 from emulator.fixtures import intrinsic, outcomes_of, read, written
 from emulator.test_hopper import swizzled
 from emulator.test_hopper_reports import HEAD
-from kernelmark.bench.emulator.worker import Im2col, Launch, TensorMap, WorkerError
+from kernelmark.bench.emulator.worker import EmulatedTensorMap, Im2col, Launch, WorkerError
 
 RNG = np.random.default_rng(8)
 Pair = tuple[int, int]
@@ -23,10 +23,10 @@ INNER = ((2, 1), (-1, -2), (1, 1), (3, 2, 1))
 LAST = ((0, 0), (0, 0), (1, 1), (4, 5, 1))
 
 
-def images(x: Array, box: Pair, lower: Pair, upper: Pair, stride: Pair, swizzle: int = 0) -> TensorMap:
+def images(x: Array, box: Pair, lower: Pair, upper: Pair, stride: Pair, swizzle: int = 0) -> EmulatedTensorMap:
     """A map over images; box in channels and pixels, all else by columns and rows."""
     pitches = tuple(x.strides[axis] for axis in (2, 1, 0))
-    return TensorMap("x", x.shape[::-1], pitches, box, x.itemsize, swizzle, im2col=Im2col(lower, upper, stride))
+    return EmulatedTensorMap("x", x.shape[::-1], pitches, box, x.itemsize, swizzle, im2col=Im2col(lower, upper, stride))
 
 
 def columns(
@@ -45,7 +45,9 @@ def columns(
     return out
 
 
-def loaded(tensor: TensorMap, x: Array, first: tuple[int, int, int], tap: Pair = (0, 0), channel: int = 0) -> Array:
+def loaded(
+    tensor: EmulatedTensorMap, x: Array, first: tuple[int, int, int], tap: Pair = (0, 0), channel: int = 0
+) -> Array:
     """The bytes of a copy as they lie in shared memory."""
     size = tensor.box[0] * tensor.box[1] * tensor.itemsize
     launch = Launch("load_pixels", 1, 32, (tensor, "out", channel, *first, *tap, size))
@@ -106,12 +108,12 @@ X = np.zeros((1, 6, 5, 8), np.float32)
         (images(np.zeros((1, 6, 5, 7), np.float32), (8, 8), (0, 0), (0, 0), (1, 1)), "rows 28 bytes apart"),
     ],
 )
-def test_map_of_images_that_the_driver_would_not_encode_is_refused(tensor: TensorMap, said: str) -> None:
+def test_map_of_images_that_the_driver_would_not_encode_is_refused(tensor: EmulatedTensorMap, said: str) -> None:
     with pytest.raises(WorkerError, match=f"load_pixels: no tensor map has {re.escape(said)}"):
         loaded(tensor, X, (0, 0, 0))
 
 
-BOXES = TensorMap("x", (8, 5, 6), (32, 160), (8, 8), 4)
+BOXES = EmulatedTensorMap("x", (8, 5, 6), (32, 160), (8, 8), 4)
 PIXELS = images(X, (8, 8), (-1, -1), (1, 1), (2, 1))
 
 
@@ -134,7 +136,7 @@ PIXELS = images(X, (8, 8), (-1, -1), (1, 1), (2, 1))
         (PIXELS, "smem[9] = 1; ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 0, 0, barrier);", "async-proxy", "fence"),
     ],
 )
-def test_misuse_of_a_copy_of_pixels_is_reported(tensor: TensorMap, body: str, kind: str, said: str) -> None:
+def test_misuse_of_a_copy_of_pixels_is_reported(tensor: EmulatedTensorMap, body: str, kind: str, said: str) -> None:
     text = f"{HEAD}  if (threadIdx.x == 0) {{ {body} }}\n  y[threadIdx.x] = 0.0f;\n}}\n"
     outcome = outcomes_of(
         text, Launch("f", 1, 32, (tensor, "y")), {"x": read(X), "y": written(32)}, orders=("forward",)

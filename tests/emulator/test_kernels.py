@@ -10,9 +10,9 @@ from _pytest.mark import ParameterSet
 
 from emulator.proof import all_cases
 from emulator.short import is_kept
-from kernelmark.bench.emulator.build import CompileError, source_folder
+from kernelmark.bench.emulator.build import HostCompileError, source_folder
 from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
-from kernelmark.bench.emulator.sweep import Case, cases, complaints
+from kernelmark.bench.emulator.sweep import EmulatedCase, cases, complaints
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from support.emulated import program_entries
@@ -34,7 +34,7 @@ def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize("case", list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(case: Case) -> None:
+def test_emulated_kernel_is_right_and_without_reports(case: EmulatedCase) -> None:
     found = list(islice(complaints(case, program_entries([case])), SHOWN))
     assert not found, "\n" + "\n".join(found)
 
@@ -49,7 +49,9 @@ def test_kernel_that_cannot_be_emulated_is_reported_with_its_reason() -> None:
 def test_source_that_does_not_compile_is_named_with_its_kernel() -> None:
     folder = source_folder({"broken.cu": "__global__ void f() { nonsense; }"})
     case = replace(cases(discover(), KERNELS[0])[0], kernel=replace(KERNELS[0], source="broken.cu"))
-    with pytest.raises(CompileError, match=r"broken\.cu does not compile for the emulator(.|\n)*nonsense") as refused:
+    with pytest.raises(
+        HostCompileError, match=r"broken\.cu does not compile for the emulator(.|\n)*nonsense"
+    ) as refused:
         list(complaints(case, ("f",), folder))
     assert str(refused.value).startswith(f"{KERNELS[0].id}: ")
 

@@ -12,7 +12,7 @@ import pytest
 from emulator.overflows import Overflow
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.sweep import Case, entries, launches
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries, launches
 from kernelmark.bench.emulator.worker import Array, Buffer, run
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import numpy_dtype
@@ -63,7 +63,7 @@ def _faults(kernel_id: str, problem_id: str, cuda: Path = CUDA) -> list[str]:
     reference = problem.reference(values, rng)
     tile = kernel.tile_for(large, H100)
     assert tile is not None
-    case = Case(kernel, large, tile)
+    case = EmulatedCase(kernel, large, tile)
     planned = list(launches(case, buffers))
     names = program_entries([case]) if cuda == CUDA else entries([case])
     worker = program(cuda / kernel.source, names, include=cuda)

@@ -25,7 +25,7 @@ from emulator.proof import (
 )
 from emulator.short import is_kept
 from kernelmark.bench.emulator.build import CUDA
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.discovery import discover
 
 KERNEL = """
@@ -59,7 +59,7 @@ def _barriers() -> Iterator[ParameterSet]:
                 yield pytest.param(source, mutant, id=name, marks=marks)
 
 
-def _plan(file: str) -> list[list[Case]]:
+def _plan(file: str) -> list[list[EmulatedCase]]:
     """The cases of the short run, each a program of its own, then all, and those beyond the sweep's."""
     every = plan(discover(), file)
     first = [[case] for group in every for case in group if is_kept(case)]
@@ -119,7 +119,7 @@ def test_header_is_met_by_every_kernel_that_includes_it_if_only_through_another(
 def test_case_that_is_over_time_may_take_as_long_as_the_slow_machine_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     case, limits = all_cases()["gemm/cuda.tiled"][0], []
 
-    def complaints(case: Case, names: tuple[str, ...], folder: Path = CUDA, limit_s: int = 0) -> Iterator[str]:
+    def complaints(case: EmulatedCase, names: tuple[str, ...], folder: Path = CUDA, limit_s: int = 0) -> Iterator[str]:
         if folder == CUDA:
             return iter(())
         limits.append(limit_s)

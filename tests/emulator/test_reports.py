@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emulator.fixtures import outcomes_of, read, reports_of, written
-from kernelmark.bench.emulator.build import CompileError, missing_tool
+from kernelmark.bench.emulator.build import HostCompileError, missing_tool
 from kernelmark.bench.emulator.report import Thread, unwaived
 from kernelmark.bench.emulator.worker import Buffer, Launch, WorkerError
 
@@ -200,7 +200,7 @@ def test_waiver_without_a_reason_is_an_error() -> None:
 
 def test_instruction_without_a_twin_does_not_compile() -> None:
     text = '#include "ptx.cuh"\nextern "C" __global__ void f(const float *x, float *y) { ptx::stmatrix_x4(y, x); }\n'
-    with pytest.raises(CompileError, match=r"kernel.cu does not compile for the emulator.*\n(.|\n)*stmatrix_x4"):
+    with pytest.raises(HostCompileError, match=r"kernel.cu does not compile for the emulator.*\n(.|\n)*stmatrix_x4"):
         outcomes_of(text, LAUNCH, BUFFERS)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuzz.inputs import Damage, File
 from kernelmark.bench.record.store import Layer, Store
-from kernelmark.bench.record.versions import Compared, KernelVersion
+from kernelmark.bench.record.versions import KernelVersion, VersionRatio
 from kernelmark.bench.report.export import write_file
 from kernelmark.bench.report.parquet import write_parquet_file
 from support.compared import LOOSE, STEADY, add, begin
@@ -61,7 +61,7 @@ def _network(net: Store) -> None:
     for number in (1, 2):
         made = KernelVersion(
             kernel=KEPT[0], problem=KEPT[1], saved_at="2026-01-01T10:00:00+00:00", by="watch", verdict="right",
-            right=True, time_s=1e-3, low=9e-4, high=2e-3, compared=(Compared(1.5, 1.2, None, version=1),),
+            right=True, time_s=1e-3, low=9e-4, high=2e-3, compared=(VersionRatio(1.5, 1.2, None, version=1),),
         )  # fmt: skip
         net.add_version(made, {"a.cu": f"int a = {number};\n".encode()})
 

@@ -8,7 +8,7 @@ import pytest
 
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels.aggregate import _plans, _steps
 from kernelmark.kernels.aggregate._formats import FORMATS
@@ -155,7 +155,7 @@ def test_blocks_of_zeros_and_of_one_sign_are_right_on_the_cpu(name: str, block: 
     size, problem = FORMATS[name].block, REGISTRY.problem(f"aggregate/w2n{3 * FORMATS[name].block}/f32/ef")
     kernel, device, rng = REGISTRY.kernels[f"aggregate/cpu.{name}"], get_device("cpu"), np.random.default_rng(0)
     operands = OperandSet(problem, device, kernel.host_memory)
-    x = Operands(operands, "C", device, 2, Scratch(device, kernel.host_memory))
+    x = Operands(operands, "C", device, 2, ScratchBuffers(device, kernel.host_memory))
     for array in (x.g, x.e):
         array[...] = rng.uniform(-1, 1, array.shape)
         array[:, size : 2 * size] = 0 if block == "zeros" else -np.abs(array[:, size : 2 * size])

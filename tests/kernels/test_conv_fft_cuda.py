@@ -4,7 +4,7 @@ overlapping tiles is refused."""
 import pytest
 
 from kernelmark import Scratch
-from kernelmark.bench.emulator.sweep import Case, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.conv.fft._tiling import cuts
@@ -41,14 +41,14 @@ def problem(sizes: str, direction: str):
     return REGISTRY.problem(f"conv/{sizes}/f32/nchw/{direction}{slash}{options}")
 
 
-def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[Case]:
+def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[EmulatedCase]:
     """Each problem that the kernel takes, under each tile that takes it."""
     return cases_of(f"conv/cuda.{name}", *(problem(text, direction) for text in sizes))
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
 @pytest.mark.parametrize("every", [cases("fft_tiled", TILED, direction) for direction in DIRECTIONS], ids=DIRECTIONS)
-def test_every_tile_is_right_in_every_direction(every: list[Case]) -> None:
+def test_every_tile_is_right_in_every_direction(every: list[EmulatedCase]) -> None:
     assert {case.tile.T for case in every} == {16, 32}
     assert {case.tile.BM for case in every} == {64, 32, 16}
     assert not wrong_in_emulator(every)
@@ -58,7 +58,9 @@ def test_every_tile_is_right_in_every_direction(every: list[Case]) -> None:
 @pytest.mark.parametrize(
     "every", [cases("fft_fused", FUSED, direction) for direction in ("fprop", "dgrad")], ids=("fprop", "dgrad")
 )
-def test_the_fused_kernel_is_right_with_as_many_channels_as_a_block_has_tiles_and_with_fewer(every: list[Case]) -> None:
+def test_the_fused_kernel_is_right_with_as_many_channels_as_a_block_has_tiles_and_with_fewer(
+    every: list[EmulatedCase],
+) -> None:
     assert {case.tile.T for case in every} == {16, 32}
     assert not wrong_in_emulator(every)
 

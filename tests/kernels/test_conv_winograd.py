@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import KernelCall, Scratch
 from support.emulated import wrong_in_emulator
@@ -16,12 +16,12 @@ VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction
 VGG3 = "conv/n32c256h56w56k256r3s3pad1/f32/nchw/fprop"
 
 
-def calls(case: Case, part: str) -> list[KernelCall]:
+def calls(case: EmulatedCase, part: str) -> list[KernelCall]:
     """The plan's launches of the entries that begin so."""
     return [call for entry, call in case.calls if entry.startswith(part)]
 
 
-def outputs(case: Case, side: int) -> tuple[int, int]:
+def outputs(case: EmulatedCase, side: int) -> tuple[int, int]:
     """Tiles of `side` x `side` outputs, and output channels of a group."""
     p: Any = case.problem
     height, width, channels = (p.h, p.w, p.c) if p.direction == "dgrad" else (p.p, p.q, p.k)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.limits import H100
 from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, REGISTRY, compiled_by, set_up, verified
@@ -62,5 +62,5 @@ def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, 
 )
 def test_rounds_of_a_small_grid_and_the_elements_behind_the_last_vector_are_copied(problem: str) -> None:
     """Larger than what the sweep takes every kernel through."""
-    every = [Case(VECTORISED, REGISTRY.problem(problem), tile) for tile in VECTORISED.tiles()]
+    every = [EmulatedCase(VECTORISED, REGISTRY.problem(problem), tile) for tile in VECTORISED.tiles()]
     assert not wrong_in_emulator(every)

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.launch import resident_blocks
 from kernelmark.bench.measure.tensormap import extents
@@ -156,21 +156,21 @@ def test_all_blocks_of_a_compiled_cooperative_launch_are_resident(capability: st
         assert math.prod(extents(call.grid)) <= held * device.multiprocessors, entry
 
 
-def small_cases() -> Iterator[Case]:
+def small_cases() -> Iterator[EmulatedCase]:
     """Yield more rows than blocks that are resident on 108 or 114 multiprocessors, and rows that need scratch."""
     problem = REGISTRY.problem("transpose/m231n497/f32/in")
     for count in (108, 114):
         device = replace(TYPICAL[80], multiprocessors=count)
-        yield Case(FUSED, problem, FUSED.tile_for(problem, device) or Tile(), device)
+        yield EmulatedCase(FUSED, problem, FUSED.tile_for(problem, device) or Tile(), device)
     problem = REGISTRY.problem("transpose/m40n600/f32/in")
     device = replace(TYPICAL[86], block_shared_bytes=2048)
-    yield Case(C2R, problem, C2R.tile_for(problem, device) or Tile(), device)
+    yield EmulatedCase(C2R, problem, C2R.tile_for(problem, device) or Tile(), device)
 
 
 @pytest.mark.parametrize(
     "case", list(small_cases()), ids=lambda case: f"{case.kernel.name} {case.device.multiprocessors}"
 )
-def test_emulated_transpositions_for_other_devices_are_right(case: Case) -> None:
+def test_emulated_transpositions_for_other_devices_are_right(case: EmulatedCase) -> None:
     (_, rows), *_ = (named for named in case.calls if "rows" in named[0])
     assert rows.grid in (2 * case.device.multiprocessors, 4)
     assert not wrong_in_emulator([case])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from support.emulated import wrong_in_emulator
 from support.kernels import chosen, lean, refusal
 
@@ -13,7 +13,7 @@ BATCHES = ("b1h1w8", "b130h1w16", "b67h1w32", "b5h8w8", "b17h16w16", "b1h32w32",
 LINES = ("b35h1w64", "b1h1w64", "b17h1w256", "b9h1w1024")
 
 
-def case(problem: str) -> Case:
+def case(problem: str) -> EmulatedCase:
     return chosen(SMALL, f"fft/{problem}")
 
 
@@ -27,7 +27,7 @@ RAGGED = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("every", RAGGED.values(), ids=RAGGED)
-def test_transforms_of_every_shape_are_right_in_ragged_batches(every: list[Case]) -> None:
+def test_transforms_of_every_shape_are_right_in_ragged_batches(every: list[EmulatedCase]) -> None:
     assert not wrong_in_emulator(every)
 
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.limits import H100
@@ -241,4 +241,4 @@ def test_more_accumulators_than_a_c_int_counts_are_refused() -> None:
 def test_cuda_is_right_over_several_blocks_and_rounds_of_the_unrolled_loop(name: str, problem: str) -> None:
     """Longer and wider than what the sweep takes every kernel through."""
     kernel = CUDA[f"fma/cuda.{name}"]
-    assert not wrong_in_emulator([Case(kernel, REGISTRY.problem(problem), next(kernel.tiles()))])
+    assert not wrong_in_emulator([EmulatedCase(kernel, REGISTRY.problem(problem), next(kernel.tiles()))])

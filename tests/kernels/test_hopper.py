@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune.profile.counted import count
@@ -238,7 +238,7 @@ def check(name: str, problem: str, *tiles: Tile) -> None:
     """Through the emulator, under each tile, whether or not the declaration would take it for so small a problem."""
     parsed = REGISTRY.problem(id_of(name, problem))
     assert kernel(name).refuses(parsed) is None
-    every = [Case(kernel(name), parsed, tile) for tile in tiles]
+    every = [EmulatedCase(kernel(name), parsed, tile) for tile in tiles]
     assert not wrong_in_emulator(every)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
@@ -236,20 +236,20 @@ _FURTHER = (("m36n90", 1, 8), ("m90n36", 1, 8), ("m31n97", 1, 8), ("m4n1030", 0,
 _WAVES = (("m25n165", 8), ("m165n25", 8), ("m42n96", 16), ("m96n42", 32), ("m50n510", 8), ("m510n50", 8))
 
 
-def further_cases() -> Iterator[Case]:
+def further_cases() -> Iterator[EmulatedCase]:
     """Beyond the sweep's shapes: both directions through scratch, and rows longer than a block reads at a time."""
     for sizes, by_scratch, width in _FURTHER:
         problem = REGISTRY.problem(f"transpose/{sizes}/f32/in")
-        yield Case(C2R, problem, Tile(SCRATCH=by_scratch, W=width, STAGES=1))
+        yield EmulatedCase(C2R, problem, Tile(SCRATCH=by_scratch, W=width, STAGES=1))
 
 
-def waves() -> Iterator[Case]:
+def waves() -> Iterator[EmulatedCase]:
     """Grids of a few blocks, so that each block takes part in many waves, and has several stripes."""
     for (sizes, width), ordered in itertools.product(_WAVES, (0, 1)):
         tile = Tile(W=width, SMS=1, STAGES=1 + ordered, ORDERED=ordered)
-        yield Case(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), tile)
+        yield EmulatedCase(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), tile)
 
 
 @pytest.mark.parametrize("case", [*further_cases(), *waves()], ids=lambda case: case.id)
-def test_emulated_rectangles_are_right_without_reports(case: Case) -> None:
+def test_emulated_rectangles_are_right_without_reports(case: EmulatedCase) -> None:
     assert not wrong_in_emulator([case])

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import CudaKernel, Scratch
 from kernelmark.bench.plan.limits import H100
 from support.emulated import wrong_in_emulator
@@ -96,7 +96,10 @@ def test_copies_without_guards_are_right_from_one_step_on(name: str, k: int) -> 
     """Tiles that divide the product; with few steps some stages of the pipeline are never filled."""
     problems = [REGISTRY.problem(f"gemm/m128n64k{k}/f32/{layout}/alpha2/beta0.5/batch2") for layout in ("NT", "TT")]
     every = [
-        Case(rung(name), p, tile) for p in problems for tile in rung(name).tiles() if not rung(name).unfit(p, tile)
+        EmulatedCase(rung(name), p, tile)
+        for p in problems
+        for tile in rung(name).tiles()
+        if not rung(name).unfit(p, tile)
     ]
     whole = [case for case in every if case.calls[0][0].endswith("true>")]
     assert {case.problem.layout for case in whole} == {"NT", "TT"}
@@ -108,6 +111,6 @@ def test_wide_tiles_divide_a_product_without_guards(name: str) -> None:
     for shape in ("m128n256k40", "m256n256k40"):
         case = chosen(f"gemm/cuda.{name}", f"gemm/{shape}/f32/NT")
         tile = next(t for t in rung(name).tiles() if (t.TM, t.TN) == (8, 16))
-        entry, _ = Case(case.kernel, case.problem, tile).calls[0]
+        entry, _ = EmulatedCase(case.kernel, case.problem, tile).calls[0]
         assert entry.endswith("true>")
-        assert not wrong_in_emulator([Case(case.kernel, case.problem, tile)])
+        assert not wrong_in_emulator([EmulatedCase(case.kernel, case.problem, tile)])

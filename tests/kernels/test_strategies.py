@@ -7,7 +7,7 @@ import pytest
 
 from kernelmark import kernel
 from kernelmark.bench.measure.cpu import Cpu
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.gemm import _cublas
@@ -117,7 +117,7 @@ def test_the_seed_suite_sets_every_strategy_of_every_provider_side_by_side() -> 
 
 
 def _operands(problem: str) -> Operands:
-    return Operands(OperandSet(REGISTRY.problem(problem), Cpu()), "C", Cpu(), 1, Scratch(Cpu()))
+    return Operands(OperandSet(REGISTRY.problem(problem), Cpu()), "C", Cpu(), 1, ScratchBuffers(Cpu()))
 
 
 def test_a_kernel_launches_another_on_arrays_of_its_choice(registry: Any) -> None:

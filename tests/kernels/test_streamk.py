@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import Scratch, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.gemm.ladder import dealt
@@ -54,7 +54,7 @@ def test_whole_tiles_ends_and_beginnings_are_right_together(layout: str, options
     d = dealt(problem, TINY)
     assert d.whole > d.blocks  # several whole tiles a block
     assert d.divides
-    assert not wrong_in_emulator([Case(KERNEL, problem, TINY)])
+    assert not wrong_in_emulator([EmulatedCase(KERNEL, problem, TINY)])
 
 
 def test_a_size_that_is_no_c_int_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kernelmark.bench.emulator.build import CUDA as SOURCES
 from kernelmark.bench.emulator.build import program
-from kernelmark.bench.emulator.sweep import Case, launches
+from kernelmark.bench.emulator.sweep import EmulatedCase, launches
 from kernelmark.bench.emulator.worker import Buffer, run
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, TYPICAL
@@ -29,7 +29,7 @@ def storage(name: str) -> str:
     return str(kernel(name).domain["dtype"][0])
 
 
-def cases(name: str, problem: str) -> list[Case]:
+def cases(name: str, problem: str) -> list[EmulatedCase]:
     return cases_of(f"gemm/cuda.{name}", problem)
 
 
@@ -119,7 +119,7 @@ def test_fp64_is_multiplied_16_rows_at_once_from_hopper_on(capability: int, rows
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_fp64_is_right_where_8_rows_are_multiplied_at_once(layout: str) -> None:
     problem = REGISTRY.problem(f"gemm/m67n41k37/f64/{layout}/alpha2/beta0.5/batch2/ldb+1")
-    every = [Case(case.kernel, problem, case.tile, TYPICAL[80]) for case in cases("mma_f64", problem.id)]
+    every = [EmulatedCase(case.kernel, problem, case.tile, TYPICAL[80]) for case in cases("mma_f64", problem.id)]
     assert not wrong_in_emulator(every)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import Kernel, Tile
 from kernelmark.bench.plan.limits import TYPICAL
 from kernelmark.bench.plan.operation import Problem
@@ -149,4 +149,4 @@ EMULATED = {
 def test_a_drawn_tile_is_right_in_the_emulator(name: str) -> None:
     problem = REGISTRY.problem(EMULATED[name])
     (tile,) = drawn(TUNABLE_CUDA[name], problem, 1)
-    assert not wrong_in_emulator([Case(TUNABLE_CUDA[name], problem, tile)])
+    assert not wrong_in_emulator([EmulatedCase(TUNABLE_CUDA[name], problem, tile)])

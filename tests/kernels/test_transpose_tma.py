@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import TensorMap, Tile
 from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, REGISTRY, chosen, refusal
@@ -80,15 +80,15 @@ _LARGE = {"SQUARES": 16, "RING": 96, "BLOCKS": 1, "GROUP": 2}
 _LARGEST = {"SQUARES": 32, "RING": 128, "BLOCKS": 1, "GROUP": 1}
 
 
-def long_cases() -> Iterator[Case]:
+def long_cases() -> Iterator[EmulatedCase]:
     """One block that goes round its ring many times, through several bands, the last of them narrower."""
     for dtype, (sizes, tile) in itertools.product(
         ("f64", "f32", "f16"), (("m72n336", _SMALL), ("m200n72", _SMALL), ("m152n616", _LARGE))
     ):
-        yield Case(TMA, REGISTRY.problem(f"transpose/{sizes}/{dtype}/out"), Tile(**tile))
-    yield Case(TMA, REGISTRY.problem("transpose/m264n392/f32/out"), Tile(**_LARGEST))
+        yield EmulatedCase(TMA, REGISTRY.problem(f"transpose/{sizes}/{dtype}/out"), Tile(**tile))
+    yield EmulatedCase(TMA, REGISTRY.problem("transpose/m264n392/f32/out"), Tile(**_LARGEST))
 
 
 @pytest.mark.parametrize("case", list(long_cases()), ids=lambda case: case.id)
-def test_emulated_rings_are_right_without_reports(case: Case) -> None:
+def test_emulated_rings_are_right_without_reports(case: EmulatedCase) -> None:
     assert not wrong_in_emulator([case])

@@ -9,7 +9,7 @@ import pytest
 
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw, logical, poison, spread
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Problem
@@ -179,7 +179,7 @@ def test_damage_is_named(write: object, complaint: str | None) -> None:
 
 
 def test_scratch_is_shared_by_set_ups_and_counted_once() -> None:
-    scratch = Scratch(Cpu())
+    scratch = ScratchBuffers(Cpu())
     first = scratch.take((4, 8), "f32")
     scratch.rewind()
     second = scratch.take((4, 8), "f32")
@@ -189,7 +189,7 @@ def test_scratch_is_shared_by_set_ups_and_counted_once() -> None:
 
 def test_operands_name_what_they_have() -> None:
     _, _, operands = _loaded("copy/m3n4/f32")
-    x = Operands(operands, "C", Cpu(), 1, Scratch(Cpu()))
+    x = Operands(operands, "C", Cpu(), 1, ScratchBuffers(Cpu()))
     assert x.a.shape == (3, 4)
     with pytest.raises(AttributeError, match="'d' is not an operand; there are a, b"):
         _ = x.d

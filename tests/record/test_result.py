@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.measure.measurement import Measurement, Roofline
-from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.case import Budget, Job, PlannedJob, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.result import COLUMNS, Result, make_result, row
@@ -67,13 +67,13 @@ def test_what_only_moves_data_has_bytes_and_no_flop(made, problem):
 
 
 def test_a_speedup_comes_with_its_interval(made):
-    r = made(ratio=Ratio(2.0, 1.5, 2.5, "paired"))
+    r = made(ratio=BaselineRatio(2.0, 1.5, 2.5, "paired"))
     assert (r.speedup, r.speedup_ci95_low, r.speedup_ci95_high, r.baseline) == (2.0, 1.5, 2.5, "gemm/x.base")
 
 
 @pytest.mark.parametrize("status", ["unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted"])
 def test_what_is_not_ok_has_neither_times_nor_rates_nor_speedup(made, status):
-    r = made(status=status, reason="because", ratio=Ratio(2.0, 1.5, 2.5, "paired"))
+    r = made(status=status, reason="because", ratio=BaselineRatio(2.0, 1.5, 2.5, "paired"))
     assert (r.status, r.reason, r.samples) == (status, "because", 0)
     assert [name for name in (*TIMES, *RATES) if getattr(r, name) is not None] == []
 
@@ -88,7 +88,7 @@ def test_what_was_only_verified_is_ok_without_a_time(made):
 def test_what_is_not_a_number_is_empty(made, unknown):
     r = made(
         interval=Interval(2e-6, unknown, unknown),
-        ratio=Ratio(2.0, unknown, unknown, "paired"),
+        ratio=BaselineRatio(2.0, unknown, unknown, "paired"),
         max_error=unknown,
         error_bound=unknown,
     )

@@ -18,11 +18,11 @@ import pytest
 from kernelmark.bench.measure.ceiling import Ceiling, Excess
 from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Evidence
-from kernelmark.bench.measure.stats import Interval, Ratio
+from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.records import doubles
 from kernelmark.bench.record.store import Layer, Run, Store
-from kernelmark.bench.record.versions import Compared, KernelVersion, Resources
+from kernelmark.bench.record.versions import KernelVersion, LaunchResources, VersionRatio
 from support.rows import RUN, result
 
 
@@ -47,7 +47,7 @@ def test_a_case_without_samples_has_none(begun):
 
 def test_a_ratio_is_kept_beside_its_result(begun):
     row = result(baseline="gemm/numpy.matmul", speedup=2.0, speedup_ci95_low=1.5)
-    begun.add(row, {}, [1.0], Ratio(2.0, 1.5, float("inf"), "paired", 1.9))
+    begun.add(row, {}, [1.0], BaselineRatio(2.0, 1.5, float("inf"), "paired", 1.9))
     with sqlite3.connect(begun.path) as db:
         found = db.execute('SELECT "case", ratio.* FROM ratio JOIN result USING (result_id)').fetchall()
     assert [(f[0], *f[2:]) for f in found] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired", 1.9)]
@@ -218,11 +218,11 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
     begun.begin(msgspec.structs.replace(RUN, run_id="r2", machine={"cpu": "other"}))
     for run_id in begun.run_ids():
         row = result(run_id=run_id, baseline="gemm/numpy.matmul", speedup=2.0)
-        begun.add(row, {}, [1.0], Ratio(2.0, 1.5, 2.5, "paired", 1.9), evidence=Evidence([1.0], None))
+        begun.add(row, {}, [1.0], BaselineRatio(2.0, 1.5, 2.5, "paired", 1.9), evidence=Evidence([1.0], None))
         begun.add_ceiling(run_id, limit)
         begun.add_layer(run_id, Layer("net", row.problem, "forward", 1))
         begun.set_aside(run_id, 0, 1, [])
-        begun.add_resources(run_id, row.case, Resources(40, 0))
+        begun.add_resources(run_id, row.case, LaunchResources(40, 0))
         begun.add_host(run_id, Host("one", "c0ffee", "1.0"))
 
     def rows():
@@ -321,7 +321,7 @@ KNOWN = KernelVersion(
 
 def test_versions_come_back_in_their_order_with_their_sources(store):
     texts = [{"a.cu": b"one", "a.cuh": b"\xff"}, {"a.cu": b"two"}]
-    other = msgspec.structs.replace(KNOWN, compared=(Compared(1.5, 1.4, None, version=1),))
+    other = msgspec.structs.replace(KNOWN, compared=(VersionRatio(1.5, 1.4, None, version=1),))
     numbers = [store.add_version(version, text) for version, text in zip((KNOWN, other), texts, strict=True)]
     found = store.versions("copy/a.b", "copy/m3n5/f32")
     assert [(kept.number, kept.version, kept.sources) for kept in found] == [

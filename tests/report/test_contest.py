@@ -6,7 +6,7 @@ import io
 import pytest
 
 from kernelmark.bench.claims import claims_rows, views
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster
@@ -165,8 +165,22 @@ def test_too_few_rounds_of_one_job_have_no_interval_and_were_measured_in_turn(be
 
 def test_processes_are_paired_one_by_one(begun):
     # The second process is slow as a whole, and took fewer rounds with one kernel than with the other.
-    fast = add(begun, "gemm/some.k0", "a", 1.0, rounds=[1.0] * 12 + [10.0] * 16, parts=[Part(12, 1e-3), Part(16, 1e-2)])
-    slow = add(begun, "gemm/some.k1", "a", 2.0, rounds=[1.0] * 12 + [10.0] * 12, parts=[Part(12, 2e-3), Part(12, 2e-2)])
+    fast = add(
+        begun,
+        "gemm/some.k0",
+        "a",
+        1.0,
+        rounds=[1.0] * 12 + [10.0] * 16,
+        parts=[ProcessPart(12, 1e-3), ProcessPart(16, 1e-2)],
+    )
+    slow = add(
+        begun,
+        "gemm/some.k1",
+        "a",
+        2.0,
+        rounds=[1.0] * 12 + [10.0] * 12,
+        parts=[ProcessPart(12, 2e-3), ProcessPart(12, 2e-2)],
+    )
     assert faster(begun, fast, slow)[:3] == pytest.approx((2.0, 2.0, 2.0))
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from kernelmark.bench.report.export import WRITERS
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.markdown import in_markdown
 from support.rows import fail, put
 
@@ -30,7 +30,7 @@ def test_markup_is_escaped_and_everything_else_stays(text, written):
 
 
 def test_a_table_and_a_paragraph_have_no_markup_of_their_texts():
-    drawn = table((Column("a"), Column("b")), [[EVIL, "c"]], "github") + paragraph(EVIL, style="github")
+    drawn = table((TableColumn("a"), TableColumn("b")), [[EVIL, "c"]], "github") + paragraph(EVIL, style="github")
     assert len(drawn.splitlines()) == 3
     assert "<" not in drawn
     assert "](" not in drawn.replace(r"\](", "")

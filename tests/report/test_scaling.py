@@ -7,7 +7,7 @@ from kernelmark.bench.record.store import Layer
 from kernelmark.bench.report.contest import Ratio, parallel
 from kernelmark.bench.report.figures import draw
 from kernelmark.bench.report.figures.scaling import scaling_figures
-from kernelmark.bench.report.scaling import Asked, computed
+from kernelmark.bench.report.scaling import ScalingQuestion, computed
 from kernelmark.bench.report.scaling_view import compared, render
 from kernelmark.bench.report.strategies import STRATEGIES
 from support.rows import DISTURBED, begin, fail, put
@@ -51,7 +51,7 @@ def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **value
 
 def found(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net", **runs):
     """The model; a gradient takes 10 ms on the link."""
-    return computed(store, registry, Asked(name, workers, link), runs.get("run"), runs.get("other"))
+    return computed(store, registry, ScalingQuestion(name, workers, link), runs.get("run"), runs.get("other"))
 
 
 def points(store, registry, workers=(4,), **more):

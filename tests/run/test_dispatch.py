@@ -10,7 +10,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import station
 from kernelmark.bench.run.station import measure as measured_by_station
-from kernelmark.bench.run.task import Answer, Found, Task
+from kernelmark.bench.run.task import StationRows, Task, TaskReply
 from support.shards import GPUS, asked, dispatch, measure, rows, suite_file
 
 #: What a station adds to a row.
@@ -39,9 +39,9 @@ class Unlucky:
     def ask(self, number, task):
         if self._losses.get(number, 0):
             self._losses[number] -= 1
-            self._answers.append(Answer(number, lost="WorkerLost"))
+            self._answers.append(TaskReply(number, lost="WorkerLost"))
         else:
-            self._answers.append(Answer(number, measured_by_station(msgspec.msgpack.encode(task))))
+            self._answers.append(TaskReply(number, measured_by_station(msgspec.msgpack.encode(task))))
 
     def answer(self, within_s):
         return self._answers.pop(0)
@@ -111,7 +111,7 @@ def test_the_run_records_its_hosts_with_their_versions(tmp_path, suite):
 )
 def test_a_host_with_other_versions_measures_nothing_and_names_them(suite, expected, line):
     found = msgspec.msgpack.decode(
-        measured_by_station(msgspec.msgpack.encode(Task(expected, asked(suite, plugins=())))), type=Found
+        measured_by_station(msgspec.msgpack.encode(Task(expected, asked(suite, plugins=())))), type=StationRows
     )
     assert line in found.refused
     assert not found.rows

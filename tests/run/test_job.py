@@ -13,7 +13,7 @@ from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.monitor import CpuMonitor
-from kernelmark.bench.measure.operands import Scratch
+from kernelmark.bench.measure.operands import ScratchBuffers
 from kernelmark.bench.measure.verify import References
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.modes import Mode
@@ -173,7 +173,7 @@ def test_scratch_that_does_not_fit_is_oom_before_it_is_allocated_and_the_others_
 
 
 def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known() -> None:
-    assert (Scratch(get_device("cpu")).take((100,), "f32").view(np.uint32) == 0xFFFFFFFF).all()
+    assert (ScratchBuffers(get_device("cpu")).take((100,), "f32").view(np.uint32) == 0xFFFFFFFF).all()
 
 
 def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took() -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kernelmark.bench.measure.measurement import Measurement, Part
+from kernelmark.bench.measure.measurement import Measurement, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.run.passes import merge, require_rules
 
@@ -24,7 +24,7 @@ def found(kernel: str, scale: float, **other: object) -> Measurement:
     """Return one process's measurement of a kernel that takes about `scale` seconds."""
     samples = [scale * round_ for round_ in ROUNDS]
     interval = median_interval(samples)
-    parts = [Part(len(samples), interval.median)]
+    parts = [ProcessPart(len(samples), interval.median)]
     return msgspec.structs.replace(
         Measurement(
             kernel=kernel,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.emulator.build import CompileError
+from kernelmark.bench.emulator.build import HostCompileError
 from stub.pycuda_build import is_built, pycuda_folder
 from support.emulated import host_compiler
 
@@ -31,7 +31,7 @@ def pycuda(tools: None, request: pytest.FixtureRequest) -> Path:
         pytest.skip(f"PyCUDA is not built for the stub driver; this takes minutes, once: {BUILDS}")
     try:
         return pycuda_folder()
-    except CompileError as error:
+    except HostCompileError as error:
         if ci:
             raise
         pytest.skip(f"PyCUDA does not build here: {str(error).splitlines()[-1]}")

@@ -14,7 +14,7 @@ from kernelmark.bench.emulator import Buffer, program, run
 from kernelmark.bench.emulator import Launch as EmulatedLaunch
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.worker import Im2col, TensorMap
+from kernelmark.bench.emulator.worker import EmulatedTensorMap, Im2col
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.launch import entries_of
 from kernelmark.bench.plan.kernel import CudaKernel
@@ -137,15 +137,15 @@ def _address(raw: bytes) -> int | None:
     return address if control.allocation(address) else None
 
 
-def _tensor_map(raw: bytes, name: str) -> TensorMap:
+def _tensor_map(raw: bytes, name: str) -> EmulatedTensorMap:
     """Decode what driver/tensor_map.cpp encodes. Raises AssertionError for what the emulator has no map for."""
     sizes, pitches, box = (struct.unpack_from(f, raw, at) for f, at in (("<4Q", 16), ("<3Q", 56), ("<3I", 88)))
     rank, kind, swizzle, _, *corners = struct.unpack_from("<4B6b", raw, 108)
     if corners[-1]:
         im2col = Im2col(*((corners[i], corners[i + 1]) for i in (0, 2, 4)))
-        return TensorMap(
+        return EmulatedTensorMap(
             name, sizes, pitches, box[:2], ITEM_BYTES[kind], 16 << swizzle if swizzle else 0, im2col=im2col
         )
     assert (rank, box[2]) == (3, 1), f"a tensor map of {rank} dimensions and {box[2]} layers a box; expected 3 and 1"
     swizzled = 16 << swizzle if swizzle else 0
-    return TensorMap(name, sizes[:3], pitches[:2], box[:2], ITEM_BYTES[kind], swizzled, kind == TF32)
+    return EmulatedTensorMap(name, sizes[:3], pitches[:2], box[:2], ITEM_BYTES[kind], swizzled, kind == TF32)

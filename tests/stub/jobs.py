@@ -11,7 +11,7 @@ import pytest
 from kernelmark.bench.measure import pinned, timing
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.tensormap import encode
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
@@ -46,7 +46,7 @@ def timed_once(kernel: str, problem: str) -> float:
     """
     _in_pieces(problem)
     device, chosen, parsed = get_device("cuda"), discover().kernels[kernel], discover().problem(problem)
-    operands, scratch = OperandSet(parsed, device, chosen.host_memory), Scratch(device, chosen.host_memory)
+    operands, scratch = OperandSet(parsed, device, chosen.host_memory), ScratchBuffers(device, chosen.host_memory)
     launch = chosen.launch(parsed, Operands(operands, "C", device, 1, scratch))
     return device.clock(hold=True).time([launch])
 

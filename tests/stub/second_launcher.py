@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.function import Function
+from kernelmark.bench.measure.function import CubinFunction
 from kernelmark.bench.measure.launch_pycuda import pycuda_stream, take_stream, with_pycuda
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
@@ -34,7 +34,7 @@ def prepared(*arguments: Any, source: str = NOTHING) -> Callable[[], None]:
     """Return what launches a kernel that does nothing, by our launcher, on the device's stream."""
     kernel, stream = discover().kernels["gemm/cuda.naive"], get_device("cuda").stream
     assert isinstance(kernel, CudaKernel)
-    function = Function(code("nothing", source), "nothing", {})
+    function = CubinFunction(code("nothing", source), "nothing", {})
     return with_pycuda(kernel, function, KernelCall(1, 32, ()), list(arguments or (0, np.int32(7))), stream)
 
 

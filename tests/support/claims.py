@@ -13,7 +13,7 @@ def experiment(name: str, max_time: float) -> catalog.Experiment:
 
 
 def claim(name: str, of: str) -> catalog.Claim:
-    compared = catalog.Comparison(kind="kernels", one=KERNELS[:1], other=KERNELS[1:])
+    compared = catalog.Contrast(kind="kernels", one=KERNELS[:1], other=KERNELS[1:])
     words = {"words": name, "source": "", "applies": "", "number": "time over time"}
     return catalog.Claim(id=name, experiment=of, confirm=catalog.Confirm(above=1.0), comparison=compared, **words)
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from kernelmark.bench.compare.runs import compare_runs
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Run
 from support.rows import result
 
@@ -28,7 +28,7 @@ def add(store, run_id, problem, medians=(), status="ok", **values):
     own = {"run_id": run_id, "op": "copy", "problem": f"copy/{problem}", "kernel": "copy/a.b", "status": status}
     median = float(np.median(medians)) if medians and status == "ok" else None
     row = result(**{**own, "device_name": "d", "numerics": "exact", "layout": "", "time_s_median": median, **values})
-    store.add(row, {}, [], None, [Part(1, found) for found in medians])
+    store.add(row, {}, [], None, [ProcessPart(1, found) for found in medians])
 
 
 def compared(store, fail_slower=None, anyway=False, csv_path=None, base="base", new="new", margin=0.02):

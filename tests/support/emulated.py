@@ -7,11 +7,11 @@ from itertools import islice
 import pytest
 
 from kernelmark.bench.emulator.build import compiler, missing_tool
-from kernelmark.bench.emulator.sweep import Case, complaints, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from support.tools import needed
 
 #: The cases that tests of this session are parametrised with, as `case` or `every`, by kernel.
-_selected: dict[str, list[Case]] = {}
+_selected: dict[str, list[EmulatedCase]] = {}
 
 
 def select(items: Iterable[pytest.Item]) -> None:
@@ -21,11 +21,11 @@ def select(items: Iterable[pytest.Item]) -> None:
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         for case in (params.get("case"), *params.get("every", ())):
-            if isinstance(case, Case):
+            if isinstance(case, EmulatedCase):
                 _selected.setdefault(case.kernel.id, []).append(case)
 
 
-def program_entries(every: Sequence[Case]) -> tuple[str, ...]:
+def program_entries(every: Sequence[EmulatedCase]) -> tuple[str, ...]:
     """Return the entries to compile for cases of one kernel: what the whole session needs of it, if that has them all.
 
     A program takes seconds to compile, so that tests share one.
@@ -46,7 +46,7 @@ def host_compiler() -> str:
     return compiler()
 
 
-def wrong_in_emulator(every: Sequence[Case]) -> list[str]:
+def wrong_in_emulator(every: Sequence[EmulatedCase]) -> list[str]:
     """Return what is wrong with these cases of one kernel, at most three complaints a case."""
     host_compiler()
     names = program_entries(every)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import Cubin, compile_cubin
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
@@ -35,20 +35,20 @@ RAGGED = (
 )
 
 
-def chosen(kernel: str, problem: str) -> Case:
+def chosen(kernel: str, problem: str) -> EmulatedCase:
     """The problem under the tile that a run takes."""
     parsed = REGISTRY.problem(problem)
     tile = CUDA[kernel].tile_for(parsed)
     assert tile is not None, refusal(kernel, problem)
-    return Case(CUDA[kernel], parsed, tile)
+    return EmulatedCase(CUDA[kernel], parsed, tile)
 
 
-def cases(kernel: str, *problems: str | Problem) -> list[Case]:
+def cases(kernel: str, *problems: str | Problem) -> list[EmulatedCase]:
     """Each problem that the kernel takes, under each tile that takes it."""
     found = CUDA[kernel]
     parsed = [REGISTRY.problem(p) if isinstance(p, str) else p for p in problems]
     taken = [p for p in parsed if found.refuses(p) is None]
-    return [Case(found, p, tile) for p in taken for tile in found.tiles() if found.unwanted(p, tile) is None]
+    return [EmulatedCase(found, p, tile) for p in taken for tile in found.tiles() if found.unwanted(p, tile) is None]
 
 
 def refusal(kernel: str, problem: str) -> str:
@@ -84,7 +84,7 @@ class SetUp(NamedTuple):
     launch: Callable[[], Any]
     operands: OperandSet
     draw: Draw
-    scratch: Scratch
+    scratch: ScratchBuffers
 
 
 def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
@@ -93,7 +93,7 @@ def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
     operands, draw = OperandSet(parsed, device, found.host_memory), Draw(parsed, 0)
     draw.redraw()
     operands.load(draw)
-    scratch = Scratch(device, found.host_memory)
+    scratch = ScratchBuffers(device, found.host_memory)
     launch = found.launch(parsed, Operands(operands, found.order, device, threads, scratch))
     return SetUp(launch, operands, draw, scratch)
 

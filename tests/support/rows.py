@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelmark.bench.measure.ceiling import Ceiling
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.record.result import Result, finite
 from kernelmark.bench.record.store import Run, Store
@@ -54,7 +54,7 @@ def put(
     median: float = 1e-3,
     dims: Any = None,
     taken: Sequence[float] = (),
-    parts: Sequence[Part] = (),
+    parts: Sequence[ProcessPart] = (),
     **values: Any,
 ) -> Result:
     """A timed row with the samples `taken`, or forty that scatter by a few per cent, always the same ones.
@@ -81,7 +81,7 @@ def put(
     kind = {"op": op, "dtype": dtype, "numerics": "fp32", "layout": layout, "suite": "mine", "seed": 3}
     row = Result(**{"run_id": "r1", "problem": problem, "kernel": kernel, **SHARED, **kind, **timed, **values})
     kept = samples if row.status == "ok" and row.time_s_median else []
-    store.add(row, dims or {}, kept, None, (parts or [Part(len(kept), middle)]) if kept else ())
+    store.add(row, dims or {}, kept, None, (parts or [ProcessPart(len(kept), middle)]) if kept else ())
     return row
 
 

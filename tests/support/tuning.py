@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kernelmark.bench.measure.measurement import Part
+from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.tune.inspect import InspectRow
-from kernelmark.bench.tune.tuned import Entry
+from kernelmark.bench.tune.tuned import TileRecord
 from kernelmark.bench.tune.watch.source import keep
 from support.rows import begin, put
 
@@ -56,7 +56,7 @@ def plant(
             seconds = took(m, n, k)
             if seconds is not None:
                 medians = [seconds * (1 + noise * rng.uniform(-1, 1)) for _ in range(processes)]
-                parts = [Part(10, median) for median in medians]
+                parts = [ProcessPart(10, median) for median in medians]
                 taken = [median for median in medians for _ in range(10)]
                 own = {"layout": layout, "run_id": run_id, "processes": processes, **values}
                 put(store, problem, kernel, seconds, dims, taken, parts, **own)
@@ -116,11 +116,11 @@ def version(folder, number, text, headers=None):
     return keep({name: content.encode() for name, content in files.items()}, folder / "turned.cu", folder, number)
 
 
-def entry(**values: Any) -> Entry:
+def entry(**values: Any) -> TileRecord:
     """An entry with these values in the place of the usual ones."""
     usual = {"threads": 1, "mode": "cold", "digest": "c0ffee", "versions": "numba 0.62.1", "processes": 5}
     usual |= {"run": "race-1", "tuned_at": "2026-01-01T00:00:00"}
-    return Entry(**{**usual, **values})
+    return TileRecord(**{**usual, **values})
 
 
 def row(**values: Any) -> InspectRow:

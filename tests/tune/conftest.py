@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure.measurement import Measurement, Part
+from kernelmark.bench.measure.measurement import Measurement, ProcessPart
 from kernelmark.bench.measure.stats import median_interval, speedup
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
@@ -16,9 +16,9 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.tune.screen import Rig
 from kernelmark.bench.tune.subject import subjects_of
-from kernelmark.bench.tune.tuning import Tuning, Wanted
+from kernelmark.bench.tune.tuning import SearchOptions, Tuning
 from kernelmark.bench.tune.watch.contenders import with_tile
-from kernelmark.bench.tune.watch.session import Session
+from kernelmark.bench.tune.watch.session import WatchSession
 from support.plugins import COUNTED
 from support.tuning import PLUGIN, PROBLEM, SOURCE, version
 
@@ -38,7 +38,7 @@ def opened(folder, registry):
     kernel, problem = registry.kernels["transpose/cuda.turned"], registry.problem(PROBLEM)
 
     def of(tile=None, **options):
-        return Session(registry, with_tile(kernel, tile or {}, problem, H100), problem, "sm_90a", None, **options)
+        return WatchSession(registry, with_tile(kernel, tile or {}, problem, H100), problem, "sm_90a", None, **options)
 
     return of
 
@@ -92,7 +92,7 @@ class Tuned:
             return Measurement(**common, status="failed", reason="ValueError: no luck")
         samples = (work * 1e-3 * rng.normal(1, self.spread, 12)).tolist()
         interval = median_interval(samples)
-        parts = [Part(len(samples), interval.median)]
+        parts = [ProcessPart(len(samples), interval.median)]
         return Measurement(**common, samples=samples, interval=interval, interval_scope="within-process", parts=parts)
 
     def begin(self, kernel, suite=SMALL, strategy=None, budget=None, op="copy/mine", **plan):
@@ -104,7 +104,7 @@ class Tuned:
         plan = Plan(**{**asked, "ceilings": False, "processes": 3, "spread_s": 0.0, **plan})
         interrupted = lambda: len(self.jobs) >= self.stop_after  # noqa: E731
         rig = Rig(self.store, self.registry, self.execute, interrupted, self.told.append)
-        return Tuning(subjects, found, plan, Wanted(strategy, budget), rig)
+        return Tuning(subjects, found, plan, SearchOptions(strategy, budget), rig)
 
     def race(self, tuning):
         return tuning.race(lambda jobs, processes: nullcontext(Progress()))

@@ -8,7 +8,7 @@ import pytest
 
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.tune.header import adopted, header
-from kernelmark.bench.tune.tuned import File, Tuned
+from kernelmark.bench.tune.tuned import TileFile, Tuned
 from support.tools import needed
 from support.tuning import entry as tuned_entry
 
@@ -37,7 +37,7 @@ def file(tmp_path):
     def of(*entries, device="Xeon"):
         path = tmp_path / "tuned.json"
         path.write_bytes(msgspec.json.encode(Tuned(device=device, tiles=entries)))
-        return File(path, "Xeon")
+        return TileFile(path, "Xeon")
 
     return of
 

@@ -11,12 +11,12 @@ from kernelmark.bench.measure import present
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.options import ALL, BUDGET, GUIDED
 from kernelmark.bench.tune import search as searching
-from kernelmark.bench.tune.search import Choice, Field, choose, search
+from kernelmark.bench.tune.search import Choice, SearchDomain, choose, search
 from support.tools import needed
 
 NAMES = ("A", "B", "C", "D")
 CONFIGS = list(product((1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1, 2, 3), (0, 1, 2, 3, 4)))  # 400
-FIELD = Field(NAMES, CONFIGS, (2, 2, 3, 4))
+FIELD = SearchDomain(NAMES, CONFIGS, (2, 2, 3, 4))
 MISSING = module_missing("kernel_tuner")
 
 

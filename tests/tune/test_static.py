@@ -6,7 +6,7 @@ import pytest
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.tune.static import Built, rank, words
+from kernelmark.bench.tune.static import CompiledTile, rank, words
 from kernelmark.bench.tune.subject import subjects_of
 from support.tuning import row
 
@@ -45,7 +45,7 @@ def subject(registry):
 
 
 def built(bound_s, *occupancies):
-    return Built([row(occupancy=occupancy) for occupancy in occupancies], bound_s)
+    return CompiledTile([row(occupancy=occupancy) for occupancy in occupancies], bound_s)
 
 
 def test_the_least_bound_comes_first_and_of_equals_the_highest_occupancy():

@@ -13,7 +13,7 @@ from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import Session, run_suites
-from kernelmark.bench.tune.tuned import File, file_of, keep, opened, tiles_in
+from kernelmark.bench.tune.tuned import TileFile, file_of, keep, opened, tiles_in
 from kernelmark.bench.tune.use import source_digest, usable, versions, with_tuned
 from support.tuning import entry as tuned_entry
 
@@ -207,4 +207,4 @@ def test_the_file_is_json_that_people_can_read(file, kernel):
     found = json.loads(file.path.read_text())
     assert found["device"] == file.device
     assert found["tiles"][0]["tile"] == "WORK=1"
-    assert File(file.path, file.device) == file
+    assert TileFile(file.path, file.device) == file

@@ -8,7 +8,7 @@ from kernelmark.bench.plan.case import Budget, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.tune.watch.comparison import Comparison, job_of
+from kernelmark.bench.tune.watch.comparison import VersionTiming, job_of
 from kernelmark.bench.tune.watch.contenders import counterparts
 from kernelmark.bench.tune.watch.source import keep
 from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, version
@@ -98,7 +98,7 @@ def test_a_launch_that_the_emulator_refuses_is_a_complaint(look):
 def test_two_versions_are_two_contenders_of_one_job(folder, registry):
     versions = [version(folder, number, text) for number, text in enumerate((SOURCE, STAGED), 1)]
     plugins = (str(folder / "turned.py"),)
-    comparison = Comparison("transpose/cuda.turned@H=4", PROBLEM, (), plugins, Budget(0.01))
+    comparison = VersionTiming("transpose/cuda.turned@H=4", PROBLEM, (), plugins, Budget(0.01))
     job = job_of(comparison, versions[1], versions[0])
     known = discover(job.plugins).kernels
     assert [known[name].tile for name in job.kernels] == [{"H": 4}] * 2

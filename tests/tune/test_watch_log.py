@@ -9,7 +9,7 @@ from kernelmark.bench.record.versions import digest_of
 from kernelmark.bench.report.history import history_document, history_page, steps
 from kernelmark.bench.tune.use import sources_of
 from kernelmark.bench.tune.watch import session as watched
-from kernelmark.bench.tune.watch.comparison import Comparison
+from kernelmark.bench.tune.watch.comparison import VersionTiming
 from kernelmark.bench.tune.watch.log import Log
 from support.tuning import BROKEN, PROBLEM, SOURCE, STAGED, version
 
@@ -74,7 +74,7 @@ def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_
 
     monkeypatch.setattr(watched, "compare", compared)
     session = opened()
-    session._comparison = Comparison(KERNEL, PROBLEM, (), (), Budget(0.01))
+    session._comparison = VersionTiming(KERNEL, PROBLEM, (), (), Budget(0.01))
     found = saved(session, SOURCE, STAGED, SOURCE)
     _, second, third = (step.against_first for step in steps(found))
     assert (second.in_turn, round(second.median)) == (True, 2)

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from kernelmark.bench.cli import watch
-from kernelmark.bench.emulator.report import Report, Thread
-from kernelmark.bench.emulator.sweep import Case, Finding
+from kernelmark.bench.emulator.report import Diagnostic, Thread
+from kernelmark.bench.emulator.sweep import Defect, EmulatedCase
 from kernelmark.bench.tune.watch.emulator import Emulated
 from kernelmark.bench.tune.watch.verdict import bugs, verdict
 
@@ -18,16 +18,16 @@ BIG, SMALL = SimpleNamespace(T=32), SimpleNamespace(T=16)
 def case(registry):
     """Return a function that makes a case of a size under a tile."""
     kernel = registry.kernels["gemm/cuda.tiled"]
-    return lambda size, tile=BIG: Case(kernel, registry.problem(f"gemm/m{size}n5k7/f32/NT"), tile)
+    return lambda size, tile=BIG: EmulatedCase(kernel, registry.problem(f"gemm/m{size}n5k7/f32/NT"), tile)
 
 
 def report(kind, line, other_line=0):
-    return Report(kind, f"{kind} on smem", "a.cu", line, WHO, 3, WHO if other_line else None, other_line)
+    return Diagnostic(kind, f"{kind} on smem", "a.cu", line, WHO, 3, WHO if other_line else None, other_line)
 
 
 def test_the_same_report_in_several_tiles_problems_and_schedules_is_one_bug(case):
     at = [(case(5), "forward"), (case(5), "reverse"), (case(9), "random"), (case(9, SMALL), "forward")]
-    found = tuple(Finding(one, order, report("out-of-bounds", 7)) for one, order in at)
+    found = tuple(Defect(one, order, report("out-of-bounds", 7)) for one, order in at)
     text = verdict(Emulated(BIG, (case(3), case(5), case(9), case(9, SMALL)), found)).splitlines()
     assert text == [
         "FAIL: 1 report (3 problems x 3 schedules, 2 tiles)",
@@ -53,20 +53,20 @@ def test_the_same_report_in_several_tiles_problems_and_schedules_is_one_bug(case
     ],
 )
 def test_reports_that_a_barrier_or_an_index_connects_are_one_bug(case, reports, number):
-    assert len(bugs([Finding(case(5), "forward", report(*words)) for words in reports])) == number
+    assert len(bugs([Defect(case(5), "forward", report(*words)) for words in reports])) == number
 
 
 def test_a_race_is_named_before_what_it_leaves_unwritten(case):
-    (bug,) = bugs([Finding(case(5), "forward", report(*one)) for one in (("uninitialised-read", 9), ("race", 7, 9))])
+    (bug,) = bugs([Defect(case(5), "forward", report(*one)) for one in (("uninitialised-read", 9), ("race", 7, 9))])
     first, second = str(bug).splitlines()
     assert first.startswith("a.cu:7: race")
     assert second.startswith("  also a.cu:9: uninitialised-read")
 
 
 def test_a_wrong_result_is_a_bug_of_its_own_only_where_no_report_explains_it(case):
-    race, result = Finding(case(5), "forward", report("race", 7, 9)), Finding(case(5), "random", None, "c[0, 0] is 1")
+    race, result = Defect(case(5), "forward", report("race", 7, 9)), Defect(case(5), "random", None, "c[0, 0] is 1")
     assert [str(bug) for bug in bugs([race, result])] == [str(race.report)]
-    elsewhere = Finding(case(9), "random", None, "c[0, 0] is 2")
+    elsewhere = Defect(case(9), "random", None, "c[0, 0] is 2")
     assert [str(bug) for bug in bugs([race, result, elsewhere])][1:] == ["wrong result: c[0, 0] is 2"]
 
 

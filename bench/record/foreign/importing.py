@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import only_utf8, require_file
 from kernelmark.bench.record.foreign import nvbench, own_csv, pytest_benchmark
-from kernelmark.bench.record.foreign.node import Node
-from kernelmark.bench.record.foreign.source import FindProblem, Row, Source
+from kernelmark.bench.record.foreign.node import JsonNode
+from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun
 from kernelmark.bench.record.schema import INSERT, row_values
 from kernelmark.bench.record.store import Run, Store
 
@@ -34,7 +34,7 @@ class Imported(NamedTuple):
     before: str
 
 
-class Batch(Store):
+class ImportStore(Store):
     """A store of which either everything is kept or nothing: closed before `commit`, it drops what was added."""
 
     @contextmanager
@@ -44,7 +44,7 @@ class Batch(Store):
         except sqlite3.Error as error:
             raise UsageError(f"{self.path}: cannot be written: {error}; nothing was imported") from None
 
-    def add_all(self, run_id: str, rows: Sequence[Row]) -> None:
+    def add_all(self, run_id: str, rows: Sequence[ForeignRow]) -> None:
         """Add rows to a run."""
         if isinstance(rows, own_csv.Rows):
             stored = rows.stored(run_id)
@@ -66,7 +66,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
         with only_utf8():
             str(path).encode()
     files = [(path, _digest(path), read(path, find)) for path in paths]
-    with closing(Batch(db)) as store:
+    with closing(ImportStore(db)) as store:
         known = _digests(store)
         imported = [
             _add(store, path, digest, source, known, new_run_id)
@@ -77,7 +77,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
     return imported
 
 
-def read(path: Path, find: FindProblem) -> list[Source]:
+def read(path: Path, find: FindProblem) -> list[ForeignRun]:
     """Return what a file holds. Raises UsageError for one that is none of the formats, or not sound."""
     with _opened(path) as file:
         try:
@@ -102,14 +102,14 @@ def _first_character(file: IO[str]) -> str:
     return found
 
 
-def _from_json(path: Path, text: str, find: FindProblem) -> list[Source]:
+def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
     try:
         value = json.loads(text)
         # Half a surrogate pair passes as JSON, and neither the store nor a file can hold it.
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is no JSON: {error}; {EXPECTED}") from None
-    root, suite = Node(value, str(path)), f"imported:{path.name}"
+    root, suite = JsonNode(value, str(path)), f"imported:{path.name}"
     if pytest_benchmark.recognise(value):
         return pytest_benchmark.read(root, suite, find)
     if nvbench.recognise(value):
@@ -118,7 +118,7 @@ def _from_json(path: Path, text: str, find: FindProblem) -> list[Source]:
     raise UsageError(f"{path}: is {found}; {EXPECTED}")
 
 
-def _from_csv(path: Path, file: IO[str]) -> list[Source]:
+def _from_csv(path: Path, file: IO[str]) -> list[ForeignRun]:
     header = file.readline(_LONGEST_LINE).strip()
     if not own_csv.recognise(header):
         raise UsageError(f"{path}: begins with {header[:60]!r}; {EXPECTED}")
@@ -126,7 +126,7 @@ def _from_csv(path: Path, file: IO[str]) -> list[Source]:
     return own_csv.read(file, str(path))
 
 
-def _refuse_repeated(path: Path, sources: list[Source]) -> None:
+def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
     for source in sources:
         seen: set[str] = set()
         rows = source.rows
@@ -171,7 +171,7 @@ def _digests(store: Store) -> dict[str, str]:
 
 
 def _add(
-    store: Batch, path: Path, digest: str, source: Source, known: dict[str, str], new_run_id: NewRunId
+    store: ImportStore, path: Path, digest: str, source: ForeignRun, known: dict[str, str], new_run_id: NewRunId
 ) -> Imported:
     now = datetime.now(UTC)
     run_id = new_run_id(now)

@@ -9,7 +9,7 @@ from kernelmark.bench.plan.errors import UsageError
 ROUNDING = 1e-9
 
 
-class Node:
+class JsonNode:
     """A value of a file and its place in it, `benchmarks[3].stats.median`. Every method raises UsageError."""
 
     def __init__(self, value: Any, file: str, place: str = "") -> None:
@@ -21,11 +21,11 @@ class Node:
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         raise UsageError(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
 
-    def holding(self, value: Any) -> "Node":
+    def holding(self, value: Any) -> "JsonNode":
         """Return the same place with another value."""
-        return Node(value, self._file, self._place)
+        return JsonNode(value, self._file, self._place)
 
-    def get(self, *keys: str) -> "Node | None":
+    def get(self, *keys: str) -> "JsonNode | None":
         """Return what stands under these keys, one inside the other; None where one is absent or null."""
         node = self
         for key in keys:
@@ -33,24 +33,24 @@ class Node:
                 node.refuse("an object")
             if node.value.get(key) is None:
                 return None
-            node = Node(node.value[key], self._file, f"{node._place}.{key}".lstrip("."))
+            node = JsonNode(node.value[key], self._file, f"{node._place}.{key}".lstrip("."))
         return node
 
-    def need(self, *keys: str) -> "Node":
+    def need(self, *keys: str) -> "JsonNode":
         """Return what stands under these keys."""
         if (found := self.get(*keys)) is None:
             what = ".".join(filter(None, (self._place, *keys)))
             raise UsageError(f"{self._file}: {what} is missing; without it there is no row")
         return found
 
-    def items(self, key: str) -> list["Node"]:
+    def items(self, key: str) -> list["JsonNode"]:
         """The elements of the list under this key; none where it is absent or null."""
         found = self.get(key)
         if found is None:
             return []
         if not isinstance(found.value, list):
             found.refuse("a list")
-        return [Node(value, self._file, f"{found._place}[{i}]") for i, value in enumerate(found.value)]
+        return [JsonNode(value, self._file, f"{found._place}[{i}]") for i, value in enumerate(found.value)]
 
     def text(self) -> str:
         """A string."""
@@ -70,7 +70,7 @@ class Node:
             self.refuse("a finite number" if above == -math.inf else f"a finite number above {above:g}")
         return found
 
-    def refuse_above(self, most: "Node | None") -> None:
+    def refuse_above(self, most: "JsonNode | None") -> None:
         """Refuse a number that is above the largest of those that it comes from, but for rounding."""
         if most is not None and self.number() > most.number() * (1 + ROUNDING):
             self.refuse(f"at most the largest, {most.number()!r}")
@@ -83,13 +83,13 @@ class Node:
         return int(found)
 
 
-def number_under(node: Node, *keys: str, above: float = -math.inf) -> float | None:
+def number_under(node: JsonNode, *keys: str, above: float = -math.inf) -> float | None:
     """The number under these keys; None where it is absent or null."""
     found = node.get(*keys)
     return None if found is None else found.number(above)
 
 
-def text_under(node: Node, *keys: str) -> str:
+def text_under(node: JsonNode, *keys: str) -> str:
     """The string under these keys; empty where it is absent or null."""
     found = node.get(*keys)
     return "" if found is None else found.text()

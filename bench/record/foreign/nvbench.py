@@ -16,11 +16,11 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.foreign.node import Node, text_under
+from kernelmark.bench.record.foreign.node import JsonNode, text_under
 from kernelmark.bench.record.foreign.source import (
     FindProblem,
-    Row,
-    Source,
+    ForeignRow,
+    ForeignRun,
     add_rates,
     add_samples,
     dimensions,
@@ -33,7 +33,7 @@ from kernelmark.bench.record.result import Result
 KIND = "nvbench JSON"
 
 
-class Way(NamedTuple):
+class NvbenchTiming(NamedTuple):
     """One of the ways in which nvbench times a state: the tags of its count and times, and what we call it."""
 
     tag: str
@@ -43,9 +43,9 @@ class Way(NamedTuple):
 
 
 WAYS = (
-    Way("nv/cold", "gpu", "cuda", Mode.COLD),
-    Way("nv/batch", "gpu", "cuda", Mode.HOT),
-    Way("nv/cpu_only", "cpu", "cpu", ""),
+    NvbenchTiming("nv/cold", "gpu", "cuda", Mode.COLD),
+    NvbenchTiming("nv/batch", "gpu", "cuda", Mode.HOT),
+    NvbenchTiming("nv/cpu_only", "cpu", "cpu", ""),
 )
 
 
@@ -54,11 +54,11 @@ def recognise(root: Any) -> bool:
     return isinstance(root, dict) and {"devices", "benchmarks"} <= root.keys()
 
 
-def read(root: Node, path: Path, suite: str, find: FindProblem) -> list[Source]:
+def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[ForeignRun]:
     """A source a device, since a run has one machine. Raises UsageError."""
     devices = {device.need("id").integer(): device for device in root.items("devices")}
     version = text_under(root, "meta", "version", "nvbench", "string")
-    rows: dict[int | None, list[Row]] = defaultdict(list)
+    rows: dict[int | None, list[ForeignRow]] = defaultdict(list)
     for bench in root.items("benchmarks"):
         for state in bench.items("states"):
             number = _device(state, devices)
@@ -67,10 +67,10 @@ def read(root: Node, path: Path, suite: str, find: FindProblem) -> list[Source]:
             rows[number] += _rows(bench.need("name").text(), state, name, shared, path, find)
     facts = {number: _machine(devices[number]) if number is not None else {} for number in rows or [None]}
     environment = {"versions": {"nvbench": version}} if version else {}
-    return [Source(KIND, found, environment, "", rows[number]) for number, found in facts.items()]
+    return [ForeignRun(KIND, found, environment, "", rows[number]) for number, found in facts.items()]
 
 
-def _device(state: Node, devices: dict[int, Node]) -> int | None:
+def _device(state: JsonNode, devices: dict[int, JsonNode]) -> int | None:
     found = state.get("device")
     if found is None:
         return None
@@ -79,7 +79,7 @@ def _device(state: Node, devices: dict[int, Node]) -> int | None:
     return found.integer()
 
 
-def _machine(device: Node) -> dict[str, Any]:
+def _machine(device: JsonNode) -> dict[str, Any]:
     """The facts under the names that our own runs have for them."""
     version = device.get("sm_version")
     facts: dict[str, Any] = {"gpu": text_under(device, "name")}
@@ -95,8 +95,8 @@ def _machine(device: Node) -> dict[str, Any]:
 
 
 def _rows(
-    name: str, state: Node, device_name: str, shared: dict[str, Any], path: Path, find: FindProblem
-) -> Iterator[Row]:
+    name: str, state: JsonNode, device_name: str, shared: dict[str, Any], path: Path, find: FindProblem
+) -> Iterator[ForeignRow]:
     axes = {axis.need("name").text(): _axis_value(axis) for axis in state.items("axis_values")}
     problem = first_problem((value for value in (*axes.values(), name) if isinstance(value, str)), find)
     text = "/".join((name, *(f"{axis}={value}" for axis, value in axes.items())))
@@ -112,10 +112,10 @@ def _rows(
         else:
             _add_times(result, way, summaries, samples, problem)
             refuse_unsound(result, state)
-        yield Row(result, dims, samples if timed else ())
+        yield ForeignRow(result, dims, samples if timed else ())
 
 
-def _axis_value(axis: Node) -> Any:
+def _axis_value(axis: JsonNode) -> Any:
     """A number or a word, as the axis is declared: in the file all may be strings."""
     value, kind = axis.need("value"), text_under(axis, "type")
     if kind not in ("int64", "float64"):
@@ -123,14 +123,14 @@ def _axis_value(axis: Node) -> Any:
     return int(value.number()) if kind == "int64" else value.number()
 
 
-def _why(state: Node) -> tuple[str, str]:
+def _why(state: JsonNode) -> tuple[str, str]:
     """Return why a state has no time: it was skipped by its benchmark, or it failed."""
     reason = text_under(state, "skip_reason").strip()
     failed = not reason or reason.startswith("Unexpected error")
     return Status.FAILED if failed else Status.UNSUPPORTED, reason or "the file has no time for it"
 
 
-def _summaries(state: Node) -> dict[str, Node]:
+def _summaries(state: JsonNode) -> dict[str, JsonNode]:
     """The values of the summaries by their tags; those that are null are left out."""
     found = {}
     for summary in state.items("summaries"):
@@ -142,7 +142,7 @@ def _summaries(state: Node) -> dict[str, Node]:
 
 
 def _add_times(
-    result: Result, way: Way, summaries: dict[str, Node], samples: list[float], problem: Problem | None
+    result: Result, way: NvbenchTiming, summaries: dict[str, JsonNode], samples: list[float], problem: Problem | None
 ) -> None:
     """Times where they are given: older versions of nvbench know the mean alone."""
     times = f"{way.tag}/time/{way.clock}"
@@ -166,12 +166,12 @@ def _add_times(
     result.clock_mhz = None if clock is None else clock * 1e-6
 
 
-def _number(summaries: dict[str, Node], tag: str, above: float = 0.0) -> float | None:
+def _number(summaries: dict[str, JsonNode], tag: str, above: float = 0.0) -> float | None:
     found = summaries.get(tag)
     return None if found is None else found.number(above)
 
 
-def _samples(state: Node, path: Path) -> list[float]:
+def _samples(state: JsonNode, path: Path) -> list[float]:
     """The samples that --jsonbin has put into a folder beside the file; none where they are not there any more."""
     for summary in state.items("summaries"):
         if text_under(summary, "tag") == "nv/json/bin:nv/cold/sample_times":

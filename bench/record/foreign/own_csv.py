@@ -16,7 +16,7 @@ from kernelmark.bench.plan.case import case_key
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.plan.text import one_line
-from kernelmark.bench.record.foreign.source import HINTS, REQUIRED, Row, Source, unsound
+from kernelmark.bench.record.foreign.source import HINTS, REQUIRED, ForeignRow, ForeignRun, unsound
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.schema import OWN
 from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table
@@ -32,14 +32,14 @@ _EMPTY = {None: "null", 0: "0", 1: "1"}
 _DEFAULTS = {field.name: None if field.required else field.default for field in msgspec.structs.fields(Result)}
 
 
-class Record(NamedTuple):
+class CsvRecord(NamedTuple):
     """A line of the file: the number of the line that it ends on, and its fields."""
 
     line: int
     fields: list[str]
 
 
-def _records(lines: IO[str]) -> Iterator[Record]:
+def _records(lines: IO[str]) -> Iterator[CsvRecord]:
     """Yield what csv.reader reads; lines without quotes are split, which takes less time. Raises csv.Error."""
     number, longest = 0, csv.field_size_limit()
     for line in lines:
@@ -47,14 +47,14 @@ def _records(lines: IO[str]) -> Iterator[Record]:
         if '"' not in line and len(line) <= longest:
             fields = line.rstrip("\r\n").split(",")
             if fields != [""]:
-                yield Record(number, fields)
+                yield CsvRecord(number, fields)
             continue
         reader = csv.reader(chain([line], lines), strict=True)  # a quoted field may go on in further lines
         fields = next(reader)
-        yield Record(number := number + reader.line_num - 1, fields)
+        yield CsvRecord(number := number + reader.line_num - 1, fields)
 
 
-class Rows(Sequence[Row]):
+class Rows(Sequence[ForeignRow]):
     """The rows of a file, of which each is made when it is asked for."""
 
     def __init__(self, table: Table) -> None:
@@ -64,7 +64,7 @@ class Rows(Sequence[Row]):
         return len(self._table.rows)
 
     def __getitem__(self, at: Any) -> Any:
-        return Row(self._table.rows[at], self._table.dims.values[self._table.dims.codes[at]])
+        return ForeignRow(self._table.rows[at], self._table.dims.values[self._table.dims.codes[at]])
 
     def cases(self) -> Iterator[str]:
         """Yield the identity of each row."""
@@ -84,7 +84,7 @@ def recognise(header: str) -> bool:
     return len({"run_id", "kernel", "problem", "status", "time_s_median"} & set(header.split(","))) >= 3
 
 
-def read(lines: IO[str], file: str) -> list[Source]:
+def read(lines: IO[str], file: str) -> list[ForeignRun]:
     """Return one source with a row a line; the machine is taken from the rows' devices. Raises UsageError."""
     records, builder = _records(lines), Builder()
     try:
@@ -99,10 +99,10 @@ def read(lines: IO[str], file: str) -> list[Source]:
     machine = {fact: ", ".join(sorted(name for own, name in pairs if own == device)) for fact, device in names.items()}
     commits = set(table.columns["git_commit"])
     commit = commits.pop() if len(commits) == 1 else ""
-    return [Source(KIND, {fact: name for fact, name in machine.items() if name}, {}, commit, Rows(table))]
+    return [ForeignRun(KIND, {fact: name for fact, name in machine.items() if name}, {}, commit, Rows(table))]
 
 
-def _parser(header: list[str], file: str) -> Callable[[list[Record]], list[Sequence[Any]]]:
+def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Sequence[Any]]]:
     """Return what turns lines under this header into columns as the table takes them."""
     if missing := [name for name in REQUIRED if name not in header]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
@@ -112,7 +112,7 @@ def _parser(header: list[str], file: str) -> Callable[[list[Record]], list[Seque
             raise UsageError(f"{file}: column {name!r} is no name of its own; expected each column named once")
     others, width = tuple(name for name in header if name not in COLUMNS), len(header)
 
-    def parse(chunk: list[Record]) -> list[Sequence[Any]]:
+    def parse(chunk: list[CsvRecord]) -> list[Sequence[Any]]:
         for line, fields in chunk:
             if len(fields) != width:
                 found = f"{len(fields)} values, expected {width}, as many as the first line names"

@@ -6,11 +6,11 @@ kernel's and group and parameters are the problem; samples are there where --ben
 
 from typing import Any
 
-from kernelmark.bench.record.foreign.node import Node, number_under, text_under
+from kernelmark.bench.record.foreign.node import JsonNode, number_under, text_under
 from kernelmark.bench.record.foreign.source import (
     FindProblem,
-    Row,
-    Source,
+    ForeignRow,
+    ForeignRun,
     add_rates,
     add_samples,
     dimensions,
@@ -29,7 +29,7 @@ def recognise(root: Any) -> bool:
     return isinstance(root, dict) and {"machine_info", "benchmarks"} <= root.keys()
 
 
-def read(root: Node, suite: str, find: FindProblem) -> list[Source]:
+def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
     """One source with a row a benchmark. Raises UsageError."""
     machine = _machine(root)
     python = machine.get("python", "")
@@ -45,19 +45,19 @@ def read(root: Node, suite: str, find: FindProblem) -> list[Source]:
     }
     rows = [_row(bench, shared, find) for bench in root.items("benchmarks")]
     environment = {"versions": {"pytest-benchmark": text_under(root, "version")}}
-    return [Source(KIND, machine, environment, shared["git_commit"], rows)]
+    return [ForeignRun(KIND, machine, environment, shared["git_commit"], rows)]
 
 
-def _row(bench: Node, shared: dict[str, Any], find: FindProblem) -> Row:
+def _row(bench: JsonNode, shared: dict[str, Any], find: FindProblem) -> ForeignRow:
     extra, samples = bench.get("extra_info"), _samples(bench)
     if extra is not None and isinstance(extra.value, dict) and extra.value.keys() >= _OURS:
         result = own_result(extra)
         problem = find(result.problem)
-        return Row(result, problem.dims() if problem else {}, samples if len(samples) == result.samples else ())
+        return ForeignRow(result, problem.dims() if problem else {}, samples if len(samples) == result.samples else ())
     return _foreign_row(bench, samples, shared, find)
 
 
-def _foreign_row(bench: Node, samples: list[float], shared: dict[str, Any], find: FindProblem) -> Row:
+def _foreign_row(bench: JsonNode, samples: list[float], shared: dict[str, Any], find: FindProblem) -> ForeignRow:
     path, _, function = bench.need("fullname").text().partition("[")[0].partition("::")
     module = path.removesuffix(".py").replace("/", ".")
     group, param = text_under(bench, "group"), text_under(bench, "param")
@@ -72,10 +72,10 @@ def _foreign_row(bench: Node, samples: list[float], shared: dict[str, Any], find
         _add_statistics(result, bench.need("stats"))
     add_rates(result, problem)
     refuse_unsound(result, bench)
-    return Row(result, problem.dims() if problem else dimensions(_params(bench)), samples)
+    return ForeignRow(result, problem.dims() if problem else dimensions(_params(bench)), samples)
 
 
-def _params(bench: Node) -> dict[str, Any]:
+def _params(bench: JsonNode) -> dict[str, Any]:
     found = bench.get("params")
     if found is None:
         return {}
@@ -84,11 +84,11 @@ def _params(bench: Node) -> dict[str, Any]:
     return dict(found.value)
 
 
-def _samples(bench: Node) -> list[float]:
+def _samples(bench: JsonNode) -> list[float]:
     return [sample.number(above=0) for sample in bench.need("stats").items("data")]
 
 
-def _add_statistics(result: Any, stats: Node) -> None:
+def _add_statistics(result: Any, stats: JsonNode) -> None:
     for name in ("min", "median", "mean"):
         if (found := stats.get(name)) is not None:
             found.refuse_above(stats.get("max"))
@@ -99,7 +99,7 @@ def _add_statistics(result: Any, stats: Node) -> None:
         result.time_s_std = number_under(stats, "stddev")
 
 
-def _machine(root: Node) -> dict[str, Any]:
+def _machine(root: JsonNode) -> dict[str, Any]:
     """The facts under the names that our own runs have for them; what the file does not have is left out."""
     info = root.need("machine_info")
     system = (text_under(info, name) for name in ("system", "release", "machine"))
@@ -112,19 +112,19 @@ def _machine(root: Node) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _cpu(info: Node) -> str:
+def _cpu(info: JsonNode) -> str:
     cpu = info.get("cpu")
     detailed = cpu is not None and isinstance(cpu.value, dict)
     return (text_under(info, "cpu", "brand_raw") if detailed else "") or text_under(info, "processor")
 
 
-def _cpus(info: Node) -> int | None:
+def _cpus(info: JsonNode) -> int | None:
     cpu = info.get("cpu")
     found = cpu.get("count") if cpu is not None and isinstance(cpu.value, dict) else None
     return None if found is None else found.integer()
 
 
-def _commit(root: Node) -> str:
+def _commit(root: JsonNode) -> str:
     """The commit of what was measured; empty where pytest-benchmark found no repository."""
     found = root.get("commit_info")
     if found is None or not isinstance(found.value, dict):

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from kernelmark.bench.measure.measurement import WITHIN, Part
+from kernelmark.bench.measure.measurement import WITHIN, ProcessPart
 from kernelmark.bench.measure.stats import median_interval, outliers
 from kernelmark.bench.plan.numbers import NotNegative
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.foreign.node import ROUNDING, Node
+from kernelmark.bench.record.foreign.node import ROUNDING, JsonNode
 from kernelmark.bench.record.result import COLUMNS, SCHEMA, Result, finite
 
 #: The problem that a text is the id of, or None.
@@ -40,7 +40,7 @@ REQUIRED = (
 )
 
 
-class Row(NamedTuple):
+class ForeignRow(NamedTuple):
     """A result whose run is not known yet, its dimensions, and its samples (seconds a call) where the file has them."""
 
     result: Result
@@ -48,19 +48,19 @@ class Row(NamedTuple):
     samples: Sequence[float] = ()
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ProcessPart]:
         """The one process that the samples come from."""
-        return [Part(len(self.samples), median_interval(self.samples).median)] if self.samples else []
+        return [ProcessPart(len(self.samples), median_interval(self.samples).median)] if self.samples else []
 
 
-class Source(NamedTuple):
+class ForeignRun(NamedTuple):
     """What becomes a run: which format the file has, and what it records of machine, libraries and commit."""
 
     kind: str
     machine: dict[str, Any]
     environment: dict[str, Any]
     git_commit: str
-    rows: Sequence[Row]
+    rows: Sequence[ForeignRow]
 
 
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
@@ -119,7 +119,7 @@ def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
     return next((problem for text in texts if (problem := find(text)) is not None), None)
 
 
-def own_result(node: Node) -> Result:
+def own_result(node: JsonNode) -> Result:
     """The row under a node, column by column; columns newer than the file keep their defaults. Raises UsageError."""
     values = {name: _value(found, HINTS[name]) for name in COLUMNS if (found := node.get(name)) is not None}
     for name in REQUIRED:
@@ -130,7 +130,7 @@ def own_result(node: Node) -> Result:
     return Result(**{**values, "run_id": ""})
 
 
-def _value(node: Node, hint: Any) -> Any:
+def _value(node: JsonNode, hint: Any) -> Any:
     if hint is str:
         return node.text()
     if hint in (int, int | None):
@@ -143,7 +143,7 @@ def unsound(columns: Columns) -> Wrong | None:
     return min(_wrong(columns), key=lambda found: found[0], default=None)
 
 
-def refuse_unsound(result: Result, node: Node) -> None:
+def refuse_unsound(result: Result, node: JsonNode) -> None:
     """Raise UsageError, which names the node, where its numbers became columns that no row can have."""
     values = msgspec.structs.asdict(result)
     for _, name, expected in _impossible(_alone(values)):

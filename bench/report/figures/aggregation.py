@@ -27,7 +27,7 @@ LANE_MM, MARK_MM = 3.0, 1.3
 SPREAD = 0.7
 
 
-class Lane(NamedTuple):
+class NetworkLane(NamedTuple):
     """The gradients of a network, and how many times faster than the baseline each kernel sums them."""
 
     name: str
@@ -58,17 +58,19 @@ def _names(registry: Registry | None) -> dict[str, str]:
     return {entry.problem.id: entry.network for entry in find_suite(SUITE, registry).entries()}
 
 
-def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, str]) -> Iterable[Lane]:
+def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, str]) -> Iterable[NetworkLane]:
     """Yield the gradients that the baseline and another kernel have summed, by their size."""
     for problem, rows in sorted(problems.items(), key=lambda item: data.dims_of[item[0]]["n"]):
         base = next((r for r in rows if strategy_name(r.kernel) in (BASELINE, f"cuda.{BASELINE}")), None)
         others = [r for r in rows if r is not base]
         if base and others:
             n = data.dims_of[problem]["n"]
-            yield Lane(names.get(problem) or problem.partition("/")[2], n, [(r, data.faster(r, base)) for r in others])
+            yield NetworkLane(
+                names.get(problem) or problem.partition("/")[2], n, [(r, data.faster(r, base)) for r in others]
+            )
 
 
-def _figure(where: str, workers: int, lanes: Sequence[Lane]) -> Figure:
+def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> Figure:
     threads = max(r.threads for lane in lanes for r, _ in lane.found)
     on_cpu = all(r.device == "cpu" for lane in lanes for r, _ in lane.found)
     what = "additions alone, no link" if on_cpu else "additions, and what crosses links between these GPUs or PCIe"
@@ -82,17 +84,17 @@ def _figure(where: str, workers: int, lanes: Sequence[Lane]) -> Figure:
     )
 
 
-def _winners(lanes: Sequence[Lane]) -> str:
+def _winners(lanes: Sequence[NetworkLane]) -> str:
     """Return the fastest way for each network."""
     return "Fastest: " + "; ".join(f"{lane.name}: {_winner(lane)}" for lane in lanes) + "."
 
 
-def _winner(lane: Lane) -> str:
+def _winner(lane: NetworkLane) -> str:
     r, ratio = max(lane.found, key=lambda found: found[1].median)
     return f"{short(r.kernel)} {ratio}" if ratio.median > 1 else f"{BASELINE}, before {short(r.kernel)} {ratio}"
 
 
-def _draw(lanes: Sequence[Lane]) -> "Drawing":
+def _draw(lanes: Sequence[NetworkLane]) -> "Drawing":
     kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
     marked = sum(LANE_MM + MARK_MM * len(lane.found) for lane in lanes)
     figure, axes = panel(14 + max(marked, 3.6 * len(kernels)), FULL_WIDTH)

@@ -23,7 +23,7 @@ SLOWEST = 16.0
 AXES = ("r", "s", "n", "c", "k", "h", "w")
 
 
-class Map(NamedTuple):
+class CrossoverMap(NamedTuple):
     """Contests from left to right, what each is called below its column, and the kernels from above."""
 
     contests: list[Contest]
@@ -57,7 +57,7 @@ def _along(data: RunData, registry: Registry | None) -> list[str]:
     return names
 
 
-def _map(data: RunData, contests: list[Contest], along: list[str]) -> Map:
+def _map(data: RunData, contests: list[Contest], along: list[str]) -> CrossoverMap:
     dims = {c.problem: data.dims_of[c.problem] for c in contests}
     differing = [axis for axis in AXES if len({str(d.get(axis)) for d in dims.values()}) > 1]
     axis = next((a for a in (*along, *differing) if a in differing), "")
@@ -69,7 +69,7 @@ def _map(data: RunData, contests: list[Contest], along: list[str]) -> Map:
             relative[r.kernel].append(c.slowdown(r))
     wins = {kernel: sum(value == 1.0 for value in values) for kernel, values in relative.items()}
     kernels = sorted(relative, key=lambda k: (-wins[k], geometric_mean(relative[k])))[:MOST_KERNELS]
-    return Map(ordered, axis, names, kernels)
+    return CrossoverMap(ordered, axis, names, kernels)
 
 
 def _name(dims: dict[str, object], axis: str) -> str:
@@ -78,11 +78,11 @@ def _name(dims: dict[str, object], axis: str) -> str:
     return str(dims.get(axis, ""))
 
 
-def _axis_name(m: Map) -> str:
+def _axis_name(m: CrossoverMap) -> str:
     return {"r": "filter r x s", "s": "filter r x s", "": "problem"}.get(m.axis, m.axis)
 
 
-def _figure(m: Map) -> Figure:
+def _figure(m: CrossoverMap) -> Figure:
     first = m.contests[0]
     storage = "/".join(first.problem.split("/")[2:])
     return Figure(
@@ -94,7 +94,7 @@ def _figure(m: Map) -> Figure:
     )
 
 
-def _changes(m: Map) -> str:
+def _changes(m: CrossoverMap) -> str:
     """Return who wins, and from where on."""
     turns, last = [], ""
     for contest, name in zip(m.contests, m.names, strict=True):
@@ -107,7 +107,7 @@ def _changes(m: Map) -> str:
     return "The fastest, from there on: " + "; ".join(turns) + "."
 
 
-def _draw(m: Map) -> "Drawing":
+def _draw(m: CrossoverMap) -> "Drawing":
     import numpy as np
     from matplotlib.colors import LogNorm
 

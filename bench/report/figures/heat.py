@@ -23,7 +23,7 @@ LINES = {"wins": "-", "ties": (0, (2, 2))}
 SLOWEST = 8.0
 
 
-class Map(NamedTuple):
+class SlowdownMap(NamedTuple):
     """The contests of an operation in one setting, the order of their kernels, and how many of both there are."""
 
     op: str
@@ -32,13 +32,13 @@ class Map(NamedTuple):
     kernels: list[str]
     note: str
 
-    def cell(self, c: Contest, kernel: str) -> "Cell | None":
+    def cell(self, c: Contest, kernel: str) -> "HeatCell | None":
         """Return what stands at the crossing of a problem and a kernel; None where there is no time."""
         r = c.of(kernel)
         return None if r is None else _cell(c, r)
 
 
-class Cell(NamedTuple):
+class HeatCell(NamedTuple):
     """A time over that of the fastest, which shows its time. outline: `wins`, `ties` with the fastest, or empty."""
 
     slowdown: float
@@ -46,15 +46,15 @@ class Cell(NamedTuple):
     outline: str
 
 
-def _cell(c: Contest, r: Result) -> Cell:
+def _cell(c: Contest, r: Result) -> HeatCell:
     first, slowdown = r is c.fastest, c.slowdown(r)
     ratio = c.lead if first else c.faster(c.fastest, r)
     certain = ratio is None or ratio.side == "faster"
     outline = ("wins" if certain else "ties") if first or not certain else ""
-    return Cell(slowdown, marked(seconds(r.time_s_median) if first else f"{digits(slowdown)}x", r), outline)
+    return HeatCell(slowdown, marked(seconds(r.time_s_median) if first else f"{digits(slowdown)}x", r), outline)
 
 
-def maps(data: RunData) -> list[Map]:
+def maps(data: RunData) -> list[SlowdownMap]:
     """Return a map for each operation, setting and baseline with two problems or more, those with the most first."""
     found: dict[tuple[str, Setting, str], list[Contest]] = defaultdict(list)
     for c in data.contests:
@@ -63,7 +63,7 @@ def maps(data: RunData) -> list[Map]:
     return sorted((m for m in several if len(m.kernels) > 1), key=lambda m: -len(m.contests))
 
 
-def _map(op: str, setting: Setting, contests: list[Contest]) -> Map:
+def _map(op: str, setting: Setting, contests: list[Contest]) -> SlowdownMap:
     longest = sorted(contests, key=lambda c: -(c.fastest.time_s_median or 0.0))[:MOST_PROBLEMS]
     shown = [c for c in contests if any(c is one for one in longest)]
     relative: dict[str, list[float]] = defaultdict(list)
@@ -73,7 +73,7 @@ def _map(op: str, setting: Setting, contests: list[Contest]) -> Map:
     kernels = sorted(relative, key=lambda kernel: (-len(relative[kernel]), geometric_mean(relative[kernel])))
     notes = [f"The {len(shown)} of {len(contests)} problems that take longest."] * (len(shown) < len(contests))
     notes += [f"{MOST_KERNELS} of {len(kernels)} kernels."] * (len(kernels) > MOST_KERNELS)
-    return Map(op, setting, shown, kernels[:MOST_KERNELS], " ".join(notes))
+    return SlowdownMap(op, setting, shown, kernels[:MOST_KERNELS], " ".join(notes))
 
 
 def heat_maps(data: RunData) -> Kind:
@@ -82,7 +82,7 @@ def heat_maps(data: RunData) -> Kind:
     return kind(TITLE, [_figure(m) for m in maps(data)], lacking, MOST)
 
 
-def caption(m: Map) -> str:
+def caption(m: SlowdownMap) -> str:
     """Return what a cell holds, and in which setting."""
     note = f" {m.note}" if m.note else ""
     return (
@@ -91,12 +91,12 @@ def caption(m: Map) -> str:
     )
 
 
-def _figure(m: Map) -> Figure:
+def _figure(m: SlowdownMap) -> Figure:
     name = file_name("problems", m.op, *of_setting(m.setting))
     return Figure(name, f"Problems x kernels: {m.op}", caption(m), partial(_draw, m), m)
 
 
-def _draw(m: Map) -> "Drawing":
+def _draw(m: SlowdownMap) -> "Drawing":
     import numpy as np
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Rectangle

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST, MOST_KERNELS = 2, 16
 
 
-class Map(NamedTuple):
+class LayoutMap(NamedTuple):
     """GFLOP/s of one size by (kernel, layout)."""
 
     contests: list[Contest]
@@ -44,17 +44,17 @@ def layout_maps(data: RunData) -> Kind:
     return kind("Layouts x kernels", [_figure(m) for m in maps], "no product was measured in two layouts", MOST)
 
 
-def _map(contests: list[Contest]) -> Map:
+def _map(contests: list[Contest]) -> LayoutMap:
     rates = {(r.kernel, r.layout): r.gflop_per_s or 0.0 for c in contests for r in c.ranked}
     by_kernel: dict[str, list[float]] = defaultdict(list)
     for (kernel, _), rate in rates.items():
         by_kernel[kernel].append(rate)
     kernels = sorted(by_kernel, key=lambda k: -geometric_mean(by_kernel[k]))[:MOST_KERNELS]
     noisy = {(r.kernel, r.layout) for c in contests for r in c.ranked if is_noisy(r)}
-    return Map(contests, sorted({layout for _, layout in rates}), kernels, rates, noisy)
+    return LayoutMap(contests, sorted({layout for _, layout in rates}), kernels, rates, noisy)
 
 
-def _figure(m: Map) -> Figure:
+def _figure(m: LayoutMap) -> Figure:
     first = m.contests[0]
     total = len({kernel for kernel, _ in m.rates})
     shown = f" The {len(m.kernels)} fastest of {total} kernels." * (len(m.kernels) < total)
@@ -69,7 +69,7 @@ def _figure(m: Map) -> Figure:
     )  # fmt: skip
 
 
-def _draw(m: Map) -> "Drawing":
+def _draw(m: LayoutMap) -> "Drawing":
     import numpy as np
 
     figure, axes = panel(16 + 4.6 * len(m.kernels))

@@ -12,7 +12,7 @@ from kernelmark.bench.report.figures.style import GREY, INK, Label, Look, label_
 from kernelmark.bench.report.format import short, size
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.scaling import Asked, Point, Scaling, Section, computed
+from kernelmark.bench.report.scaling import Point, Scaling, ScalingQuestion, ScalingSection, computed
 from kernelmark.bench.report.scaling_view import compared
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def scaling_of_run(data: RunData, registry: Registry | None) -> Kind:
     figures: list[Figure] = []
     for network in data.networks if registry else ():
         with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times
-            asked = Asked(network, WORKERS, LINK_BYTES_PER_S)
+            asked = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
             figures += _figures(computed(store, registry, asked, data.run_id, data.run_id))  # type: ignore[arg-type]
     lacking = "the run has no network's layers, forward and backward, and aggregations; `kernelmark scaling` joins runs"
     return kind(TITLE, figures, lacking, MOST)
@@ -46,7 +46,7 @@ def _figures(found: Scaling) -> list[Figure]:
     return [_figure(found, section, marks) for section in several]
 
 
-def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:
+def _figure(found: Scaling, section: ScalingSection, marks: dict[str, Look]) -> Figure:
     setting: Setting = section.setting
     runs = " and ".join(dict.fromkeys((found.compute_run, found.aggregation_run)))
     noise = (
@@ -62,7 +62,7 @@ def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:
     )
 
 
-def _draw(section: Section, marks: dict[str, Look]) -> "Drawing":
+def _draw(section: ScalingSection, marks: dict[str, Look]) -> "Drawing":
     figure, axes = panel(62)
     axes.set(xlabel="workers", ylabel="speedup, % of linear", xscale="log")
     labels = []
@@ -88,7 +88,7 @@ def _share(speedup: float, workers: int) -> float:
     return 100 * speedup / workers
 
 
-def _noisy(section: Section, point: Point) -> bool:
+def _noisy(section: ScalingSection, point: Point) -> bool:
     """Return whether a row that a point is computed from was measured under noise."""
     return any(map(is_noisy, (*section.batch.rows, point.row)))
 

@@ -9,7 +9,7 @@ from kernelmark.bench.report.figures.style import COLOURS, FULL_WIDTH, GREY, INK
 from kernelmark.bench.report.format import count, rate, short
 from kernelmark.bench.report.noise import is_noisy, noise_of
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.searched import Searched, Trial, searches
+from kernelmark.bench.report.searched import Searched, TimedTile, searches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ def _panel(axes: "Axes", found: Searched, name: str) -> None:
     axes.set(xlim=(-0.6, len(values) - 0.4), xlabel=name)
 
 
-def _dots(axes: "Axes", x: float, own: list[Trial]) -> None:
+def _dots(axes: "Axes", x: float, own: list[TimedTile]) -> None:
     """Draw the tiles of a value beside each other, in the order of their speeds; hollow where there was noise."""
     step = 2 * ASIDE / max(1, len(own) - 1)
     for i, trial in enumerate(own):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.operands import Operands, OperandSet, Scratch
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY
@@ -23,7 +23,7 @@ def exact(problem: Problem, inputs: Inputs) -> Array:
     operands = OperandSet(problem, device)
     for name, values in inputs.items():
         operands.flat[name][:] = values.reshape(-1)
-    scratch = Scratch(device)  # held until the launch has used it
+    scratch = ScratchBuffers(device)  # held until the launch has used it
     REGISTRY.kernels[KERNEL].launch(problem, Operands(operands, "C", device, 1, scratch))()
     (found,) = operands.outputs("C").values()
     return found.astype(np.float64)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kernelmark.bench.tune.profile.counted import Counts
-from kernelmark.bench.tune.profile.sass import Function, Sass
+from kernelmark.bench.tune.profile.sass import LaunchCode, Sass
 
 #: Trips of a warp below which what it does outside of the loop hides a difference inside.
 LEAST_TRIPS = 16
@@ -58,7 +58,7 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     return Agreement(trips, tuple(_differing(counts, function, trips, warps)))
 
 
-def _differing(counts: Counts, function: Function, trips: float, warps: int) -> Iterator[str]:
+def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -> Iterator[str]:
     assert function.loop is not None
     inside, everywhere = function.loop.widths, function.code.widths
     for name, (kind, word) in _NAMES.items():

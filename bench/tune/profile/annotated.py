@@ -13,14 +13,14 @@ from kernelmark.bench.report.layout import table
 from kernelmark.bench.report.page import TEMPLATES
 from kernelmark.bench.tune.profile.bound import render
 from kernelmark.bench.tune.profile.counted import LineCounts
-from kernelmark.bench.tune.profile.machine import MIX, Machine, described, mix
+from kernelmark.bench.tune.profile.machine import MIX, MachineCode, described, mix
 from kernelmark.bench.tune.profile.view import LINES, TOTALS, Profile, cells, head, totals
 
 #: The columns of LINES that stand between the number of a line and its text.
 _COUNTS = slice(1, -1)
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of a source. cells: what it does, empty where it does nothing.
 
     heat: its warp instructions for a hundred of the line that has the most.
@@ -33,12 +33,12 @@ class Line(NamedTuple):
     above_least: bool
 
 
-class Source(NamedTuple):
+class AnnotatedSource(NamedTuple):
     """A source below cuda/, or a header of another place, of which only the lines that do something are known."""
 
     name: str
     warp_instructions: int
-    lines: Sequence[Line]
+    lines: Sequence[SourceLine]
 
 
 def require(path: Path) -> None:
@@ -56,31 +56,33 @@ def write_page(found: Profile, path: Path) -> None:
     write_text(path, lambda out: print(page, file=out))
 
 
-def sources(lines: Sequence[LineCounts]) -> list[Source]:
+def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
     """Return the annotated sources, those that execute the most first."""
     most = max((line.warp_instructions for line in lines), default=0)
     by_file: dict[str, dict[int, LineCounts]] = {}
     for line in lines:
         by_file.setdefault(line.file, {})[line.line] = line
     found = (
-        Source(file, sum(line.warp_instructions for line in those.values()), list(_annotated(file, those, most)))
+        AnnotatedSource(
+            file, sum(line.warp_instructions for line in those.values()), list(_annotated(file, those, most))
+        )
         for file, those in by_file.items()
     )
     return sorted(found, key=lambda source: -source.warp_instructions)
 
 
-def _annotated(file: str, counted: dict[int, LineCounts], most: int) -> Iterator[Line]:
+def _annotated(file: str, counted: dict[int, LineCounts], most: int) -> Iterator[SourceLine]:
     path = Path(CUDA, file)
     texts = path.read_text().splitlines() if path.is_file() else []
     numbers = range(1, len(texts) + 1) if texts else sorted(counted)
     for number in numbers:
         text, line = texts[number - 1] if texts else "", counted.get(number)
         if line is None:
-            yield Line(number, text, (), 0, False)
+            yield SourceLine(number, text, (), 0, False)
             continue
         above = line.sectors > line.least_sectors or line.wavefronts > line.least_wavefronts
         heat = round(100 * line.warp_instructions / most) if most else 0
-        yield Line(number, text, cells(line)[_COUNTS], heat, above)
+        yield SourceLine(number, text, cells(line)[_COUNTS], heat, above)
 
 
 def _page(found: Profile) -> str:
@@ -107,7 +109,7 @@ def _page(found: Profile) -> str:
     return page
 
 
-def _tables(machine: Machine) -> Iterator[str]:
+def _tables(machine: MachineCode) -> Iterator[str]:
     """Yield the mix of the main loop and the bound, where there are any."""
     if machine.sass.main.loop is not None:
         yield table(MIX, list(mix(machine.sass.main)), "html")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import msgspec
 
 from kernelmark.bench.report.format import seconds
-from kernelmark.bench.report.layout import Column, table
+from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.tune.profile.devices import SCHEDULERS, Published
-from kernelmark.bench.tune.profile.sass import Code, Function, Sass
+from kernelmark.bench.tune.profile.sass import Code, LaunchCode, Sass
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Work(msgspec.Struct, frozen=True):
     dram_bytes: int | None = None
 
 
-class Bound(msgspec.Struct, frozen=True):
+class TimeBound(msgspec.Struct, frozen=True):
     """Least times in seconds by limit, for those that are known; `binds` is the limit with the longest of them.
 
     waves: blocks of the main launch over those that the device holds at once. tail: how much longer the multiprocessors
@@ -52,7 +52,7 @@ class Bound(msgspec.Struct, frozen=True):
         return max(self.times.values(), default=None)
 
 
-def bounds(work: Work, sass: Sass, device: Published) -> Bound:
+def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     """Return the least times that the device leaves the work of the kernel with that machine code.
 
     Issue slots assume that all multiply-adds are made in the main loop, whose other instructions come with them.
@@ -77,10 +77,10 @@ def bounds(work: Work, sass: Sass, device: Published) -> Bound:
         times["tensor cores"] = 2 * work.multiply_adds / rate * (tail or 1.0)
     if work.dram_bytes:
         times["DRAM"] = work.dram_bytes / device.dram_bytes_per_s
-    return Bound(device.name, times, waves, tail)
+    return TimeBound(device.name, times, waves, tail)
 
 
-def _tail(main: Function, multiprocessors: int) -> float:
+def _tail(main: LaunchCode, multiprocessors: int) -> float:
     """Return the most blocks of a multiprocessor over the average of all."""
     return math.ceil(main.blocks / multiprocessors) * multiprocessors / main.blocks
 
@@ -113,9 +113,9 @@ def tensor_type(loop: Code | None) -> str | None:
     return f"{operand}.{'f32' if 'F32' in parts else 'f16'}"
 
 
-def render(bound: Bound, style: str = "simple") -> str:
+def render(bound: TimeBound, style: str = "simple") -> str:
     """Return the times as a table in a style of bench/report/layout.py, the one that binds first."""
     ordered = sorted(bound.times.items(), key=lambda pair: -pair[1])
     rows = [(limit, seconds(time), "binds" if limit == bound.binds else "") for limit, time in ordered]
-    columns = (Column(f"least time on {bound.device}"), Column("bound", "right"), Column(""))
+    columns = (TableColumn(f"least time on {bound.device}"), TableColumn("bound", "right"), TableColumn(""))
     return table(columns, rows, style, titled=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kernelmark.bench.report.format import digits, size
-from kernelmark.bench.report.layout import Column, table
+from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.tune.profile.counted import Counts
 
 
@@ -14,7 +14,7 @@ def change_table(now: Counts, before: Counts | None) -> str:
     ran = sum(launch.run_blocks for launch in now.launches)
     blocks = sum(launch.blocks for launch in now.launches)
     of = f"all of {blocks:,} blocks" if ran == blocks else f"{ran:,} of {blocks:,} blocks, which stand for all"
-    return table((Column("counted"), Column(of)), cells)
+    return table((TableColumn("counted"), TableColumn(of)), cells)
 
 
 def _figures(counts: Counts) -> Iterator[tuple[str, str]]:

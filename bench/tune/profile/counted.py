@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from kernelmark.bench.emulator.build import CUDA, missing_tool
-from kernelmark.bench.emulator.counts import SECTOR, Sampled, Site, Tallies, Tally, described, tallies
+from kernelmark.bench.emulator.counts import SECTOR, InstructionCount, Sampled, Site, Tallies, described, tallies
 from kernelmark.bench.emulator.multiply_adds import cannot_count
-from kernelmark.bench.emulator.sweep import Case
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.emulator.worker import WorkerError
 from kernelmark.bench.measure.compile import with_includes
 from kernelmark.bench.plan.errors import UsageError
@@ -106,7 +106,7 @@ def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
 
     Raises UsageError where the kernel fails in the emulator, and CompileError where it does not compile there.
     """
-    case = Case(kernel, problem, tile, device)
+    case = EmulatedCase(kernel, problem, tile, device)
     try:
         found = tallies(case, every_block)
     except WorkerError as error:
@@ -137,7 +137,7 @@ def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
     )
 
 
-def _missing(case: Case, found: Tallies) -> Iterator[str]:
+def _missing(case: EmulatedCase, found: Tallies) -> Iterator[str]:
     if reason := cannot_count():
         yield reason
     if any(site.does == "product" for site in found.sites):
@@ -151,7 +151,7 @@ def _launch(sampled: Sampled) -> LaunchCounts:
 
 
 def _lines(found: Tallies) -> tuple[LineCounts, ...]:
-    places: dict[tuple[str, int], list[tuple[Site, Tally]]] = {}
+    places: dict[tuple[str, int], list[tuple[Site, InstructionCount]]] = {}
     for site, tally in found.sites.items():
         places.setdefault((site.file, site.line), []).append((site, tally))
     return tuple(_line(_short(file), line, those) for (file, line), those in sorted(places.items()))
@@ -162,7 +162,7 @@ def _short(file: str) -> str:
     return str(path.relative_to(CUDA)) if path.is_relative_to(CUDA) else file
 
 
-def _line(file: str, line: int, those: list[tuple[Site, Tally]]) -> LineCounts:
+def _line(file: str, line: int, those: list[tuple[Site, InstructionCount]]) -> LineCounts:
     in_global = [(site, tally) for site, tally in those if site.space == "global"]
     in_shared = [(site, tally) for site, tally in those if site.space == "shared"]
     multiply_adds = sum(tally.instructions for site, tally in those if site.does == "multiply-add")
@@ -193,12 +193,12 @@ def _writes(site: Site) -> bool:
     return site.does in ("store", "atomic") or (site.does == "box" and site.bytes == 1)
 
 
-def _by_width(those: Iterable[tuple[Site, Tally]], kinds: tuple[str, ...]) -> dict[str, int]:
+def _by_width(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, ...]) -> dict[str, int]:
     """Return warp instructions by what they do: `shared 16`, `matrix 16`, `box load`, `barrier`."""
     return _sums(_widths(those, kinds))
 
 
-def _widths(those: Iterable[tuple[Site, Tally]], kinds: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+def _widths(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     for site, tally in those:
         if site.does not in kinds:
             continue

@@ -8,30 +8,30 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.profile.agreement import agreement
-from kernelmark.bench.tune.profile.bound import Bound, Work, bounds, render
+from kernelmark.bench.tune.profile.bound import TimeBound, Work, bounds, render
 from kernelmark.bench.tune.profile.counted import Counts
 from kernelmark.bench.tune.profile.devices import Published
-from kernelmark.bench.tune.profile.sass import USEFUL, Function, Sass
+from kernelmark.bench.tune.profile.sass import USEFUL, LaunchCode, Sass
 
-MIX = (Column("main loop"), Column("instructions", "right"), Column("share", "right"), Column(""))
+MIX = (TableColumn("main loop"), TableColumn("instructions", "right"), TableColumn("share", "right"), TableColumn(""))
 
 
-class Machine(msgspec.Struct, frozen=True):
+class MachineCode(msgspec.Struct, frozen=True):
     """The machine code, how it compares with the counts, in words, and the bound; None without published limits."""
 
     sass: Sass
     agreement: str
-    bound: Bound | None
+    bound: TimeBound | None
 
 
 def machine(
     counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, device: Published | None
-) -> Machine:
+) -> MachineCode:
     """Return what the machine code and the counts say together, for a device with published limits."""
     bound = bounds(_work(counts, sass, kernel, problem, planned), sass, device) if device else None
-    return Machine(sass, agreement(counts, sass).words, bound)
+    return MachineCode(sass, agreement(counts, sass).words, bound)
 
 
 def _work(counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits) -> Work:
@@ -43,7 +43,7 @@ def _work(counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, plan
     return Work(multiply_adds, counts.total.wavefronts or None, through_l2, counts.traffic_bytes)
 
 
-def sections(found: Machine) -> Iterator[str]:
+def sections(found: MachineCode) -> Iterator[str]:
     """Yield the parts of the page."""
     yield "\n".join(paragraph(described(function)) for function in found.sass.functions)
     main = found.sass.main
@@ -55,7 +55,7 @@ def sections(found: Machine) -> Iterator[str]:
         yield paragraph("Bounds are counted, from published limits; no kernel is faster, and most are slower.")
 
 
-def described(function: Function) -> str:
+def described(function: LaunchCode) -> str:
     """Return the resources of a launch in words."""
     spills = f", {function.spill_bytes} bytes spilled" if function.spill_bytes else ", no spills"
     return (
@@ -64,7 +64,7 @@ def described(function: Function) -> str:
     )
 
 
-def mix(main: Function) -> Iterator[Sequence[str]]:
+def mix(main: LaunchCode) -> Iterator[Sequence[str]]:
     """Yield the rows of MIX, of a launch with a main loop."""
     assert main.loop is not None
     loop = main.loop

@@ -72,7 +72,7 @@ class Code(msgspec.Struct, frozen=True):
         return self.useful / self.instructions if self.instructions else 0.0
 
 
-class Function(msgspec.Struct, frozen=True):
+class LaunchCode(msgspec.Struct, frozen=True):
     """One launch: grid and block as numbers, what the compiler reports, all code, and the main loop if there is one.
 
     blocks_per_sm: on the device that the launches are planned for, by arithmetic. loop_at: first and last address of
@@ -105,10 +105,10 @@ class Sass(msgspec.Struct, frozen=True):
     arch: str
     compiler: str
     disassembler: str
-    functions: tuple[Function, ...]
+    functions: tuple[LaunchCode, ...]
 
     @property
-    def main(self) -> Function:
+    def main(self) -> LaunchCode:
         """Return the launch whose loop has the most multiply-adds, or else the most loads and stores."""
         return max(self.functions, key=lambda function: _work(function.loop))
 
@@ -133,7 +133,7 @@ def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device:
         listed = instructions(cubin.code, cubin.symbols[entry])
         loop = main_loop(listed)
         functions.append(
-            Function(
+            LaunchCode(
                 entry=entry,
                 blocks=blocks,
                 threads=threads,

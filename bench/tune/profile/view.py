@@ -12,24 +12,29 @@ from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.report.format import digits, size
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, count
 from kernelmark.bench.tune.profile.devices import Published
-from kernelmark.bench.tune.profile.machine import Machine, machine
+from kernelmark.bench.tune.profile.machine import MachineCode, machine
 from kernelmark.bench.tune.profile.machine import sections as of_machine
 from kernelmark.bench.tune.profile.sass import analyse
 
-TOTALS = (Column("in all"), Column("counted", "right"), Column("least", "right"), Column("of least", "right"))
+TOTALS = (
+    TableColumn("in all"),
+    TableColumn("counted", "right"),
+    TableColumn("least", "right"),
+    TableColumn("of least", "right"),
+)
 LINES = (
-    Column("line"),
-    Column("warp instructions", "right", wraps=12),
-    Column("lanes", "right", spare=3),
-    Column("sectors", "right"),
-    Column("of least", "right", wraps=5),
-    Column("wavefronts", "right"),
-    Column("of least", "right", wraps=5),
-    Column("what they are", spare=2, wraps=20),
-    Column("source", spare=4, wraps=30),
+    TableColumn("line"),
+    TableColumn("warp instructions", "right", wraps=12),
+    TableColumn("lanes", "right", spare=3),
+    TableColumn("sectors", "right"),
+    TableColumn("of least", "right", wraps=5),
+    TableColumn("wavefronts", "right"),
+    TableColumn("of least", "right", wraps=5),
+    TableColumn("what they are", spare=2, wraps=20),
+    TableColumn("source", spare=4, wraps=30),
 )
 
 
@@ -37,7 +42,7 @@ class Profile(msgspec.Struct, frozen=True):
     """What `profile --json` prints. machine: None where no machine code could be made, for the reason `no_machine`."""
 
     counts: Counts
-    machine: Machine | None = None
+    machine: MachineCode | None = None
     no_machine: str = ""
 
 

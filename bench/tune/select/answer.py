@@ -14,10 +14,10 @@ from kernelmark.bench.tune.select.bootstrap import Share
 from kernelmark.bench.tune.select.grown import orders
 from kernelmark.bench.tune.select.model import Model, Split, chosen, space_in
 from kernelmark.bench.tune.select.regret import Regret
-from kernelmark.bench.tune.select.training import Space
+from kernelmark.bench.tune.select.training import FeatureSpace
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A choice for a problem. refused: kernels that come before it, each with why it cannot be called.
 
     share, worst: of the oracle's speed, on the held-out problems of the same leaf. problems: how many these are.
@@ -58,13 +58,13 @@ class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     leaves: int
     choices: dict[str, int]
     regret: Regret
-    answer: Answer | None
+    answer: KernelChoice | None
 
 
 _SAME = ("op", "device", "device_name", "threads", "mode", "dtype", "precision", "isa", "runs", "single", "regret")
 
 
-def document(model: Model, found: Answer | None) -> str:
+def document(model: Model, found: KernelChoice | None) -> str:
     """Return a `SelectDocument`."""
     made = SelectDocument(
         **{name: getattr(model, name) for name in _SAME},
@@ -76,7 +76,7 @@ def document(model: Model, found: Answer | None) -> str:
     return msgspec.json.format(msgspec.json.encode(made).decode()) + "\n"
 
 
-def answer(model: Model, problem: Problem, registry: Registry) -> Answer:
+def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
     """Return the choice for a problem. Raises UsageError where no kernel of the model can be called."""
     node, name, refused = choice(model, problem, registry)
     share, worst = node.share, node.worst
@@ -84,7 +84,7 @@ def answer(model: Model, problem: Problem, registry: Registry) -> Answer:
     assert worst, "a leaf has a worst"
     space = space_in(model, registry)
     nearest, octaves = _nearest(model, space, space.numbers([problem])[0], registry)
-    return Answer(
+    return KernelChoice(
         problem=problem.id,
         kernel=name,
         refused=refused,
@@ -114,7 +114,7 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
     raise UsageError(f"{problem.id}: no kernel of the selector takes it: {refused[0]}; train on others")
 
 
-def placed(model: Model, space: Space, known: Array) -> tuple[Split, list[str]]:
+def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
     """Return the leaf of one problem, by its inputs, and the kernels for it by name, the one to call first.
 
     A choice that a formula made for no problem of the training has the leaf of all that were held out.
@@ -143,7 +143,7 @@ def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
     return unavailable(kernel) or kernel.refuses(problem)
 
 
-def _nearest(model: Model, space: Space, known: Array, registry: Registry) -> tuple[int, float]:
+def _nearest(model: Model, space: FeatureSpace, known: Array, registry: Registry) -> tuple[int, float]:
     """Return the place of the nearest measured problem, and how many octaves away it is."""
     others = space.numbers([registry.problem(one.problem) for one in model.measured])
     apart = space.apart(known, others)

@@ -30,7 +30,7 @@ from kernelmark.bench.report.figures.style import (
 from kernelmark.bench.report.figures.winners import Panel, Spot, is_map, most_places
 from kernelmark.bench.tune.select.answer import choice
 from kernelmark.bench.tune.select.model import Model
-from kernelmark.bench.tune.select.regret import Lost
+from kernelmark.bench.tune.select.regret import PolicyLosses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TITLE, CHOSEN_TITLE = "Regret of a selector", "Choice of a selector"
 
 
-def regret_figure(model: Model, lost: Sequence[Lost]) -> Kind:
+def regret_figure(model: Model, lost: Sequence[PolicyLosses]) -> Kind:
     """Return the figure of what was held out."""
     figure = Figure(
         file_name("regret", model.op, model.device, f"t{model.threads}", model.mode, model.precision),
@@ -51,7 +51,7 @@ def regret_figure(model: Model, lost: Sequence[Lost]) -> Kind:
     return kind(TITLE, [figure], "", 1)
 
 
-def _draw(lost: Sequence[Lost]) -> "Drawing":
+def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
     figure, axes = panel(62)
     axes.set(xlabel="share of the shapes, %", ylabel="time over the oracle's", yscale="log", xlim=(0, 100))
     labels = []

@@ -8,8 +8,8 @@ and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
-from kernelmark.bench.tune.select.training import Space
-from kernelmark.bench.tune.select.tree import Node, grow
+from kernelmark.bench.tune.select.training import FeatureSpace
+from kernelmark.bench.tune.select.tree import TreeNode, grow
 
 #: Trees that teach, shapes around each measured one, and how far these are in octaves, either way.
 TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
@@ -19,7 +19,7 @@ FEWEST_VALUES = 10
 LEAST_TAUGHT = 3
 
 
-def taught(space: Space, known: Array, costs: Array) -> Node:
+def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
     """Return a tree for problems by their inputs, taught by trees from draws of them; each leaf holds some of these."""
     rng = np.random.default_rng(SEED)
     features = space.features(known)
@@ -33,7 +33,7 @@ def taught(space: Space, known: Array, costs: Array) -> Node:
     return _settled(pupil, np.arange(len(known)), features)
 
 
-def alone(space: Space, known: Array, costs: Array) -> Node:
+def alone(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
     """Return the tree that is grown on the problems themselves."""
     return grow(space.features(known), costs)
 
@@ -48,7 +48,7 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
     return found
 
 
-def _means(node: Node, features: Array, costs: Array) -> Array:
+def _means(node: TreeNode, features: Array, costs: Array) -> Array:
     """Return what each kernel costs in the leaf of each shape, from the costs that the tree was grown on."""
     if node.below is None or node.above is None:
         return np.broadcast_to(costs[node.rows].mean(axis=0), (len(features), costs.shape[1]))
@@ -59,7 +59,7 @@ def _means(node: Node, features: Array, costs: Array) -> Array:
     return found
 
 
-def _settled(node: Node, rows: Array, features: Array) -> Node:
+def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
     """Return the tree with the measured problems at its leaves, without splits that separate none of these."""
     if node.below is None or node.above is None:
         return node._replace(rows=rows)

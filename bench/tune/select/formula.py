@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.tune.select.features import evaluated
-from kernelmark.bench.tune.select.training import Space
+from kernelmark.bench.tune.select.training import FeatureSpace
 from kernelmark.bench.tune.select.tree import MISSING
 
 #: Costs beyond this are out of the question, and count no more. RIDGE: the penalty of a coefficient for each problem,
@@ -34,14 +34,14 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     axes: list[Axis]
     weights: list[list[list[float]]]
 
-    def costs(self, space: Space, known: Array) -> Array:
+    def costs(self, space: FeatureSpace, known: Array) -> Array:
         """Return problems x kernels: the logarithm of the time over the least one, by the formula."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
         found: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
         return found
 
-    def complaint(self, space: Space, kernels: int) -> str:
+    def complaint(self, space: FeatureSpace, kernels: int) -> str:
         """Return why it is no formula of a space, or nothing."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
             return f"has a formula of {unknown[0]!r}, which is no expression of it"
@@ -56,7 +56,7 @@ def terms(scaled: Array) -> Array:
     return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, first] * scaled[:, second]])
 
 
-def combination(space: Space, known: Array) -> Array:
+def combination(space: FeatureSpace, known: Array) -> Array:
     """Return the number of each problem's words; an unknown word counts as the first."""
     found = np.zeros(len(known), dtype=np.intp)
     for column, values in enumerate(space.words.values(), start=len(space.inputs)):
@@ -64,7 +64,7 @@ def combination(space: Space, known: Array) -> Array:
     return found
 
 
-def fitted(space: Space, known: Array, costs: Array) -> Formula:
+def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
     """Return the formula with the least squares of errors: shared coefficients, and for each word some of its own."""
     values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
     varies = np.ptp(values, axis=0) > 0
@@ -98,7 +98,7 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
     return found
 
 
-def _places(space: Space) -> list[list[int]]:
+def _places(space: FeatureSpace) -> list[list[int]]:
     """Return for each combination of words their places among all words."""
     found: list[list[int]] = [[]]
     before = 0

@@ -7,18 +7,18 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.tune.select.forest import alone, taught
 from kernelmark.bench.tune.select.formula import Formula, fitted
-from kernelmark.bench.tune.select.training import Space
-from kernelmark.bench.tune.select.tree import Node, descend
+from kernelmark.bench.tune.select.training import FeatureSpace
+from kernelmark.bench.tune.select.tree import TreeNode, descend
 
 #: By name; a training takes the one that loses least on held-out families.
-GROWERS: dict[str, Callable[[Space, Array, Array], Node | Formula]] = {
+GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] = {
     "alone": alone,
     "taught": taught,
     "formula": fitted,
 }
 
 
-def orders(grown: Node | Formula, space: Space, known: Array) -> Array:
+def orders(grown: TreeNode | Formula, space: FeatureSpace, known: Array) -> Array:
     """Return problems x kernels: the kernels for each problem, the one to call first."""
     if isinstance(grown, Formula):
         return np.argsort(grown.costs(space, known), axis=1, kind="stable")

@@ -9,13 +9,13 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.tune.select.bootstrap import drawn, share
 from kernelmark.bench.tune.select.formula import Formula
 from kernelmark.bench.tune.select.grown import GROWERS, orders
-from kernelmark.bench.tune.select.model import Measured, Model, Split
-from kernelmark.bench.tune.select.regret import Lost, Regret
-from kernelmark.bench.tune.select.training import Data, Space, single
-from kernelmark.bench.tune.select.tree import Node, leaf
+from kernelmark.bench.tune.select.model import Model, Split, TrainingProblem
+from kernelmark.bench.tune.select.regret import PolicyLosses, Regret
+from kernelmark.bench.tune.select.training import Data, FeatureSpace, single
+from kernelmark.bench.tune.select.tree import TreeNode, leaf
 
 
-def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret, grown: str) -> Model:
+def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
     """Return the selector of some data: one kernel where a choice is not worth it.
 
     lost: by selectors that have not seen the families of the problems.
@@ -25,7 +25,7 @@ def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret, grown: str)
     one = leaf(data.costs)._replace(order=best)
     root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else one
     formula = root if isinstance(root, Formula) else None
-    nodes = _listed(root, space) if isinstance(root, Node) else _by_choice(orders(root, space, data.known))
+    nodes = _listed(root, space) if isinstance(root, TreeNode) else _by_choice(orders(root, space, data.known))
     ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
     fastest = np.argmin(data.costs, axis=1)
     return Model(
@@ -42,15 +42,15 @@ def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret, grown: str)
         tree=[_judged(split, rows, data, lost) if len(rows) else split for split, rows in nodes],
         formula=formula,
         measured=[
-            Measured(problem.id, kernels[int(column)])
+            TrainingProblem(problem.id, kernels[int(column)])
             for problem, column in zip(data.times.problems, fastest, strict=True)
         ],
     )
 
 
-def _listed(root: Node, space: Space) -> list[tuple[Split, Array]]:
+def _listed(root: TreeNode, space: FeatureSpace) -> list[tuple[Split, Array]]:
     """Return the nodes of a tree, each after the one above it, and the problems of each leaf."""
-    nodes: list[Node] = [root]
+    nodes: list[TreeNode] = [root]
     found = []
     for node in nodes:
         if node.below is None or node.above is None:
@@ -71,7 +71,7 @@ def _by_choice(chosen: Array) -> list[tuple[Split, Array]]:
     return [(Split(order=np.argsort(places[rows].mean(axis=0), kind="stable").tolist()), rows) for rows in groups]
 
 
-def _judged(leaf: Split, rows: Array, data: Data, lost: Lost) -> Split:
+def _judged(leaf: Split, rows: Array, data: Data, lost: PolicyLosses) -> Split:
     """Return a leaf with what it cost on its problems when they were held out."""
     logs = lost.logs[rows]
     spread = share(-logs, drawn(data.families[rows]))

@@ -17,7 +17,7 @@ from kernelmark.bench.report.figures.plan import file_name
 from kernelmark.bench.tune.select.bootstrap import Share
 from kernelmark.bench.tune.select.formula import Formula
 from kernelmark.bench.tune.select.regret import Regret
-from kernelmark.bench.tune.select.training import Space
+from kernelmark.bench.tune.select.training import FeatureSpace
 from kernelmark.bench.tune.tuned import device_name
 
 _FORMAT = 2
@@ -42,7 +42,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     worst: float | None = None
 
 
-class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrainingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A problem that the tree was made from, and the kernel that was fastest on it."""
 
     problem: str
@@ -77,7 +77,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     grown: str
     tree: list[Split]
     formula: Formula | None
-    measured: list[Measured]
+    measured: list[TrainingProblem]
 
     @property
     def subject(self) -> str:
@@ -152,12 +152,12 @@ def _is_whole(at: int, node: Split, model: Model) -> bool:
     return sorted(node.order) == list(range(len(model.kernels)))
 
 
-def space_in(model: Model, registry: Registry) -> Space:
+def space_in(model: Model, registry: Registry) -> FeatureSpace:
     """Return the space that a selector was made in."""
     from kernelmark.bench.tune.select.features import expressions, inputs_of, slopes_of
 
     kind = registry.operations[model.op]
-    return Space(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))
+    return FeatureSpace(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))
 
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:

@@ -28,7 +28,7 @@ SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest 
 Rule = Callable[[Data, Data], Array]
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one way to choose comes to.
 
     problems: those that it has a time for; right: the share of those where its kernel is not certainly slower than the
@@ -56,7 +56,7 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     problems: int
     families: int
     processes: int
-    lines: list[Line]
+    lines: list[PolicyScore]
     gap: Share
     over_single: Share
     recovered: Share | None
@@ -68,7 +68,7 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.gap.mean >= WORTH and self.over_single.low is not None and self.over_single.low > 1
 
 
-class Lost(NamedTuple):
+class PolicyLosses(NamedTuple):
     """The logarithm of a way's time over the oracle's, by problem; NaN without a time.
 
     chosen: the place of the kernel, -1 for none.
@@ -129,19 +129,19 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
     return found
 
 
-def losses(times: Times, chosen: dict[str, Array]) -> list[Lost]:
+def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
     """Return what each way loses against the oracle; a kernel without a time on a problem gives way to the next.
 
     chosen: the orders of the first kernels of the table; the selector's own rows may be a column after those.
     """
     count = candidates(times)
     oracle = _oracle(times.logs[:, :, :count])
-    own = [Lost(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
+    own = [PolicyLosses(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
     library = next((name for name in times.problems[0].features.libraries if name in times.kernels), "")
     for way, kernel in ((LIBRARY, library), (TIMED, f"{times.setting.op}/{SELECTED}")):
         if kernel in times.kernels:
             column = times.kernels.index(kernel)
-            own.append(Lost(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
+            own.append(PolicyLosses(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
     return [lost._replace(logs=_taken(times.means, lost.chosen) - oracle) for lost in own]
 
 
@@ -170,7 +170,7 @@ def _taken(means: Array, chosen: Array) -> Array:
     return found
 
 
-def regret(store: Reader, times: Times, families: Array, lost: Sequence[Lost], what: str) -> Regret:
+def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
     """Return what each way comes to, with intervals over families that are drawn again and again."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
@@ -189,7 +189,7 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[Lost], w
     )
 
 
-def _lines(store: Reader, times: Times, lost: Sequence[Lost], draws: Draws) -> Iterator[Line]:
+def _lines(store: Reader, times: Times, lost: Sequence[PolicyLosses], draws: Draws) -> Iterator[PolicyScore]:
     for way, chosen, logs in lost:
         has = ~np.isnan(logs)
         if not has.any():
@@ -197,7 +197,7 @@ def _lines(store: Reader, times: Times, lost: Sequence[Lost], draws: Draws) -> I
         worst = int(np.nanargmax(logs))
         same = {int(kernel) for kernel in chosen[has]}
         right = [_is_right(store, times, int(i), int(chosen[i])) for i in np.flatnonzero(has)]
-        yield Line(
+        yield PolicyScore(
             way=way,
             kernel=times.kernels[same.pop()] if len(same) == 1 else "",
             problems=int(has.sum()),

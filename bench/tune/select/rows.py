@@ -18,7 +18,7 @@ from kernelmark.bench.report.contest import comparable, is_timed, order
 SELECTED = "kernelmark.selected"
 
 
-class Setting(NamedTuple):
+class ModelSetting(NamedTuple):
     """The conditions that all rows of a model share."""
 
     op: str
@@ -53,7 +53,7 @@ class Times(NamedTuple):
     halves are one where a row has one process. rows: the latest row of each pair. processes: the fewest of any pair.
     """
 
-    setting: Setting
+    setting: ModelSetting
     problems: list[Problem]
     kernels: list[str]
     logs: Array
@@ -84,7 +84,7 @@ def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bo
     """
     medians: dict[tuple[str, str], list[float]] = defaultdict(list)
     rows: dict[tuple[str, str], Result] = {}
-    conditions: set[tuple[str, Setting]] = set()
+    conditions: set[tuple[str, ModelSetting]] = set()
     for run_id in run_ids:
         by_case = {case.case: case.medians for case in store.cases(run_id)}
         for r, _ in store.results(run_id):
@@ -100,14 +100,14 @@ def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bo
     return _tabled(_setting(where, conditions), registry, rows, medians)
 
 
-def _setting(where: str, conditions: Collection[tuple[str, Setting]]) -> Setting:
+def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> ModelSetting:
     """Return the setting of all rows, from those of each kernel. Raises UsageError where they have two."""
     settings = {setting for _, setting in conditions}
     threads = {setting.threads for setting in settings}
     if len({(kernel, setting.threads) for kernel, setting in conditions}) == len({kernel for kernel, _ in conditions}):
         most = max(threads)  # kernels that use one thread stand beside those that use all
         settings = {setting._replace(threads=most) if setting.threads == 1 else setting for setting in settings}
-    for name, values in zip(Setting._fields, zip(*sorted(settings), strict=True), strict=True):
+    for name, values in zip(ModelSetting._fields, zip(*sorted(settings), strict=True), strict=True):
         found = sorted(set(values))
         if len(found) > 1:
             what, remedy = _WORDS[name]
@@ -116,12 +116,12 @@ def _setting(where: str, conditions: Collection[tuple[str, Setting]]) -> Setting
     return settings.pop()
 
 
-def _setting_of(r: Result, problem: Problem) -> Setting:
-    return Setting(problem.op, r.device, r.device_name, r.host, r.threads, r.mode, r.isa, r.dtype, comparable(r))
+def _setting_of(r: Result, problem: Problem) -> ModelSetting:
+    return ModelSetting(problem.op, r.device, r.device_name, r.host, r.threads, r.mode, r.isa, r.dtype, comparable(r))
 
 
 def _tabled(
-    setting: Setting,
+    setting: ModelSetting,
     registry: Registry,
     rows: Mapping[tuple[str, str], Result],
     medians: Mapping[tuple[str, str], Sequence[float]],

@@ -13,7 +13,7 @@ from kernelmark.bench.tune.select import rows
 from kernelmark.bench.tune.select.grown import GROWERS
 from kernelmark.bench.tune.select.making import made
 from kernelmark.bench.tune.select.model import Model
-from kernelmark.bench.tune.select.regret import FOLDS, Lost, Regret, held_out, losses, regret, rules
+from kernelmark.bench.tune.select.regret import FOLDS, PolicyLosses, Regret, held_out, losses, regret, rules
 from kernelmark.bench.tune.select.rows import SELECTED, Times
 from kernelmark.bench.tune.select.training import Data, data_of, require_enough, space_of
 
@@ -22,7 +22,7 @@ class Trained(NamedTuple):
     """A selector, and what each way to choose lost on what was held out."""
 
     model: Model
-    lost: list[Lost]
+    lost: list[PolicyLosses]
 
 
 def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequence[str]) -> Trained:
@@ -65,7 +65,9 @@ def _without(times: Times, held: Times) -> Times:
     return times.only(kept, times.kernels)
 
 
-def _tested(store: Reader, data: Data, held: Times, tests: Sequence[str], grown: str) -> tuple[list[Lost], Regret]:
+def _tested(
+    store: Reader, data: Data, held: Times, tests: Sequence[str], grown: str
+) -> tuple[list[PolicyLosses], Regret]:
     """Return what each way loses on the test, chosen by what the training has."""
     asked = data_of(held.only(range(len(held.problems)), data.times.kernels), data.space)
     orders = {way: rule(data, asked) for way, rule in rules(grown).items()}

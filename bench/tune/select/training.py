@@ -26,7 +26,7 @@ from kernelmark.bench.tune.select.tree import costs_of
 LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20
 
 
-class Space(NamedTuple):
+class FeatureSpace(NamedTuple):
     """What is looked at in a problem of one operation.
 
     inputs: the names of its numbers; words: of each axis of names with two values or more, those values; fixed: what
@@ -57,7 +57,7 @@ class Space(NamedTuple):
         return found
 
 
-def space_of(problems: Sequence[Problem]) -> Space:
+def space_of(problems: Sequence[Problem]) -> FeatureSpace:
     """Return the space of problems of one operation. Raises UsageError where they differ in what no expression has."""
     kind = type(problems[0])
     fixed = {name: getattr(problems[0], name) for name in others_of(kind)}
@@ -70,7 +70,7 @@ def space_of(problems: Sequence[Problem]) -> Space:
     words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}
     fixed |= {name: values[0] for name, values in words.items() if len(values) == 1}
     words = {name: values for name, values in words.items() if len(values) > 1}
-    return Space(inputs_of(kind), words, fixed, expressions(kind, words), slopes_of(kind))
+    return FeatureSpace(inputs_of(kind), words, fixed, expressions(kind, words), slopes_of(kind))
 
 
 class Data(NamedTuple):
@@ -80,14 +80,14 @@ class Data(NamedTuple):
     """
 
     times: Times
-    space: Space
+    space: FeatureSpace
     known: Array
     features: Array
     costs: Array
     families: Array
 
 
-def data_of(times: Times, space: Space) -> Data:
+def data_of(times: Times, space: FeatureSpace) -> Data:
     """Return the data of a table of times, in a space that all its problems lie in."""
     known = space.numbers(times.problems)
     families = families_of(times.problems)

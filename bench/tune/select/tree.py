@@ -21,7 +21,7 @@ CLIP = math.log(2)
 MISSING = math.log(100)
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """A node of a tree, with the problems that it was made from: one with `below` and `above` has a split.
 
     feature: the column that is compared; below: the node for values up to the threshold.
@@ -31,8 +31,8 @@ class Node(NamedTuple):
     order: Array
     feature: int = -1
     threshold: float = 0.0
-    below: "Node | None" = None
-    above: "Node | None" = None
+    below: "TreeNode | None" = None
+    above: "TreeNode | None" = None
 
 
 def costs_of(times: Array) -> Array:
@@ -41,7 +41,7 @@ def costs_of(times: Array) -> Array:
     return np.where(np.isnan(found), MISSING, found)
 
 
-def grow(features: Array, costs: Array, least: int = LEAST) -> Node:
+def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
     """Return the tree of problems (rows) by features (columns) and by what each kernel costs on them.
 
     least: problems in each leaf.
@@ -54,13 +54,13 @@ def order_of(costs: Array) -> Array:
     return np.argsort(costs.mean(axis=0), kind="stable")
 
 
-def leaf(costs: Array) -> Node:
+def leaf(costs: Array) -> TreeNode:
     """Return a tree without splits."""
-    return Node(np.arange(len(costs)), order_of(costs))
+    return TreeNode(np.arange(len(costs)), order_of(costs))
 
 
-def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -> Node:
-    node = Node(rows, order_of(costs[rows]))
+def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -> TreeNode:
+    node = TreeNode(rows, order_of(costs[rows]))
     is_large = depth > 0 and len(rows) >= 2 * least
     found = _split(features[rows], np.minimum(costs[rows], CLIP), least) if is_large else None
     if found is None:
@@ -96,7 +96,7 @@ def _between(low: float, high: float) -> float:
     return middle if low <= middle < high else low
 
 
-def descend(node: Node, values: Array) -> Node:
+def descend(node: TreeNode, values: Array) -> TreeNode:
     """Return the leaf of one problem's features."""
     while node.below is not None and node.above is not None:
         node = node.below if values[node.feature] <= node.threshold else node.above

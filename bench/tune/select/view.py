@@ -4,22 +4,22 @@ from collections.abc import Sequence
 
 from kernelmark.bench.plan.registry import REGISTRY
 from kernelmark.bench.report.format import count, factor, percent, short
-from kernelmark.bench.report.layout import Column, paragraph, table
-from kernelmark.bench.tune.select.answer import Answer
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.tune.select.answer import KernelChoice
 from kernelmark.bench.tune.select.bootstrap import Share
 from kernelmark.bench.tune.select.model import Model, chosen
-from kernelmark.bench.tune.select.regret import LIBRARY, WORTH, Line
+from kernelmark.bench.tune.select.regret import LIBRARY, WORTH, PolicyScore
 
 WAYS = (
-    Column("way to choose"),
-    Column("of the oracle"),
-    Column("worst", "right"),
-    Column("right", "right", spare=1),
-    Column("problems", "right", spare=2),
-    Column("kernel", spare=3),
-    Column("worst on", spare=4),
+    TableColumn("way to choose"),
+    TableColumn("of the oracle"),
+    TableColumn("worst", "right"),
+    TableColumn("right", "right", spare=1),
+    TableColumn("problems", "right", spare=2),
+    TableColumn("kernel", spare=3),
+    TableColumn("worst on", spare=4),
 )
-CHOICES = (Column("kernel"), Column("problems", "right"), Column("share", "right", spare=1))
+CHOICES = (TableColumn("kernel"), TableColumn("problems", "right"), TableColumn("share", "right", spare=1))
 
 
 def trained(model: Model) -> str:
@@ -77,7 +77,7 @@ def words(share: Share) -> str:
     return factor(share.mean, share.low, share.high)
 
 
-def _cells(line: Line) -> Sequence[str]:
+def _cells(line: PolicyScore) -> Sequence[str]:
     return (
         line.way,
         words(line.share),
@@ -89,7 +89,7 @@ def _cells(line: Line) -> Sequence[str]:
     )
 
 
-def answered(model: Model, found: Answer) -> str:
+def answered(model: Model, found: KernelChoice) -> str:
     """Return the choice for a problem, and what it may cost."""
     how = f"{words(found.share)} the speed of the oracle, at worst {factor(found.worst)}"
     use = "use it for every shape, since no choice is certainly better" if model.single else (

@@ -22,7 +22,7 @@ for name, source in {sources!r}.items():
 '''
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class VersionTiming(msgspec.Struct, frozen=True):
     """A comparison to time: versions of a kernel on a problem, beside its counterparts; the plug-ins declare these.
 
     The kernel's id names the tile that they all take, if they do.
@@ -41,7 +41,7 @@ class Comparison(msgspec.Struct, frozen=True):
         return f"{op}/watch.current{tile}", f"{op}/watch.previous{tile}"
 
 
-def compare(comparison: Comparison, current: Version, previous: Version | None) -> list[Measurement]:
+def compare(comparison: VersionTiming, current: Version, previous: Version | None) -> list[Measurement]:
     """Verify and time the versions and their counterparts in a fresh process; the row of the present one comes first.
 
     Raises UsageError where another run holds the GPU.
@@ -55,7 +55,7 @@ def _name(kernel: str) -> str:
     return kernel.partition("@")[0].partition(".")[2]
 
 
-def job_of(comparison: Comparison, current: Version, previous: Version | None) -> Job:
+def job_of(comparison: VersionTiming, current: Version, previous: Version | None) -> Job:
     """Return a job with the versions as contenders, declared by a plug-in that is written beside the present one."""
     versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
     sources = {_name(kernel): str(version.source) for kernel, version in versions.items()}

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from kernelmark.bench.emulator.build import CompileError, missing_tool
-from kernelmark.bench.emulator.sweep import Case, Finding, cases, entries, findings
+from kernelmark.bench.emulator.build import HostCompileError, missing_tool
+from kernelmark.bench.emulator.sweep import Defect, EmulatedCase, cases, entries, findings
 from kernelmark.bench.emulator.worker import WorkerError
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
@@ -23,12 +23,12 @@ class Emulated(msgspec.Struct, frozen=True):
     """
 
     chosen: Tile
-    tested: tuple[Case, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    tested: tuple[EmulatedCase, ...] = ()
+    findings: tuple[Defect, ...] = ()
     untested: tuple[Tile, ...] = ()
     skipped: str = ""
     refused: str = ""
-    left: tuple[Case, ...] = ()
+    left: tuple[EmulatedCase, ...] = ()
 
 
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
@@ -47,14 +47,14 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unwanted(problem, t, device) is None]
     try:
         looked = list(_looked_at(chosen))
-    except (CompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
+    except (HostCompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
         return Emulated(tile, refused=str(error))
     found = tuple(finding for _, some in looked for finding in some)
     tested = tuple(case for case, _ in looked)
     return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]))
 
 
-def _of_kind(every: list[Case], problem: Problem) -> list[Case]:
+def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
     """Return the cases of the problem's storage type, layout and direction; all if there are none."""
     kind = list(_kind(problem))
     return [case for case in every if list(_kind(case.problem)) == kind] or every
@@ -67,7 +67,7 @@ def _kind(problem: Problem) -> Iterator[str]:
             yield str(getattr(problem, axis))
 
 
-def _looked_at(chosen: list[Case]) -> Iterator[tuple[Case, list[Finding]]]:
+def _looked_at(chosen: list[EmulatedCase]) -> Iterator[tuple[EmulatedCase, list[Defect]]]:
     """Yield the cases with what was found in each, up to the first timeout: a kernel that hangs would take minutes."""
     names = entries(chosen)
     with ThreadPoolExecutor(cpu_count()) as pool:

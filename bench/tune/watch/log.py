@@ -9,16 +9,16 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.record.versions import WATCH, Compared, KernelVersion
+from kernelmark.bench.record.versions import WATCH, KernelVersion, VersionRatio
 from kernelmark.bench.report.contest import paired
-from kernelmark.bench.tune.watch.session import Session, Tried
+from kernelmark.bench.tune.watch.session import Tried, WatchSession
 from kernelmark.bench.tune.watch.source import Files, Version
 
 
 class Log:
     """The history of the session's kernel on its problem, to which versions are added as they are tried."""
 
-    def __init__(self, store: Store, session: Session) -> None:
+    def __init__(self, store: Store, session: WatchSession) -> None:
         self._store, self._session = store, session
         self._numbers: dict[int, int] = {}
 
@@ -51,7 +51,7 @@ class Log:
             compared=tuple(filter(None, (self._compared(tried, row) for row in rows[1:]))) if own else (),
         )
 
-    def _compared(self, tried: Tried, other: Measurement) -> Compared | None:
+    def _compared(self, tried: Tried, other: Measurement) -> VersionRatio | None:
         """Return how the version stands to another of its job; None where that was not sampled in turn with it."""
         present = tried.rows[0]
         if other.status != Status.OK or other.job != present.job:
@@ -59,9 +59,9 @@ class Log:
         if (ratio := paired([other.samples], [present.samples])) is None:
             return None
         if (before := tried.beside) is None or other.kernel != self._session.previous_id:
-            return Compared(ratio.median, ratio.low, ratio.high, other.kernel)
+            return VersionRatio(ratio.median, ratio.low, ratio.high, other.kernel)
         number = self._numbers.get(before.number)
-        return Compared(ratio.median, ratio.low, ratio.high, "" if number else before.name, number)
+        return VersionRatio(ratio.median, ratio.low, ratio.high, "" if number else before.name, number)
 
 
 def _sources(version: Version, files: Files) -> dict[str, bytes]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernelmark.bench.emulator.build import CompileError
+from kernelmark.bench.emulator.build import HostCompileError
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
@@ -16,7 +16,7 @@ from kernelmark.bench.tune.inspect import InspectRow, launch_rows
 from kernelmark.bench.tune.profile.change import change_table
 from kernelmark.bench.tune.profile.counted import Counts, counted_kernel
 from kernelmark.bench.tune.profile.counted import count as count_of
-from kernelmark.bench.tune.watch.comparison import Comparison, compare
+from kernelmark.bench.tune.watch.comparison import VersionTiming, compare
 from kernelmark.bench.tune.watch.emulator import emulate
 from kernelmark.bench.tune.watch.source import Version
 from kernelmark.bench.tune.watch.verdict import bugs, verdict
@@ -56,7 +56,7 @@ class Tried:
         return f"FAIL, {' and '.join(self.against)}" if self.against else "PASS" if self.judged else "not verified"
 
 
-class Session:
+class WatchSession:
     """Versions of one kernel on one problem. comparison: None where there is no GPU. vs: compare each with this."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Session:
         kernel: CudaKernel,
         problem: Problem,
         arch: str,
-        comparison: Comparison | None,
+        comparison: VersionTiming | None,
         device: DeviceLimits = H100,
         vs: Version | None = None,
     ) -> None:
@@ -128,7 +128,7 @@ class Session:
     def _of(self, version: Version) -> CudaKernel:
         return replace(self.kernel, source=str(version.source))
 
-    def _timed(self, tried: Tried, comparison: Comparison) -> Iterator[str]:
+    def _timed(self, tried: Tried, comparison: VersionTiming) -> Iterator[str]:
         """Verify and time a version on the GPU."""
         try:
             rows = compare(comparison, tried.version, self.beside)
@@ -162,7 +162,7 @@ class Session:
         try:
             before = self._counts(self.beside) if self.beside else None
             return change_table(self._counts(version), before)
-        except (CompileError, UsageError) as error:
+        except (HostCompileError, UsageError) as error:
             return f"not counted: {error}"
 
     def _counts(self, version: Version) -> Counts:

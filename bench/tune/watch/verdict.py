@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelmark.bench.emulator.sweep import Case, Finding
+from kernelmark.bench.emulator.sweep import Defect, EmulatedCase
 from kernelmark.bench.emulator.worker import ORDERS
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.report.format import count
@@ -26,7 +26,7 @@ class Bug:
 
     family: str
     lines: set[tuple[str, int]]
-    seen: list[Finding]
+    seen: list[Defect]
 
     def __str__(self) -> str:
         sights: dict[object, str] = {}
@@ -38,7 +38,7 @@ class Bug:
         return "\n".join([first, *(f"  also {text}" for text in others[:NAMED])])
 
 
-def bugs(findings: Sequence[Finding]) -> list[Bug]:
+def bugs(findings: Sequence[Defect]) -> list[Bug]:
     """Return each bug once, in the order in which they were found.
 
     A race is the same whichever of its lines comes first, and one that shares a line with another comes from the same
@@ -56,11 +56,11 @@ def bugs(findings: Sequence[Finding]) -> list[Bug]:
     return sorted(found, key=lambda bug: findings.index(bug.seen[0]))
 
 
-def _kind(finding: Finding) -> str:
+def _kind(finding: Defect) -> str:
     return finding.report.kind if finding.report else "wrong"
 
 
-def _lines(finding: Finding) -> set[tuple[str, int]]:
+def _lines(finding: Defect) -> set[tuple[str, int]]:
     if (report := finding.report) is None:
         return {("", 0)}
     return {(report.file, report.line), (report.file, report.other_line or report.line)}
@@ -89,7 +89,7 @@ def _extent(found: Emulated) -> str:
     return extent + (f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else "")
 
 
-def _where(bug: Bug, tested: Sequence[Case]) -> str:
+def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
     """Return the problems, tiles and schedules that a bug was seen in."""
     problems = list(dict.fromkeys(finding.case.problem.id for finding in bug.seen))
     tiles = list(dict.fromkeys(filter(None, (tile_text(vars(finding.case.tile)) for finding in bug.seen))))

@@ -7,7 +7,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.report.contest import APART, paired
 from kernelmark.bench.report.format import digits, seconds, spread
-from kernelmark.bench.report.layout import Column, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.inspect import InspectRow
 
 _SHOWN = {
@@ -27,7 +27,7 @@ def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> 
     """Return a column for each launch; what differs from the version before shows the old value. Sizes are in bytes."""
     known = {row.entry: row for row in before}
     cells = [[name, *(_beside(row, known.get(row.entry), field) for row in rows)] for name, field in _SHOWN.items()]
-    return table([Column("launch"), *(Column(row.entry, wraps=12) for row in rows)], cells)
+    return table([TableColumn("launch"), *(TableColumn(row.entry, wraps=12) for row in rows)], cells)
 
 
 def _beside(row: InspectRow, before: InspectRow | None, field: str) -> str:
@@ -46,11 +46,11 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
     names: of the kernels that have no id of their own. Below the table stands what has no time, and why.
     """
     columns = (
-        Column("kernel"),
-        Column("time", "right"),
-        Column("95 %", "right", spare=2),
-        Column("GFLOP/s" if problem.flop else "GB/s", "right", spare=1),
-        Column("this version against it", wraps=24),
+        TableColumn("kernel"),
+        TableColumn("time", "right"),
+        TableColumn("95 %", "right", spare=2),
+        TableColumn("GFLOP/s" if problem.flop else "GB/s", "right", spare=1),
+        TableColumn("this version against it", wraps=24),
     )
     cells = [
         (

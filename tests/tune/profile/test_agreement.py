@@ -5,15 +5,15 @@ import pytest
 
 from kernelmark.bench.tune.profile.agreement import agreement
 from kernelmark.bench.tune.profile.counted import Counts, LineCounts
-from kernelmark.bench.tune.profile.sass import Code, Function, Sass
+from kernelmark.bench.tune.profile.sass import Code, LaunchCode, Sass
 
 WARPS, TRIPS = 8, 100
 LOOP = Code(100, {"FFMA": 80, "LDS": 4, "LDGSTS": 2}, {"LDS 128": 4, "LDGSTS 32": 2}, {"FFMA": 80}, 100, 3)
 ALL = Code(200, {"FFMA": 80, "LDS": 8, "LDGSTS": 6}, {"LDS 128": 8, "LDGSTS 32": 6}, {"FFMA": 80}, 200, 5)
-FUNCTION = Function("k", 1, 32 * WARPS, 0, 32, 0, 1, ALL, LOOP, (0, 16))
+FUNCTION = LaunchCode("k", 1, 32 * WARPS, 0, 32, 0, 1, ALL, LOOP, (0, 16))
 
 
-def sass(*functions: Function) -> Sass:
+def sass(*functions: LaunchCode) -> Sass:
     return Sass("gemm/cuda.k", "p", "", "sm_90a", "compiler", "nvdisasm", functions)
 
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from kernelmark.bench.tune.profile.bound import Bound, Work, bounds, render, tensor_type
+from kernelmark.bench.tune.profile.bound import TimeBound, Work, bounds, render, tensor_type
 from kernelmark.bench.tune.profile.devices import DEVICES, Published, published
-from kernelmark.bench.tune.profile.sass import Code, Function, Sass, lanes
+from kernelmark.bench.tune.profile.sass import Code, LaunchCode, Sass, lanes
 
 DEVICE = Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)
 LOOP = Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)
 
 
 def sass(loop: Code | None = LOOP, blocks: int = 4, held: int = 1) -> Sass:
-    function = Function("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None)
+    function = LaunchCode("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None)
     return Sass("gemm/cuda.k", "p", "", "sm_90a", "compiler", "nvdisasm", (function,))
 
 
@@ -52,8 +52,8 @@ def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
     b200 = published("b200", "sm_100")
     assert bounds(Work(1_000_000), sass(), b200).times == {}
     assert bounds(Work(1_000_000, dram_bytes=8), sass(), b200).times == pytest.approx({"DRAM": 1e-12})
-    assert bounds(Work(0), sass(None), DEVICE) == Bound("two", {}, 2.0, 1.0)
-    assert Bound("two", {}, None, None).binds is None
+    assert bounds(Work(0), sass(None), DEVICE) == TimeBound("two", {}, 2.0, 1.0)
+    assert TimeBound("two", {}, None, None).binds is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_unknown_device_is_one_line_with_those_that_are_known(complaint) -> N
 
 
 def test_the_table_begins_with_the_limit_that_binds() -> None:
-    shown = render(Bound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
+    shown = render(TimeBound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
     assert "least time on H100 SXM5" in shown[0]
     assert [line.split()[0] for line in shown[2:]] == ["DRAM", "FFMA"]
     assert shown[2].rstrip().endswith("binds")
