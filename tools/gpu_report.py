@@ -13,8 +13,6 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from tabulate import tabulate
-
 import agenda
 import gpu_bars
 from agenda import Agenda, Answer, Task, write
@@ -33,9 +31,9 @@ from kernelmark.bench.report.contest import Ratio, by_columns
 from kernelmark.bench.report.figures import Drawn
 from kernelmark.bench.report.format import count, digits, rate, seconds, short
 from kernelmark.bench.report.founding import QUESTION
-from kernelmark.bench.report.publish import FILES, README, Report
+from kernelmark.bench.report.markdown import table
+from kernelmark.bench.report.publish import FILES, README, Publication, Report, figures, listed
 from kernelmark.bench.report.publish_index import write_index
-from kernelmark.bench.report.publish_readme import Publication, figures
 
 #: Files of a GPU's report beside those that every report has.
 OWN = {
@@ -118,9 +116,7 @@ def _page(
     page = Page(found, tasks, store)
     parts = [f"# {found.device}", *(f"> {note}" for note in found.notes), *page.dirty(), *page.founding()]
     parts += [*page.bars(), *page.across(), *page.groups(), *figures(drawn), *page.claims(folder), *page.state()]
-    parts += [*_slot(slot, found), *page.runs()]
-    files = {name: text for name, text in (FILES | OWN).items() if name == README or (folder / name).exists()}
-    parts += ["## Files", "\n".join(f"- [{name}]({name}): {text}" for name, text in files.items())]
+    parts += [*_slot(slot, found), *page.runs(), listed(folder, FILES | OWN)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -132,7 +128,7 @@ def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
     yield f"Of {slot.deadline_s:.0f} s, {slot.used_s:.0f} s were used, and {count(len(slot.ended), 'task')} answered."
     together = groupby(slot.ended, lambda name: found.answers[name].run or name)
     rows = [_took([(name, found.answers[name]) for name in names]) for _, names in together]
-    yield _table(("tasks", "state", "expected", "took"), rows)
+    yield table(("tasks", "state", "expected", "took"), rows)
     if slot.left:
         more = f", and {len(slot.left) - NAMED} more" if len(slot.left) > NAMED else ""
         yield f"Not finished, or left out for want of time: {', '.join(slot.left[:NAMED])}{more}."
@@ -193,7 +189,7 @@ class Page:
         kernels = {kernel: r.numerics for (kernel, problem), r in rows.items() if problem in (nt, nn)}
         found = ((rows.get((k, nt)), rows.get((k, nn))) for k in kernels)
         lines = [(short(k), kernels[k], *self._nt_nn(*pair)) for k, pair in zip(kernels, found, strict=True)]
-        yield _table(("kernel", "numerics", "NT", "NN", "NT over NN"), lines)
+        yield table(("kernel", "numerics", "NT", "NN", "NT over NN"), lines)
         best = min((r for (_, problem), r in rows.items() if problem == out), key=_time, default=None)
         if best:
             yield f"The fastest transposition out of place takes {seconds(best.time_s_median)} ({short(best.kernel)})."
@@ -245,7 +241,7 @@ class Page:
             else:
                 absent.append(f"- {state}: {bar.problem} ({bar.numerics or 'any'}): {text}")
         heads = ("verdict", "problem", "numerics", "at least", "found", "ours", "vendor", "held against", "run")
-        yield _table(heads, lines)
+        yield table(heads, lines)
         yield "\n".join(absent)
         if open_:
             named = (f"{name} ({', '.join(own)})" if any(own) else name for name, own in open_.items())
@@ -263,7 +259,7 @@ class Page:
                 yield f"## {group}"
                 yield f"{len({line[0] for line in lines})} of {len(names)} problems are answered."
                 heads = ("problem", "mode", "ours", "time", "rate", "vendor", "time", "ours over vendor", "run")
-                yield _table(heads, lines)
+                yield table(heads, lines)
             yield from self._sums(names)
 
     def _sums(self, names: Sequence[str]) -> Iterator[str]:
@@ -290,7 +286,7 @@ class Page:
                     lines.append((*key, *shown, str(len(layers))))
             if lines:
                 yield f"{what} a batch: the kernel of each layer that takes the least, times how often it occurs."
-                yield _table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
+                yield table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
 
     def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
         rows = [r for r in self.rows(task) if r.time_s_median]
@@ -326,7 +322,7 @@ class Page:
             tally = agenda.tally(own, self._agenda)
             left_s = sum(task.seconds for task in own if agenda.is_open(task, self._agenda))
             lines.append((kind, *map(str, tally.values()), f"{left_s / 60:.1f} min"))
-        yield _table(("tasks", "answered", "failed", "open", "time that is left"), lines)
+        yield table(("tasks", "answered", "failed", "open", "time that is left"), lines)
         failed = {name: one for name, one in self._agenda.answers.items() if one.state == "failed"}
         yield "\n".join(f"- {name}: failed: {one.text}" for name, one in failed.items())
         yield "\n".join(f"- {kernel} is left out: {found.reason}" for kernel, found in self._agenda.left_out.items())
@@ -339,7 +335,7 @@ class Page:
             yield "## Runs"
             heads = ("run", "for", "answers", "began, UTC", "host", "driver", "commit", "rows")
             yield "Rows of several runs never share a ratio; [tables.md](tables.md) has the tables of each."
-            yield _table(heads, [self._run(run) for run in self._store.run_ids()])
+            yield table(heads, [self._run(run) for run in self._store.run_ids()])
 
     def _run(self, run: str) -> Sequence[str]:
         assert self._store is not None
@@ -391,8 +387,3 @@ def _energy(r: Result | None) -> float:
 
 def _joules(energy: float) -> str:
     return f"{digits(energy)} J"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    return str(tabulate(cells, heads, tablefmt="github", disable_numparse=True)) if rows else ""

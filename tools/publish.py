@@ -27,9 +27,8 @@ from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.publish import Report, folder_name, noise, refuse_noise, write
-from kernelmark.bench.report.publish_index import write_index
-from kernelmark.bench.report.publish_readme import Price, Publication
+from kernelmark.bench.report.publish import Publication, Report, folder_name, noise, refuse_noise, write
+from kernelmark.bench.report.publish_index import Price, write_index
 from kernelmark.bench.run.commit import git_commit
 from publish_claims import OF_SUITES, Experiments, digest, goes_on
 

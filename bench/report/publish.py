@@ -10,11 +10,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from tabulate import tabulate
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import TIMED
@@ -22,14 +22,17 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report import earlier
+from kernelmark.bench.report import earlier, findings, method
 from kernelmark.bench.report.anonymity import Mask, hidden, mask
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures import Drawn, draw, first, kinds
-from kernelmark.bench.report.noise import Noise, noise_of
+from kernelmark.bench.report.format import count, row_time, seconds, short, spread
+from kernelmark.bench.report.founding import QUESTION, answers
+from kernelmark.bench.report.markdown import table
+from kernelmark.bench.report.networks import network_table
+from kernelmark.bench.report.noise import Noise, is_noisy, noise_of
 from kernelmark.bench.report.pivot import all_pivots, markdown
-from kernelmark.bench.report.publish_readme import Publication, Readme
-from kernelmark.bench.report.publish_summary import summary
+from kernelmark.bench.report.publish_index import Price, summary
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.several import SeveralRuns
 from kernelmark.bench.report.tables import ceiling_table, run_table, status_line
@@ -50,6 +53,27 @@ FILES = {
 }
 #: Figures of a report; `kernelmark report` draws all of them from its rows.
 MOST_FIGURES = 3
+#: Pixels of a figure of one column and of the widest, and points of that column.
+COLUMN, WIDEST, COLUMN_PT = 560, 960, 85 / 25.4 * 72
+MOST_NOISY, MOST_FOUND, MOST_KERNELS = 20, 3, 4
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published: the machine, the runs (what each was for, and its id), and whether names stay as they are.
+
+    main: the run that the first lines speak of; if empty, the one with the most times. command: what made it.
+    sections: headings and text that a README has besides. anyway: it is noisy, and is published all the same.
+    """
+
+    title: str
+    date: str
+    runs: Mapping[str, str]
+    command: str
+    main: str = ""
+    sections: Sequence[tuple[str, str]] = ()
+    price: Price | None = None
+    identify: bool = False
+    anyway: bool = False
 
 
 def folder_name(machine: str) -> str:
@@ -71,7 +95,8 @@ class Report:
     def __init__(self, store: Store, about: Publication, folder: Path, shown: Sequence[str] = ()) -> None:
         self._store, self._about, self._folder = store, about, folder
         self._earlier = earlier.rows(folder / RESULTS, set(about.runs.values()))
-        rows = [r for run in about.runs.values() for r, _ in store.results(run)]
+        #: The rows of all runs that are published, not of the main one alone.
+        self._results = rows = [r for run in about.runs.values() for r, _ in store.results(run)]
         self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
         timed = [run for run in about.runs.values() if any(r.run_id == run and r.time_s_median for r in rows)]
         counts = {run: sum(r.run_id == run and r.time_s_median is not None for r in rows) for run in timed}
@@ -88,18 +113,82 @@ class Report:
         return {name: lambda make=make: self._mask(make()) for name, make in files.items()}  # type: ignore[misc]
 
     def readme(self, folder: Path, drawn: Sequence[Drawn] = ()) -> str:
-        """Return the README; the claims are read from the file of claims, if it is there."""
-        claims = folder / CLAIMS
-        found = claims.read_text(encoding="utf-8") if claims.is_file() else ""
-        files = {name: text for name, text in FILES.items() if name == README or (folder / name).exists()}
-        about = msgspec.structs.replace(self._about, sections=[*self._about.sections, *self._before()])
-        return self._mask(Readme(self._store, about, self.main, drawn, found, files).text())
+        """Return the README, the answer first; the claims are read from the file of claims, if it is there."""
+        parts = [f"# {self._about.title}, {self._about.date}", *self._answer(), *figures(drawn), *self._fastest()]
+        parts += [*self._networks(), *self._judged(folder / CLAIMS), *self._measured(), *self._quality()]
+        for heading, text in (*self._about.sections, *self._before()):
+            parts += [f"## {heading}", text]
+        return self._mask("\n\n".join([*filter(None, parts), listed(folder, FILES)]) + "\n")
+
+    def _answer(self) -> Iterator[str]:
+        if self.main is None:
+            yield "Nothing has been timed yet."
+            return
+        if sentence := noise_of(self._results).sentence:
+            anyway = " It is published anyway." if self._about.anyway else ""
+            yield f"> **{sentence}.**{anyway} Numbers of such cases carry the mark `~` in the tables."
+        question = QUESTION if answers(self.main) else "Who is fastest?"
+        yield f"**{question}** {findings.verdict(self.main)}"
+        yield "\n".join(f"- {sentence}" for sentence in findings.sentences(self.main))
+
+    def _fastest(self) -> Iterator[str]:
+        if self.main and self.main.contests:
+            found, problems = findings.fastest(self.main)
+            which = f"The {len(found)} problems that take longest, of {problems}." if len(found) < problems else ""
+            heads = ("problem", "fastest", "time", "rate", "of the roofline", "lead")
+            rows = [(f.problem, f.kernel, f.time, f.rate, f.roofline, f.lead) for f in found]
+            yield f"## Fastest kernels\n\n{which} [tables.md](tables.md) has all.".replace("\n\n ", "\n\n")
+            yield table(heads, rows)
+
+    def _networks(self) -> Iterator[str]:
+        if self.main and (layers := self._store.layers(self.main.run_id)):
+            yield "## Whole networks: seconds a batch"
+            told = network_table(layers, self._store.layer_results(self.main.run_id), "github")
+            yield told.replace("\n|", "\n\n|", 1)
+
+    def _judged(self, claims: Path) -> Iterator[str]:
+        """Yield the claims that have a number, and how many verdicts there are of each kind."""
+        if not claims.is_file():
+            return
+        found = {row["id"]: row for row in csv.DictReader(io.StringIO(claims.read_text(encoding="utf-8")))}
+        counts = Counter(row["verdict"] for row in found.values())
+        yield "## Founding claims"
+        told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+        yield f"{count(len(found), 'claim')}: {told}."
+        rows = [(row["verdict"], row["words"], _first(row["said"])) for row in found.values() if row["ratio"]]
+        yield table(("verdict", "claim", "found"), rows)
+
+    def _measured(self) -> Iterator[str]:
+        yield f"## How it was measured\n\n`{self._about.command}` made this report."
+        if self.main:
+            yield method.paragraph(self.main)
+
+    def _quality(self) -> Iterator[str]:
+        if self.main is None:
+            return
+        rows = self._results
+        noisy = [r for r in rows if is_noisy(r)]
+        yield "## What was noisy"
+        if noisy:
+            yield f"{noise_of(rows).sentence}." + (f" The first {MOST_NOISY}:" if len(noisy) > MOST_NOISY else "")
+            heads = ("problem", "kernel", "time", "95 %", "disturbed")
+            cells = [
+                (r.problem, short(r.kernel), seconds(r.time_s_median), spread(*row_time(r)), noise_of([r]).cause)
+                for r in noisy[:MOST_NOISY]
+            ]
+            yield table(heads, cells)
+        else:
+            yield "Nothing: no case was disturbed during a tenth of its sampling or more."
+        if refused := findings.refusals(self.main.rows):
+            told = [(count(one.rows, f"{one.status} case"), one.reason, _kernels(one.kernels)) for one in refused]
+            lines = [f"- {cases}: {reason} ({kernels})" for cases, reason, kernels in told]
+            yield "## What has no result\n\n" + "\n".join(lines)
 
     def _before(self) -> Iterator[tuple[str, str]]:
         """Yield the section on earlier runs, whose rows are never part of a ratio with those of the others."""
         if found := earlier.runs_of(self._earlier):
-            table = tabulate(found, ("run", "began", "rows", "commit"), tablefmt="github", disable_numparse=True)
-            yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{table}"
+            runs = table(("run", "began", "rows", "commit"), found)
+            yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
         """Draw the first figures of the main run as SVG, and remove those of before."""
@@ -137,7 +226,8 @@ class Report:
             run = self._store.run(list(self._about.runs.values())[-1])
             facts |= {"machine": run.machine, "environment": run.environment, "git_commit": run.git_commit}
         if self.main:
-            facts["report"] = msgspec.to_builtins(summary(self._store, self._about, self.main))
+            about = self._about
+            facts["report"] = msgspec.to_builtins(summary(self._store, about.title, about.date, about.price, self.main))
         if before := earlier.facts(self._folder / ENVIRONMENT, set(self._about.runs.values())):
             facts["earlier"] = before
         return json.dumps(facts, indent=2) + "\n"
@@ -186,6 +276,41 @@ def within_device(rows: list[Result]) -> list[Result]:
     across = {r.problem for r in rows if device.get(r.baseline, r.device) != r.device}
     none = {"baseline": "", "speedup": None, "speedup_ci95_low": None, "speedup_ci95_high": None}
     return [msgspec.structs.replace(r, **none) if r.problem in across else r for r in rows]
+
+
+def listed(folder: Path, files: Mapping[str, str]) -> str:
+    """Return the section on the files that lie in a folder, each with its words."""
+    found = (
+        f"- [{name}]({name}): {text}" for name, text in files.items() if name == README or (folder / name).exists()
+    )
+    return "\n".join(["## Files\n", *found])
+
+
+def figures(drawn: Sequence[Drawn]) -> Iterator[str]:
+    """Yield the figures with their captions."""
+    if drawn:
+        yield "## Figures"
+    for figure in drawn:
+        yield f'<img src="figures/{figure.name}.svg" alt="{escape(figure.title)}" width="{_width(figure.svg)}">'
+        yield f"*{figure.title}.* {figure.caption}"
+
+
+def _width(svg: str) -> int:
+    """Return the pixels of a figure on the page, in proportion to its width on paper."""
+    found = re.search(r'width="([\d.]+)pt"', svg)
+    return min(WIDEST, round(COLUMN * float(found[1]) / COLUMN_PT)) if found else COLUMN
+
+
+def _kernels(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_KERNELS} more" if len(names) > MOST_KERNELS else ""
+    return ", ".join(names[:MOST_KERNELS]) + more
+
+
+def _first(text: str) -> str:
+    """Return the first of the answers to a claim, in a cell."""
+    found = [" ".join(one.split()) for one in text.split("; ")]
+    more = f"; {len(found) - MOST_FOUND} more in [claims.csv](claims.csv)" if len(found) > MOST_FOUND else ""
+    return "; ".join(found[:MOST_FOUND]) + more
 
 
 def write(folder: Path, report: Report, registry: Registry) -> None:

@@ -5,17 +5,58 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from tabulate import tabulate
 
+from kernelmark.bench.record.records import Layer
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.export import writing
+from kernelmark.bench.report.findings import verdict
 from kernelmark.bench.report.format import digits, time
-from kernelmark.bench.report.founding import QUESTION
-from kernelmark.bench.report.noise import MARK
-from kernelmark.bench.report.publish_summary import Network, Summary
+from kernelmark.bench.report.founding import QUESTION, answers
+from kernelmark.bench.report.markdown import table
+from kernelmark.bench.report.networks import PASSES, by_network, fastest_of, times_of, total
+from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
+from kernelmark.bench.report.run_data import RunData
 
 HOUR_S = 3600
 EMPTY = """No machine has been published yet. `make publish` measures this one within 45 minutes on two cores, and
 `make gpu` an NVIDIA GPU within nine."""
+
+
+class Price(msgspec.Struct, frozen=True):
+    """What an hour of a device costs, and from where; a declaration, not a measurement."""
+
+    per_hour: float
+    currency: str
+    words: str
+
+
+class Network(msgspec.Struct, frozen=True):
+    """Seconds that a batch of a network takes by the fastest kernel of each layer, its interval, and joules.
+
+    noisy: whether the row of any layer is.
+    """
+
+    network: str
+    part: str
+    setting: str
+    seconds: float
+    low: float | None = None
+    high: float | None = None
+    joules: float | None = None
+    noisy: bool = False
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A report as a line of the index; founding: whether the answer is that to the founding question."""
+
+    title: str
+    date: str
+    answer: str
+    founding: bool
+    noise: str
+    price: Price | None = None
+    networks: tuple[Network, ...] = ()
 
 
 class Facts(msgspec.Struct):
@@ -33,6 +74,30 @@ class IndexEntry(NamedTuple):
     @property
     def link(self) -> str:
         return f"[{self.summary.title}]({self.folder}/README.md)"
+
+
+def summary(store: Store, title: str, date: str, price: Price | None, data: RunData) -> Summary:
+    """Return the summary of a report, from its main run."""
+    found = tuple(networks(store.layers(data.run_id), list(store.layer_results(data.run_id))))
+    return Summary(title, date, verdict(data), bool(answers(data)), noise_of(data.rows).sentence, price, found)
+
+
+def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
+    """Yield the passes of each network in each setting, where every layer has a time."""
+    for network, own in by_network(layers).items():
+        parts = {layer.part for layer in own}
+        for setting, times in times_of(own, rows).items():
+            for title, passes in PASSES.items():
+                chosen = [(one.count, fastest_of(times.get(one.problem, {}))) for one in own if one.part in passes]
+                if parts.issuperset(passes) and (seconds := total(chosen)):
+                    noisy = any(is_noisy(r) for _, r in chosen if r)
+                    yield Network(network, title, setting.title, *seconds[:3], _joules(chosen), noisy)
+
+
+def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:
+    """Return the energy of a batch where it was measured of every layer; declared watts are no measurement."""
+    found = [count * r.energy_j for count, r in layers if r and r.energy_j]
+    return sum(found) if len(found) == len(layers) else None
 
 
 def write_index(reports: Path) -> Path:
@@ -61,15 +126,17 @@ def _text(found: Sequence[IndexEntry]) -> str:
     parts = ["# Published reports"]
     if not found:
         return "\n\n".join([*parts, EMPTY]) + "\n"
-    founding = [(e.link, e.summary.date, _answer(e.summary), e.summary.noise or "clean") for e in found]
-    parts += [f"**{QUESTION}**", _table(("machine", "date", "answer", "noise"), founding)]
-    rows = [row for e in found for row in _hardware(e)]
-    if rows:
+    founding = [
+        (link, s.date, s.answer if s.founding else "The founding product was not measured.", s.noise or "clean")
+        for link, s in ((e.link, e.summary) for e in found)
+    ]
+    parts += [f"**{QUESTION}**", table(("machine", "date", "answer", "noise"), founding)]
+    if rows := [row for e in found for row in _hardware(e)]:
         heads = ("machine", "network", "pass", "seconds a batch", "batches per unit of money", "batches per kJ")
         parts += [
             "## Choosing hardware",
             "The fastest kernel of each layer, summed over the network.",
-            _table(heads, rows),
+            table(heads, rows),
         ]
         prices = {f"- {e.summary.title}: {e.summary.price.words}" for e in found if e.summary.price}
         if prices:
@@ -81,29 +148,12 @@ def _text(found: Sequence[IndexEntry]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _answer(summary: Summary) -> str:
-    return summary.answer if summary.founding else "The founding product was not measured."
-
-
 def _hardware(entry: IndexEntry) -> Iterator[Sequence[str]]:
+    price = entry.summary.price
     for network in entry.summary.networks:
         taken = MARK * network.noisy + time(network.seconds, network.low, network.high)
         device, _, rest = network.setting.partition(", ")
         title = f"{entry.link}: {rest if entry.summary.title.startswith(device) else network.setting}"
-        yield title, network.network, network.part, taken, _per_money(network, entry.summary), _per_energy(network)
-
-
-def _per_money(network: Network, summary: Summary) -> str:
-    price = summary.price
-    if price is None:
-        return "-"
-    return f"{digits(HOUR_S / (network.seconds * price.per_hour))} per {price.currency}"
-
-
-def _per_energy(network: Network) -> str:
-    return digits(1000 / network.joules) if network.joules else "-"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return str(tabulate(cells, heads, tablefmt="github", disable_numparse=True))
+        per_money = f"{digits(HOUR_S / (network.seconds * price.per_hour))} per {price.currency}" if price else "-"
+        per_kj = digits(1000 / network.joules) if network.joules else "-"
+        yield title, network.network, network.part, taken, per_money, per_kj

@@ -15,14 +15,14 @@ from kernelmark.bench.report.publish import (
     FIGURES,
     FILES,
     README,
+    Publication,
     Report,
     folder_name,
     noise,
     refuse_noise,
     write,
 )
-from kernelmark.bench.report.publish_index import write_index
-from kernelmark.bench.report.publish_readme import Price, Publication
+from kernelmark.bench.report.publish_index import Price, write_index
 from support.rows import DISTURBED, begin, fail, put
 
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
