@@ -11,7 +11,7 @@ from kernelmark.bench.plan.suites import find_suite
 from support.tools import script
 
 NETWORKS = script("networks")
-CONV = script("conv_suites")
+CONV = script("suites")
 NAMES = ["alexnet", "vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10"]
 
 
@@ -59,7 +59,7 @@ def test_images_shrink_from_layer_to_layer_as_the_convolutions_and_pools_between
 
 
 def test_every_row_of_deepbench_is_counted(entries):
-    rows = script("suite_text").read("deepbench_conv.csv")
+    rows = CONV.read("deepbench_conv.csv")
     assert len(rows) == 217
     found = Counter()
     for e in entries("deepbench-conv"):

@@ -9,7 +9,7 @@ from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.plan.suites import find_suite
 from support.tools import script
 
-TRAIN = script("train_suites")
+TRAIN = script("suites")
 NAMES = ["train-conv", "train-gemm"]
 HELD_OUT = ("resnet50", "vgg16", "googlenet", "alexnet")
 
