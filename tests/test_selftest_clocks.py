@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.run.watched import Lost
+from kernelmark.bench.run.child import Lost
 from kernelmark.bench.selftest import clocks
 from kernelmark.bench.selftest.clocks import LaunchWay
 from support.plugins import FAKE

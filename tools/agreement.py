@@ -16,7 +16,7 @@ from kernelmark.bench.measure.verify import References, verify
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.run.watched import Lost, answers
+from kernelmark.bench.run.child import Lost, answers
 
 #: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others. The first also
 #: waits for the processors to compile.

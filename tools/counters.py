@@ -38,7 +38,7 @@ from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.layout import TableColumn
 from kernelmark.bench.report.layout import table as in_columns
-from kernelmark.bench.run.watched import Lost, answers
+from kernelmark.bench.run.child import Lost, answers
 from kernelmark.bench.tune.profile.counted import Counts, count, counted_kernel
 
 Pair = tuple[str, str]

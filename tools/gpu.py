@@ -32,8 +32,8 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.publish import folder_name
+from kernelmark.bench.run.child import Lost, answers
 from kernelmark.bench.run.commit import git_commit, write_commit_file
-from kernelmark.bench.run.watched import Lost, answers
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE = ROOT / "build" / "tasks.json"

@@ -30,10 +30,9 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.tables import status_line
 from kernelmark.bench.run.ceilings import Known
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.pool import Wary, Workers
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
-from kernelmark.bench.run.wary import Wary
 from kernelmark.bench.selftest import clocks
 from kernelmark.bench.selftest.finding import table
 

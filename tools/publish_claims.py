@@ -31,10 +31,9 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.publish import CLAIMS, noise
 from kernelmark.bench.report.tables import status_line
-from kernelmark.bench.run.interrupt import interruptible
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.run.session import Session, run_passes
+from kernelmark.bench.run.session import Session, interruptible, run_passes
 
 #: The task that is the run of the suites.
 OF_SUITES = "suites"

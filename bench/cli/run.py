@@ -45,7 +45,7 @@ from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.dispatch import Broker, Dispatch, first_answer
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, plan_of, run_jobs
-from kernelmark.bench.run.task import Task
+from kernelmark.bench.run.station import Task
 
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

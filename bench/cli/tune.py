@@ -33,8 +33,8 @@ from kernelmark.bench.report.raced import over_suite, overall_words, races, sent
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.searched import learned, searches, size_words
 from kernelmark.bench.run.asked import plan_asked, suites_asked
-from kernelmark.bench.run.interrupt import interruptible
 from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import interruptible
 from kernelmark.bench.tune.log import log_adopted
 from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen, progress
 from kernelmark.bench.tune.static import arch_here, rank, words

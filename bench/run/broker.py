@@ -1,40 +1,51 @@
 """The broker hands tasks to an executor and gives back what comes of them, in a process of its own.
 
-`python -m kernelmark.bench.run.broker ORDERS REPLIES CONFIG GPU...`: with a configuration, Parsl's executors;
-otherwise a thread for each GPU. As its keeper ends whatever it has started, nothing on this host outlives the run,
-however that ends; and an interrupt of the terminal does not reach an executor.
+Its words are a configuration, for Parsl's executors, or "" and GPUs, for a thread for each of them. As its keeper ends
+whatever it has started, nothing on this host outlives the run, however that ends; and an interrupt of the terminal does
+not reach an executor.
 """
 
 import os
 import queue
-import select
+import runpy
 import sys
-import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.run.parsl_pool import ParslPool
+from kernelmark.bench.plan.errors import UsageError, message
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.run.child import Channel, to_parent
 from kernelmark.bench.run.station import measure
-from kernelmark.bench.run.task import Order, TaskReply, failed
-from kernelmark.bench.run.worker import receive, send
 
 #: How often the state of the executors is reported.
 TICK_S = 0.5
+#: Errors of a task whose worker or whose node was lost, by Parsl's names; any other ends the executor for us.
+LOST = ("ManagerLost", "WorkerLost")
+#: Workers of an executor that does not count them.
+WORKERS = 16
 
 
-class Pool(Protocol):
-    """An executor, whichever it is."""
+class TaskReply(msgspec.Struct):
+    """What came of a task, or the state of the executors.
 
-    def submit(self, data: bytes) -> "Future[bytes]": ...
-    def answer(self, error: BaseException) -> TaskReply: ...
-    def state(self) -> TaskReply: ...
-    def close(self) -> None: ...
+    lost: why its worker gave no answer; another may. ended: why no task can be measured any more. workers: those that
+    wait for tasks or measure. state: of what has not started, in words.
+    """
+
+    data: bytes = b""
+    lost: str = ""
+    ended: str = ""
+    workers: int = 0
+    state: str = ""
 
 
 class GpuPool:
@@ -71,56 +82,122 @@ class GpuPool:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def main(orders: int, replies: int, config: str, gpus: list[str]) -> None:
-    """Take orders until there are no more."""
-    answers: queue.SimpleQueue[TaskReply | None] = queue.SimpleQueue()
-    writer = threading.Thread(target=_write, args=(replies, answers))
-    writer.start()  # a writer of its own, since a pipe that is full must keep no order waiting
+def load_config(path: str) -> Any:
+    """Return `config` of a file. Raises UsageError where there is none that Parsl could use."""
+    if reason := module_missing("parsl"):
+        raise UsageError(f"--executor {path}: {reason}")
+    import parsl
+
     try:
-        pool: Pool = ParslPool(config) if config else GpuPool(gpus)
+        found = runpy.run_path(path).get("config")
+    except (Exception, SystemExit) as error:
+        text = " ".join(message(error).split())
+        raise UsageError(f"--executor {path}: cannot be run: {type(error).__name__}: {text}") from None
+    if not isinstance(found, parsl.Config):
+        what = "defines no `config`" if found is None else f"its `config` is of type {type(found).__name__}"
+        raise UsageError(f"--executor {path}: {what}, expected `config = parsl.Config(...)`; see docs/cluster.md")
+    return found
+
+
+class ParslPool:
+    """Parsl's executors, of which any measures any task. What fails is not tried again: the run decides on that."""
+
+    def __init__(self, path: str) -> None:
+        """Raises UsageError for a file that cannot be used, and for executors that do not begin to start."""
+        config = load_config(str(Path(path)))
+        config.retries = 0
+        import parsl
+
+        warnings.simplefilter("ignore")
+        try:
+            self._kernel = parsl.DataFlowKernel(config)
+        except Exception as error:
+            raise UsageError(f"--executor {path}: {failed(error).ended}") from None
+        self._measure = parsl.python_app(measure, data_flow_kernel=self._kernel, cache=False)
+        self._executors = [own for label, own in self._kernel.executors.items() if label != "_parsl_internal"]
+
+    def submit(self, data: bytes) -> "Future[bytes]":
+        """Measure a task by one of the executors."""
+        found: Future[bytes] = self._measure(data)
+        return found
+
+    def answer(self, error: BaseException) -> TaskReply:
+        """Return what an error of a task means."""
+        if type(error).__name__ in LOST:
+            return TaskReply(lost=" ".join(message(error).split()))
+        return failed(error)
+
+    def state(self) -> TaskReply:
+        """Return how many workers are there, and what has become of the blocks."""
+        states = "; ".join(f"{own.label}: {_state(own)}" for own in self._executors)
+        return TaskReply(workers=sum(map(_workers, self._executors)), state=states)
+
+    def close(self) -> None:
+        """End what the executors have started, wherever it is."""
+        self._kernel.cleanup()
+
+
+def _workers(executor: Any) -> int:
+    """Return how many workers are connected, as far as an executor counts them."""
+    if hasattr(executor, "connected_managers"):
+        with suppress(Exception):  # it does not answer while it starts or ends
+            return sum(manager["worker_count"] for manager in executor.connected_managers())
+        return 0
+    return int(getattr(executor, "max_threads", WORKERS))
+
+
+def _state(executor: Any) -> str:
+    """Return the states of an executor's blocks, with the last line that one printed to standard error."""
+    found = []
+    for name, status in getattr(executor, "status_facade", {}).items():
+        lines = (status.message or status.stderr_summary or "").strip().splitlines()
+        found.append(f"block {name} is {status.state.name}" + (f" ({lines[-1].strip()})" if lines else ""))
+    return ", ".join(found) or "no block has been asked for"
+
+
+def failed(error: BaseException) -> TaskReply:
+    """Return that an executor goes on no more, with the reason in a line."""
+    return TaskReply(ended=one_line(f"{type(error).__name__}: {' '.join(message(error).split())}"))
+
+
+def main(parent: Channel, config: str, gpus: list[str]) -> None:
+    """Take tasks until there are no more."""
+    writer = ThreadPoolExecutor(1)  # a pipe that is full must keep no task waiting
+
+    def answer(number: int, found: TaskReply) -> None:
+        writer.submit(parent.send, number, found)
+
+    try:
+        pool = ParslPool(config) if config else GpuPool(gpus)
     except UsageError as error:
-        answers.put(TaskReply(ended=str(error)))
+        answer(0, TaskReply(ended=str(error)))
     else:
-        _serve(pool, orders, answers.put)
+        with suppress(EOFError):
+            _serve(pool, parent, answer)
         pool.close()
-    answers.put(None)
-    writer.join()
+    writer.shutdown()
     os._exit(0)  # whatever is still being measured, for which a thread would be waited for
 
 
-def _serve(pool: Pool, orders: int, put: Callable[[TaskReply], None]) -> None:
+def _serve(pool: GpuPool | ParslPool, parent: Channel, answer: Callable[[int, TaskReply], None]) -> None:
     due_s = 0.0
     while True:
         if now() >= due_s:
-            put(pool.state())
+            answer(0, pool.state())
             due_s = now() + TICK_S
-        if not select.select([orders], [], [], max(0.0, due_s - now()))[0]:
-            continue
-        order = receive(orders, Order)
-        if order is None:
-            return
-        try:
-            pool.submit(order.data).add_done_callback(partial(_done, pool, order.number, put))
-        except Exception as error:
-            put(_numbered(pool.answer(error), order.number))
+        if task := parent.receive(max(0.0, due_s - now())):
+            try:
+                pool.submit(bytes(task.body)).add_done_callback(partial(_done, pool, task.number, answer))
+            except Exception as error:
+                answer(task.number, pool.answer(error))
 
 
-def _done(pool: Pool, number: int, put: Callable[[TaskReply], None], future: "Future[bytes]") -> None:
+def _done(
+    pool: GpuPool | ParslPool, number: int, answer: Callable[[int, TaskReply], None], future: "Future[bytes]"
+) -> None:
     error = future.exception()
-    put(_numbered(pool.answer(error) if error else TaskReply(data=future.result()), number))
-
-
-def _numbered(answer: TaskReply, number: int) -> TaskReply:
-    return msgspec.structs.replace(answer, number=number)
-
-
-def _write(fd: int, answers: "queue.SimpleQueue[TaskReply | None]") -> None:
-    while (answer := answers.get()) is not None:
-        try:
-            send(fd, answer)
-        except BrokenPipeError:  # whoever asked has ended
-            os._exit(0)
+    answer(number, pool.answer(error) if error else TaskReply(future.result()))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])
+    main(to_parent(), sys.argv[3], sys.argv[4:])

@@ -4,7 +4,6 @@ This process alone writes the store, a row at a time, so that a row that was ack
 """
 
 import os
-import select
 import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -21,15 +20,12 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.run.interrupt import interruptible
-from kernelmark.bench.run.kept import KeptProcess
+from kernelmark.bench.run.broker import TaskReply
+from kernelmark.bench.run.child import Child
 from kernelmark.bench.run.pool import KILLS
-from kernelmark.bench.run.printed import last_words
-from kernelmark.bench.run.process import scratch_file
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.run.session import Notify, Session
-from kernelmark.bench.run.task import Order, StationRows, Task, TaskReply
-from kernelmark.bench.run.worker import Inbox, send
+from kernelmark.bench.run.session import Notify, Session, interruptible
+from kernelmark.bench.run.station import StationRows, Task
 
 #: How long an interrupt may wait for notice, and how long an executor may take to end what it has started.
 TICK_S, CLOSE_S = 0.25, 20.0
@@ -41,62 +37,46 @@ class Broker(AbstractContextManager["Broker", None]):
     def __init__(self, config: str, gpus: Sequence[str]) -> None:
         """config: the file of Parsl's executors, or "" for a worker on each of these GPUs."""
         self.workers, self.state = 0, "has not answered"
-        self._log = scratch_file()
-        orders, self._orders = os.pipe()
-        self._replies, replies = os.pipe()
-        self._inbox = Inbox(self._replies)
-        words = [str(orders), str(replies), config, *gpus]
         # Parsl looks for its scripts on the path, where those of an environment are only while it is activated.
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-        streams = {"stdout": self._log, "stderr": self._log}
-        self._kept = KeptProcess(
-            "kernelmark.bench.run.broker", words, {"PATH": path}, pass_fds=(orders, replies), **streams
-        )
-        os.close(orders)
-        os.close(replies)
+        self._child = Child("kernelmark.bench.run.broker", config, *gpus, variables={"PATH": path})
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._orders)
-        self._kept.ended(CLOSE_S)
-        self._kept.end()
-        os.close(self._replies)
-        self._log.close()
+        self._child.close(CLOSE_S)
 
-    def ask(self, number: int, task: Task) -> None:
-        """Hand a task in."""
-        try:
-            send(self._orders, Order(number, msgspec.msgpack.encode(task)))
-        except BrokenPipeError:
-            raise self._gone() from None
+    def ask(self, task: Task) -> int:
+        """Hand a task in, and return its number."""
+        return self._child.ask(task)
 
-    def answer(self, within_s: float) -> TaskReply | None:
-        """Return the next answer to a task, or None if there is none in time. Raises UsageError where none can come."""
+    def answer(self, within_s: float) -> tuple[int, TaskReply] | None:
+        """Return the next answer and the number of its task, or None if there is none in time.
+
+        Raises UsageError where none can come.
+        """
         until_s = now() + within_s
         while True:
-            while (found := self._inbox.next(TaskReply)) is not None:
-                if found.ended:
-                    raise UsageError(found.ended)
-                if found.number is not None:
-                    return found
-                self.workers, self.state = found.workers, found.state
-            if not select.select([self._replies], [], [], max(0.0, until_s - now()))[0]:
-                return None
-            if not self._inbox.fill():
-                raise self._gone()
-
-    def _gone(self) -> UsageError:
-        said = last_words(self._log.fileno())
-        return UsageError(f"the executor's process has ended{f': {said}' if said else ''}")
+            try:
+                message = self._child.receive(max(0.0, until_s - now()))
+                if message is None:
+                    return None
+                answer = msgspec.msgpack.decode(message.body, type=TaskReply)
+            except (EOFError, msgspec.DecodeError):
+                raise UsageError(f"the executor's process has ended{self._child.said()}") from None
+            if answer.ended:
+                raise UsageError(answer.ended)
+            if message.number:
+                return message.number, answer
+            self.workers, self.state = answer.workers, answer.state
 
 
 def first_answer(broker: Broker, task: Task, within_s: float) -> StationRows:
     """Return what the first worker of an executor answers. Raises UsageError where none does in time."""
-    broker.ask(0, task)
+    broker.ask(task)
     answer = broker.answer(within_s)
     if answer is None:
         remedy = "--start-timeout allows more"
         raise UsageError(f"no worker of the executor has started within {within_s:g} s: {broker.state}; {remedy}")
-    return _found(answer)
+    return _found(answer[1])
 
 
 def _found(answer: TaskReply) -> StationRows:
@@ -137,16 +117,15 @@ class Dispatch:
         self._plan_groups(jobs, progress)
         try:
             with interruptible() as interrupted:
-                waiting, at_work = deque(range(len(self._groups))), set[int]()
+                waiting, at_work = deque(range(len(self._groups))), dict[int, int]()
                 while at_work or (waiting and not interrupted()):
                     while waiting and not interrupted() and len(at_work) <= 2 * self._broker.workers:
-                        at_work.add(number := waiting.popleft())
-                        self._hand_in(number, expected, progress)
-                    answer = self._broker.answer(TICK_S)
-                    if answer is not None and answer.number is not None:
-                        at_work.discard(answer.number)
-                        if not self._take(answer.number, answer, notify, progress):
-                            waiting.appendleft(answer.number)
+                        group = waiting.popleft()
+                        at_work[self._hand_in(group, expected, progress)] = group
+                    if answered := self._broker.answer(TICK_S):
+                        group = at_work.pop(answered[0])
+                        if not self._take(group, answered[1], notify, progress):
+                            waiting.appendleft(group)
                 return self._ended(bool(waiting))
         except UsageError as error:
             remedy = f"rows recorded so far are safe: `kernelmark run --resume {self._session.run_id}`"
@@ -165,17 +144,17 @@ class Dispatch:
             group.left.append(left)
         self._groups = list(groups.values())
 
-    def _hand_in(self, number: int, expected: Host, progress: Progress) -> None:
-        for left in self._groups[number].left:
+    def _hand_in(self, group: int, expected: Host, progress: Progress) -> int:
+        for left in self._groups[group].left:
             progress.begins(left, 1)
-        self._broker.ask(number, Task(expected, self._plan, self._groups[number].left))
+        return self._broker.ask(Task(expected, self._plan, self._groups[group].left))
 
-    def _take(self, number: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
+    def _take(self, group: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
         """Record what was found of a group; return whether it is not to be measured again."""
         if answer.lost:
-            self._losses[number] += 1
+            self._losses[group] += 1
             self._lost = answer.lost
-            return self._losses[number] >= KILLS
+            return self._losses[group] >= KILLS
         found = _found(answer)
         if found.host.host not in self._hosts:
             self._store.add_host(self._session.run_id, found.host)
@@ -184,7 +163,7 @@ class Dispatch:
             self._store.add_ceiling(self._session.run_id, ceiling)
             if doubt:
                 self._store.doubt_ceiling(self._session.run_id, ceiling, doubt)
-        for whole, left, rows in zip(*self._groups[number], found.rows, strict=True):
+        for whole, left, rows in zip(*self._groups[group], found.rows, strict=True):
             for result, _ in self._session.record(left, rows, self._registry):
                 notify(result)
             progress.ends(whole, 1)

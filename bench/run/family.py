@@ -1,14 +1,18 @@
 """The processes below one, on Linux: made to stay below it, found, and ended, whatever they have done to get away.
 
-Imports nothing heavy, since a keeper stays beside every worker.
+`python -m kernelmark.bench.run.family PARENT MODULE WORD...` is a keeper, which stands between a run and a child of it:
+it runs the module as a child and ends as that ends. A process that the child has started may leave its group and its
+session, or lose its parent: the keeper is then its parent. When the child ends, when the parent ends, or when SIGTERM
+arrives, the keeper kills all of them. It loads no plug-in and nothing heavy, since one stays beside every worker.
 """
 
 import ctypes
 import os
+import runpy
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +26,9 @@ _TRACKER = b"multiprocessing.resource_tracker"
 _PASSES, _PAUSE_S = 1000, 5e-3
 #: The passes in which a resource tracker may still remove what is shared: four seconds, for it may have yet to start.
 _GRACE_PASSES = 800
+
+#: What a keeper waits for.
+_SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 
 
 class Member(NamedTuple):
@@ -150,3 +157,60 @@ def _tracks(pid: int) -> bool:
         return _TRACKER in PROC.joinpath(str(pid), "cmdline").read_bytes()
     except OSError:
         return False
+
+
+def main(parent: int, module: str, words: Sequence[str]) -> None:
+    """Keep a child that runs the module; returns in the child alone, once the module has ended."""
+    adopt()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run decides what an interrupt does
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    die_with(parent, signal.SIGTERM)
+    keeper = os.getpid()
+    if child := os.fork():
+        _keep(child)
+    os.setsid()  # a kernel that signals its group does not reach the keeper
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    die_with(keeper)
+    volunteer()
+    sys.argv = [module, *words]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _keep(child: int) -> None:
+    """Wait for the end of the child, or for the order to end it, and exit as it did once nothing is left of it."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # its pipes must end with it
+    status = None
+    while status is None and signal.sigwait(_SIGNALS) != signal.SIGTERM:
+        status = _reaped(child)
+    end_all(child)
+    _end_as(status or 0)
+
+
+def _reaped(child: int) -> int | None:
+    """Reap what has ended, adopted processes too; return the child's status if it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status
+
+
+def _end_as(status: int) -> None:
+    """End by the same signal, or with the same exit status."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        leave_no_dump()  # the child has left its own
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

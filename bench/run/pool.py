@@ -1,14 +1,30 @@
-"""Jobs in processes of their own: a kernel that takes its process along costs one row, and the others run again."""
+"""Jobs in processes of their own: a kernel that crashes its worker loses one row, and the others run again.
 
-from collections.abc import Callable
+A worker that hangs, or that takes the last of the memory, is ended from here.
+"""
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import NamedTuple
 
+import msgspec
+
+from kernelmark.bench.measure import memory
+from kernelmark.bench.measure.board import IMPORT, OF_OPERATION, Board, Call
+from kernelmark.bench.measure.isa import environment
+from kernelmark.bench.measure.machine import idle_variables
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.run.process import Death, Worker
+from kernelmark.bench.run.child import Child, relay, scratch_file, trim
+from kernelmark.bench.run.family import below
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.worker import Reply
 
@@ -18,9 +34,182 @@ MAX_WAITING = 4
 #: A signal from another process may be meant for no kernel: this many workers have to be killed before it counts
 #: against the contenders that were being called for.
 KILLS = 3
+#: A kernel that has crashed this many workers is left out.
+LEFT_OUT_AFTER = 2
+
+#: Compiling and planning may take this many times what a call may, and so may the code of an operation,
+SLOW_FACTOR = 10
+#: which has this long at least, since what it takes does not depend on the kernel; and so has an import.
+LEAST_S, LEAST_IMPORT_S = 10.0, 10.0
+#: A whole job may take the time of this many calls for each contender and of this many budgets, and this long at least.
+CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
+#: This share of the memory must stay free, and this much at least: beyond it the system would choose whom to kill.
+FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
+#: How often a worker at work is looked at: seldom enough not to disturb what it measures; sooner where memory is short,
+POLL_S, SOONEST_S = 0.25, 5e-3
+#: since a process fills it as fast as that.
+FILL_BYTES_PER_S = 20e9
+#: How old a count of the system's kills may be when a job begins: to read it takes as long as a quick job.
+KILLS_AGE_S = 1.0
+#: The signals that come from another process: a fault of the worker's own raises others.
+FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 
 #: What measures a job in the worker of a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
+
+
+class Death(NamedTuple):
+    """How a worker ended within a job: the contenders that were being called for, and what their rows will say.
+
+    fresh: it had run no job before, so that none of an earlier one may have been the cause. killed: by a signal from
+    another process, so that none of its contenders need be the cause.
+    """
+
+    blamed: tuple[Entrant, ...]
+    status: Status
+    reason: str
+    fresh: bool = True
+    killed: bool = False
+
+
+class Worker:
+    """One process that runs jobs of one key, watched from outside."""
+
+    def __init__(self, key: WorkerKey) -> None:
+        self._shared = scratch_file()
+        self._board = Board(self._shared.fileno())
+        self._fresh, self._look_s = True, next_look_s(_spare_bytes())
+        self._kills, self._kills_at_s = memory.kills_by_system(), now()
+        variables = idle_variables() | environment(key.isa) | ({"CUDA_VISIBLE_DEVICES": key.gpu} if key.gpu else {})
+        shared, words = self._shared.fileno(), msgspec.json.encode(key).decode()
+        self._child = Child("kernelmark.bench.run.worker", str(shared), words, variables=variables, passed=[shared])
+
+    def ask(self, job: Job, progress: Progress) -> Reply | Death:
+        """The rows of a job, or how the worker ended in it. Raises UsageError for what the worker refuses."""
+        fresh, self._fresh = self._fresh, self._fresh and not job.entrants
+        self._board.clear()
+        if now() - self._kills_at_s > KILLS_AGE_S:
+            self._kills, self._kills_at_s = memory.kills_by_system(), now()
+        reply = self._answer(job, progress)
+        relay(self._child.log, sys.stderr)
+        return reply._replace(fresh=fresh) if isinstance(reply, Death) else reply
+
+    def _answer(self, job: Job, progress: Progress) -> Reply | Death:
+        number, until_s = self._child.ask(job), now() + job_limit_s(job)
+        try:
+            while True:
+                message = self._child.receive(self._look_s)
+                if message is None:
+                    if death := self._look(job, until_s, progress):
+                        return death
+                    continue
+                reply = msgspec.msgpack.decode(message.body, type=Reply)
+                if message.number != number:
+                    return self._died(job)
+                if not reply.unfinished:
+                    break
+                progress.glimpses(reply.glimpses)
+        except (EOFError, msgspec.DecodeError):
+            return self._died(job)
+        if reply.refused:
+            raise UsageError(reply.refused)
+        if reply.lost:
+            return Death((reply.lost[0],), Status.CRASHED, reply.lost[1])
+        return reply
+
+    def _look(self, job: Job, until_s: float, progress: Progress) -> Death | None:
+        """Return why the worker must end, if so; otherwise report what it is doing."""
+        trim(self._child.log)
+        spare, call = _spare_bytes(), self._board.read()
+        if death := self._overdue(job, call, until_s) or self._greedy(job, call, spare):
+            return death
+        self._look_s = next_look_s(spare)
+        if call and call.stage != IMPORT:
+            progress.calls(job.entrants[call.contender], call.stage)
+        return None
+
+    def _overdue(self, job: Job, call: Call | None, until_s: float) -> Death | None:
+        """Return how a worker ends whose call, or whose job, takes too long. Raises UsageError for an import."""
+        limit_s = call_limit_s(call.stage, job.timeout_s) if call else 0.0
+        if call and now() - call.since_s > limit_s:
+            reason = f"{call.stage} took more than {limit_s:g} s; see --timeout"
+            if call.stage == IMPORT:
+                subject = f"plugin {' and '.join(job.plugins)}" if job.plugins else "the libraries of kernels"
+                raise UsageError(f"{subject}: {reason}")
+        elif now() > until_s:
+            reason = f"the whole job took more than {job_limit_s(job):g} s; see --timeout"
+        else:
+            return None
+        return Death(_blamed(job, call), Status.TIMEOUT, reason)
+
+    def _greedy(self, job: Job, call: Call | None, spare: float | None) -> Death | None:
+        """End a worker that takes the last of the memory, before the system has to choose a process to end."""
+        if spare is None or spare > 0:
+            return None
+        own, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
+        if own < available:
+            return None
+        found = f"the process took {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
+        return Death(_blamed(job, call), Status.OOM, f"{_stage(call)}: {found}")
+
+    def _died(self, job: Job) -> Death:
+        call = self._board.read()
+        blamed, stage = _blamed(job, call), _stage(call)
+        status, fate = self._child.fate()
+        if status == -signal.SIGKILL and memory.kills_by_system() > self._kills:
+            return Death(blamed, Status.OOM, f"{stage}: killed by the system for want of memory")
+        return Death(blamed, Status.CRASHED, f"{stage}: {fate}", killed=-(status or 0) in FROM_OUTSIDE)
+
+    def close(self) -> None:
+        """End the process and whatever it has started, at once."""
+        self._child.close()
+        self._board.close()
+        self._shared.close()
+
+
+def call_limit_s(stage: str, timeout_s: float) -> float:
+    """Return what one call of foreign code may take where a call of a kernel may take `timeout_s`."""
+    if stage == IMPORT:
+        return max(LEAST_IMPORT_S, timeout_s)
+    if stage in OF_OPERATION:
+        return max(LEAST_S, SLOW_FACTOR * timeout_s)
+    return SLOW_FACTOR * timeout_s if stage == "set-up" else timeout_s
+
+
+def job_limit_s(job: Job) -> float:
+    """Return what a whole job may take, whatever it does between the calls that are watched one by one."""
+    each_s = CALLS * job.timeout_s + BUDGETS * job.budget.max_time_s
+    return max(LEAST_JOB_S, len(job.entrants) * each_s)
+
+
+def floor_bytes(whole_bytes: int) -> float:
+    """Return the memory that must stay free, of all that there is."""
+    return max(FLOOR_SHARE * whole_bytes, LEAST_FLOOR_BYTES)
+
+
+def next_look_s(spare_bytes: float | None) -> float:
+    """Return when to look at a worker again that may still take so much before it reaches the floor."""
+    return POLL_S if spare_bytes is None else min(POLL_S, max(SOONEST_S, spare_bytes / FILL_BYTES_PER_S))
+
+
+def _spare_bytes() -> float | None:
+    """Return what may still be taken before the memory that is left reaches the floor; None where it is unknown."""
+    available, whole = memory.available_bytes(), memory.whole_bytes()
+    return None if available is None or whole is None else available - floor_bytes(whole)
+
+
+def _blamed(job: Job, call: Call | None) -> tuple[Entrant, ...]:
+    """Return the contenders that a call was for: all on a problem where its class was called, none in an import."""
+    if call is None or call.stage == IMPORT:
+        return ()
+    entrant = job.entrants[call.contender]
+    if call.stage in OF_OPERATION:
+        return tuple(other for other in job.entrants if other.problem == entrant.problem)
+    return (entrant,)
+
+
+def _stage(call: Call | None) -> str:
+    return call.stage if call else "between calls"
 
 
 class Workers(AbstractContextManager["Workers", None]):
@@ -140,3 +329,40 @@ def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
     """The row of a contender that took its worker along."""
     problem, kernel = entrant
     return Measurement(kernel=kernel, problem=problem, status=death.status, reason=death.reason, attempt=attempt)
+
+
+class Wary:
+    """Measures jobs through `execute` without the kernels that have crashed `LEFT_OUT_AFTER` workers.
+
+    A kernel that hangs would otherwise cost its time-out again on each problem. left_out: the kernels that are left
+    out, with the status and the reason of their last death; those of an earlier run can be handed in.
+    """
+
+    def __init__(self, execute: Execute, left_out: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._execute = execute
+        self._deaths: Counter[str] = Counter()
+        self.left_out = dict(left_out)
+
+    def __call__(self, job: Job, key: WorkerKey) -> list[Measurement]:
+        """The rows of a job, in the order of its contenders; those left out have the status of their last death."""
+        out = dict(self.left_out)
+        others = [entrant for entrant in job.entrants if entrant.kernel not in out]
+        rows = self._execute(job.only(others), key) if others else []
+        for row in rows:
+            self._note(row)
+        rows += [self._row(entrant) for entrant in job.entrants if entrant.kernel in out]
+        return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
+
+    def _note(self, row: Measurement) -> None:
+        if row.status not in (Status.CRASHED, Status.TIMEOUT):
+            return
+        # A crash that was tried again has cost two workers; a call that hangs is not tried again.
+        self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
+        if self._deaths[row.kernel] >= LEFT_OUT_AFTER:
+            self.left_out[row.kernel] = f"{row.status} on {row.problem}: {row.reason}"
+
+    def _row(self, entrant: Entrant) -> Measurement:
+        problem, kernel = entrant
+        reason = self.left_out[kernel]
+        why = f"left out after {LEFT_OUT_AFTER} lost workers: {reason}"
+        return Measurement(kernel=kernel, problem=problem, status=reason.partition(" ")[0], reason=why)

@@ -2,14 +2,17 @@
 
 import secrets
 import shlex
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 from socket import gethostname
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -31,7 +34,6 @@ from kernelmark.bench.record.result import Result, make_result
 from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.run.ceilings import Ceilings, Known
 from kernelmark.bench.run.commit import git_commit
-from kernelmark.bench.run.interrupt import interruptible
 from kernelmark.bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
 from kernelmark.bench.run.pool import Execute
 from kernelmark.bench.run.progress import Progress
@@ -239,6 +241,23 @@ def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -
     while (left_s := until_s - now()) > 0 and not interrupted():
         progress.waits(left_s)
         pause(min(left_s, 1.0))
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn the first SIGINT into a flag; the second one raises KeyboardInterrupt as usual."""
+    hits: list[int] = []
+    before: Any = signal.getsignal(signal.SIGINT)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        hits.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: bool(hits)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def plan_of(store: Store, run_id: str) -> Plan:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache
 from itertools import count
 from socket import gethostname
+from typing import Any
 
 import msgspec
 
@@ -31,11 +32,41 @@ from kernelmark.bench.run.ceilings import Ceilings
 from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.passes import counted, is_settled, merge, planned_processes, still_good
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.task import Expected, StationRows, Task
 
 #: The station of each thread: an executor's workers may be threads of one process.
 _own = threading.local()
 _one_at_a_time = threading.Lock()
+
+
+class Expected(msgspec.Struct):
+    """The part of a task that every version of kernelmark reads: what its host must have alike, None for anything."""
+
+    host: Host | None = None
+
+
+class Task(Expected):
+    """The jobs of a comparison group, all measured on one host; without jobs it asks for a plan.
+
+    asked: the options of the plan, from which the station makes one for its machine; None where there is one.
+    """
+
+    plan: Plan | None = None
+    jobs: list[PlannedJob] = []
+    suites: list[str] = []
+    asked: dict[str, Any] | None = None
+
+
+class StationRows(msgspec.Struct):
+    """What a station found: the rows of each job, the ceilings that they stand on, each with why it does not hold.
+
+    refused: why nothing was measured, in one line.
+    """
+
+    host: Host
+    rows: list[list[Measurement]] = []
+    ceilings: list[tuple[Ceiling, str]] = []
+    plan: Plan | None = None
+    refused: str = ""
 
 
 def measure(data: bytes, gpu: str = "") -> bytes:

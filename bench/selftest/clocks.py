@@ -16,7 +16,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel, Launch
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.run.watched import Lost, answers
+from kernelmark.bench.run.child import Lost, answers
 from kernelmark.bench.selftest.finding import Finding, Tick
 from kernelmark.bench.selftest.known import WAY_S, plugin
 

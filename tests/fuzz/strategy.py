@@ -11,7 +11,7 @@ from fuzz import contents
 from fuzz.commands import MEASURING_S, PATIENCE_S, PROBLEM_WORDS, QUICK, Word, calls, once_in, step_of
 from fuzz.files import EXPORTS, KEPT, NETWORK, ROWS_RUN, STORES
 from fuzz.inputs import SHOWN, File, Input, Kill, Step
-from kernelmark.bench.run.limits import LEAST_S
+from kernelmark.bench.run.pool import LEAST_S
 
 #: Files that the words of any command may name.
 BESIDE = {

@@ -9,8 +9,9 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import station
+from kernelmark.bench.run.broker import TaskReply
+from kernelmark.bench.run.station import StationRows, Task
 from kernelmark.bench.run.station import measure as measured_by_station
-from kernelmark.bench.run.task import StationRows, Task, TaskReply
 from support.shards import GPUS, asked, dispatch, measure, rows, suite_file
 
 #: What a station adds to a row.
@@ -23,12 +24,12 @@ def suite(tmp_path):
 
 
 class Unlucky:
-    """A broker without processes, which loses some tasks a number of times and measures the others in this process."""
+    """A broker without processes, which loses some groups a number of times and measures the others in this process."""
 
-    workers, state = 1, ""
+    workers, state, _number = 1, "", 0
 
     def __init__(self, losses):
-        self._losses, self._answers = dict(losses), []
+        self._losses, self._answers, self._groups = dict(losses), [], {}
 
     def __enter__(self):
         return self
@@ -36,12 +37,15 @@ class Unlucky:
     def __exit__(self, *error):
         pass
 
-    def ask(self, number, task):
-        if self._losses.get(number, 0):
-            self._losses[number] -= 1
-            self._answers.append(TaskReply(number, lost="WorkerLost"))
+    def ask(self, task):
+        group = self._groups.setdefault(task.jobs[0].job.problems, len(self._groups))
+        number = self._number = self._number + 1
+        if self._losses.get(group, 0):
+            self._losses[group] -= 1
+            self._answers.append((number, TaskReply(lost="WorkerLost")))
         else:
-            self._answers.append(TaskReply(number, measured_by_station(msgspec.msgpack.encode(task))))
+            self._answers.append((number, TaskReply(measured_by_station(msgspec.msgpack.encode(task)))))
+        return number
 
     def answer(self, within_s):
         return self._answers.pop(0)

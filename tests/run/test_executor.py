@@ -15,7 +15,7 @@ if reason := module_missing("parsl"):
 
 from parsl.providers.kubernetes import kube
 
-from kernelmark.bench.run.parsl_pool import load_config
+from kernelmark.bench.run.broker import load_config
 
 QUICK = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1")
 SMALL = "copy/m3n5/f32"

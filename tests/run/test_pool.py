@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.run import limits
+from kernelmark.bench.run import pool
 from support.processes import complaints, gone, wait_for
 from support.runs import QUICK, TIMEOUT_S, Measure
 
@@ -68,7 +68,7 @@ def test_an_interrupt_that_a_kernel_raises_ends_no_run(measure: Measure) -> None
 
 
 def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SLOW_FACTOR", 2)
+    monkeypatch.setattr(pool, "SLOW_FACTOR", 2)
     rows = measure("hangs_in_set_up", "hangs_in_verification", "honest", "hangs_in_sampling", timeout_s=TIMEOUT_S)
     found = statuses(rows)
     assert found.pop("honest") == ("ok", "")
@@ -105,7 +105,7 @@ def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure: Measure,
 def test_a_process_that_answers_nonsense_or_nothing_is_ended(
     measure: Measure, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("kernelmark.bench.run.process.EXIT_S", 0.5)
+    monkeypatch.setattr("kernelmark.bench.run.child.EXIT_S", 0.5)
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")
     assert bad.reason == "verification: the process answers no more, and has not ended"

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from kernelmark.bench.measure import memory
-from kernelmark.bench.run import limits
+from kernelmark.bench.run import pool
 from kernelmark.bench.run.family import below
 from support.runs import Measure
 
@@ -44,11 +44,11 @@ def test_a_kernel_that_leaks_64_mb_a_call_is_oom_before_nothing_is_left(
 
 
 def test_a_worker_is_looked_at_sooner_where_memory_is_short() -> None:
-    assert limits.next_look_s(None) == limits.next_look_s(100e9) == limits.POLL_S
-    assert limits.SOONEST_S < limits.next_look_s(1e9) < limits.POLL_S
-    assert limits.next_look_s(-1.0) == limits.SOONEST_S
-    assert limits.floor_bytes(100_000_000_000) == 3e9
-    assert limits.floor_bytes(1_000_000_000) == limits.LEAST_FLOOR_BYTES
+    assert pool.next_look_s(None) == pool.next_look_s(100e9) == pool.POLL_S
+    assert pool.SOONEST_S < pool.next_look_s(1e9) < pool.POLL_S
+    assert pool.next_look_s(-1.0) == pool.SOONEST_S
+    assert pool.floor_bytes(100_000_000_000) == 3e9
+    assert pool.floor_bytes(1_000_000_000) == pool.LEAST_FLOOR_BYTES
 
 
 def test_what_the_system_killed_for_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:

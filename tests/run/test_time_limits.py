@@ -11,7 +11,7 @@ from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey
 from kernelmark.bench.plan.discovery import load_plugin
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.run import limits
+from kernelmark.bench.run import pool
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.pool import Workers
 from support.plugins import UNRULY
@@ -26,8 +26,8 @@ Measure = Callable[..., Found]
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
     """Workers whose code has as long outside of calls as within."""
-    monkeypatch.setattr(limits, "SLOW_FACTOR", 1)
-    monkeypatch.setattr(limits, "LEAST_S", TIMEOUT_S)
+    monkeypatch.setattr(pool, "SLOW_FACTOR", 1)
+    monkeypatch.setattr(pool, "LEAST_S", TIMEOUT_S)
     with Workers() as opened:
         yield opened
 
@@ -77,18 +77,18 @@ def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure: Me
 
 @pytest.mark.long
 def test_a_whole_job_has_a_limit_wherever_it_hangs(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "job_limit_s", lambda job: 3.0)
+    monkeypatch.setattr(pool, "job_limit_s", lambda job: 3.0)
     expected = "timeout", "the whole job took more than 3 s; see --timeout", 1
     assert measure("", kernels=("numerics",)) == {("", "numerics"): expected}
 
 
 def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take() -> None:
     def limit_s(timeout_s: float, *kernels: str) -> float:
-        return limits.job_limit_s(Job(("p",), kernels, Mode.HOT, (), 0, Budget(2.0), 1, timeout_s=timeout_s))
+        return pool.job_limit_s(Job(("p",), kernels, Mode.HOT, (), 0, Budget(2.0), 1, timeout_s=timeout_s))
 
-    assert limit_s(60.0, "a") == 60 * limits.CALLS + 2 * limits.BUDGETS
+    assert limit_s(60.0, "a") == 60 * pool.CALLS + 2 * pool.BUDGETS
     assert limit_s(60.0, "a", "b") == 2 * limit_s(60.0, "a")
-    assert limit_s(0.01, "a") == limits.LEAST_JOB_S
+    assert limit_s(0.01, "a") == pool.LEAST_JOB_S
 
 
 #: What a plug-in does when it is imported, and how it is refused.
@@ -109,7 +109,7 @@ QUICK = ("crashes",)
 def test_a_plugin_whose_import_does_not_end_well_is_refused_before_this_process_loads_it(
     name: str, workers: Workers, monkeypatch: pytest.MonkeyPatch, complaint: Callable[..., str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(limits, "LEAST_IMPORT_S", 2.0)
+    monkeypatch.setattr(pool, "LEAST_IMPORT_S", 2.0)
     text, found = IMPORTS[name]
     (tmp_path / "bad.py").write_text(text)
     plan = Plan(("cpu",), plugins=(str(tmp_path / "bad.py"),), timeout_s=TIMEOUT_S)
@@ -166,21 +166,22 @@ def test_a_plugin_that_hangs_where_no_worker_has_loaded_it_ends_the_command(pyth
     assert line.startswith(f"kernelmark: plugin {path}: its import took more than 0.5 s (now at {path}, line 2); ")
 
 
-#: Everything that measures and watches would use, if it looked it up late.
+#: What a worker measures with, if it looked it up late.
 PATCHES = """
-import gc, os, select, signal, subprocess, threading, time
+import gc, os, select, signal, sys, threading, time
 
 def nonsense(*args, **kwargs):
     return 0.0
 
-for module, names in {
+PATCHED = {
     time: "time sleep monotonic perf_counter process_time monotonic_ns perf_counter_ns time_ns",
     select: "select poll",
     os: "kill killpg getrusage times",
     signal: "raise_signal setitimer",
     threading: "Timer Event",
     gc: "isenabled disable enable",
-}.items():
+}
+for module, names in PATCHED.items() if sys.argv[0].endswith("run/worker.py") else ():
     for name in names.split():
         if hasattr(module, name):
             setattr(module, name, nonsense)

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.run.wary import Wary
+from kernelmark.bench.run.pool import Wary
 
 KEY = WorkerKey("cuda", 1)
 Answer = Callable[[str], Measurement]

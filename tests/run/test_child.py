@@ -1,0 +1,220 @@
+"""A child that hangs or dies costs the answer that it was at; what it prints is shown in part, as plain text."""
+
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import pytest
+
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.text import MOST as LINE
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run import child
+from kernelmark.bench.run.child import MOST, Channel, Lost, answers, last_words, relay, trim
+
+MODULE = """
+import os, sys, time
+
+HELD = []
+ACTS = {
+    "hang": lambda: time.sleep(1000),
+    "exit": lambda: os._exit(3),
+    "abort": os.abort,
+    "raise": lambda: [][0],
+    "hold": lambda: HELD.append(Handle()),
+    "print": lambda: print("what a library prints, without a newline", end=""),
+    "endless line": lambda: [print("x" * 10**6, end="") for _ in range(30)],
+    "lines": lambda: [print("line " + "x" * 995) for _ in range(10**4)],
+    "fork": lambda: os.fork() and time.sleep(1000),
+    "complain": lambda: (print("out of luck", file=sys.stderr, flush=True), os._exit(4)),
+}
+
+
+class Handle:
+    def __del__(self):
+        raise RuntimeError("the device is lost")
+
+
+def replies(names):
+    for name in names:
+        ACTS.get(name, lambda: None)()
+        yield {"name": name, "process": os.getpid()}
+"""
+LOUD = r'''
+import sys
+from kernelmark import kernel
+
+@kernel("copy", provider="loud", device="cpu", numerics="exact")
+def prints(problem, x):
+    """Copy, and print."""
+    def launch():
+        x.b[:] = x.a
+        print("\x1b[31mred\x1b[0m\x07" + "x" * 100_000 + "\x1b]0;title\x07")
+    return launch
+
+@kernel("copy", provider="loud", device="cpu", numerics="exact", supports=lambda problem: "\x1b[31m" + "y" * 10_000_000)
+def refuses(problem, x):
+    """Refuse at length."""
+'''
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "asked.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "asked"
+
+
+def ask(module: str, *questions: str, silence_s: float = 60.0) -> dict[str, Any]:
+    return dict(answers(module, questions, silence_s, now() + 120))
+
+
+def test_one_child_answers_all_in_order(module: str) -> None:
+    found = ask(module, "a", "print", "b")
+    assert [answer["name"] for answer in found.values()] == ["a", "print", "b"]
+    assert len({answer["process"] for answer in found.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        ("exit", "the process ended with status 3"),
+        ("abort", "SIGABRT"),
+        ("raise", "the process ended with status 1: IndexError: list index out of range (asked.py, line 9)"),
+        ("complain", "the process ended with status 4: out of luck"),
+    ],
+)
+def test_a_child_that_ends_costs_one_answer(module: str, act: str, reason: str) -> None:
+    found = ask(module, "a", act, "b")
+    assert found[act] == Lost(reason)
+    assert found["a"]["process"] != found["b"]["process"]
+
+
+def test_a_child_that_raises_shows_one_line_whatever_it_holds(module: str, capfd: Any) -> None:
+    ask(module, "hold", "raise")
+    assert capfd.readouterr().err == "IndexError: list index out of range (asked.py, line 9)\n"
+
+
+@pytest.mark.parametrize("act", ["endless line", "lines"])
+def test_of_what_a_child_prints_before_an_answer_64_kb_are_shown(module: str, act: str, capsys: Any) -> None:
+    assert ask(module, "a", act, "b")[act]["name"] == act
+    assert MOST <= len(capsys.readouterr().err) < MOST + 200
+
+
+def test_a_child_that_is_silent_is_ended(module: str) -> None:
+    found = ask(module, "hang", "b", silence_s=3.0)
+    assert found["hang"].reason.startswith("ended after 3 s without an answer")
+    assert found["b"]["name"] == "b"
+
+
+def test_what_was_not_begun_by_the_end_is_left_out(module: str) -> None:
+    assert list(answers(module, ["a"], 60.0, now() - 1)) == []
+    found = dict(answers(module, ["hang", "b"], 60.0, now() + 1))
+    assert list(found) == ["hang"]
+
+
+def test_a_stop_ends_the_child(module: str) -> None:
+    asked: list[str] = []
+
+    def stop() -> bool:
+        asked.append("")
+        return len(asked) > 2
+
+    assert list(dict(answers(module, ["hang", "b"], 60.0, now() + 60, stop))) == ["hang"]
+
+
+@pytest.fixture
+def log() -> Iterator[IO[bytes]]:
+    """A file that a process shares, as a worker's output does."""
+    with tempfile.TemporaryFile() as found:
+        yield found
+
+
+def shown(log: IO[bytes]) -> str:
+    out = io.StringIO()
+    relay(log, out)
+    return out.getvalue()
+
+
+def test_what_was_printed_is_passed_on_once_as_plain_text(log: IO[bytes]) -> None:
+    os.write(log.fileno(), b"\x1b[31mone\x1b[0m\n\xfftwo\n")
+    assert shown(log) == "one\n\ufffdtwo\n"
+    assert shown(log) == ""
+    os.write(log.fileno(), b"three\n")
+    assert shown(log) == "three\n"
+
+
+def test_more_than_is_shown_is_counted(log: IO[bytes]) -> None:
+    os.write(log.fileno(), b"x" * (3 * MOST))
+    text = shown(log)
+    assert text == "x" * MOST + f"\n(a job printed {3 * MOST / 1e6:.3g} MB, of which 64 kB are shown)\n"
+
+
+def test_a_worker_that_prints_on_takes_no_more_of_the_disk(log: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_GROWN", MOST)
+    write = "import os; [os.write(1, b'first' if i == 0 else b'x' * 4096) for i in range({})]; os.write(1, b'\\nlast')"
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", write.format(64)], stdout=log, check=True)
+        trim(log)
+        assert os.fstat(log.fileno()).st_blocks * 512 <= 2 * MOST
+    subprocess.run([sys.executable, "-c", write.format(1)], stdout=log, check=True)
+    assert last_words(log) == "last"
+    assert shown(log).startswith("firstxxx")
+
+
+def test_the_last_words_are_one_plain_line_of_bounded_length(log: IO[bytes]) -> None:
+    assert last_words(log) == ""
+    os.write(log.fileno(), b"x" * (2 * MOST) + b"\n\x1b[31m" + b"cannot go on " * 1000 + b"\n \n")
+    assert last_words(log) == ("cannot go on " * 1000)[:200]
+
+
+@pytest.mark.long
+def test_what_a_kernel_prints_and_why_it_refuses_are_bounded(tmp_path: Path, kernelmark: Callable[..., object]) -> None:
+    (tmp_path / "loud.py").write_text(LOUD)
+    quick = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1", "--plugin", "loud.py")
+    done = kernelmark("run", "copy/m8n8/f32", "--kernels", "copy/loud.*", *quick, "--db", "r.db")
+    assert done.returncode == 0
+    assert 60_000 < len(done.stderr) < 2 * MOST
+    assert "red" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x07" not in done.stderr
+    store = Store(tmp_path / "r.db", create=False)
+    reasons = {row.kernel: row.reason for row, _ in store.results(store.run_ids()[0])}
+    store.close()
+    assert reasons["copy/loud.prints"] == ""
+    assert reasons["copy/loud.refuses"].startswith(r"\x1b[31myyy")
+    assert len(reasons["copy/loud.refuses"]) <= LINE
+    assert len(done.stdout) < 10_000
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    """The two ends of one pair of pipes."""
+    first, second = os.pipe(), os.pipe()
+    found = Channel(first[0], second[1]), Channel(second[0], first[1])
+    yield found
+    for end in found:
+        end.close()
+
+
+def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole(ends: tuple[Channel, Channel]) -> None:
+    near, far = ends
+    assert near.receive(0.0) is None
+    far.send(7, "x" * 10_000)
+    far.send(8, ["y"])
+    found = [near.receive(0.0), near.receive()]
+    assert [(message.number, message.pid) for message in found if message] == [(7, os.getpid()), (8, os.getpid())]
+    assert [msgspec.msgpack.decode(message.body) for message in found if message] == ["x" * 10_000, ["y"]]
+
+
+def test_the_answer_of_another_process_is_refused(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "EXIT_S", 0.5)
+    found = ask(module, "a", "fork", "b")
+    assert found["fork"] == Lost("the process answers no more, and has not ended")
+    assert found["b"]["name"] == "b"
