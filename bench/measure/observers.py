@@ -43,7 +43,7 @@ class Threads(Observer):
         self._found = {"threads_used": working_threads(self._times), "affinity": affinity()}
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        return self._found if self.series.device.stream is None else {}
+        return self._found if self.series.device.name == "cpu" else {}
 
 
 class Machine(Observer):
