@@ -73,7 +73,7 @@ honest: .venv/.installed
 
 # Removes barriers and guards, shifts bounds, swaps leading dimensions in cuda/, one at a time; prints what survives.
 mutants: .venv/.installed
-	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)
+	PYTHONPATH=.:tests $(BIN)/python -m emulator $(MUTANTS_ARGS)
 
 # Python 3.12 is what machines with a GPU have. PyCUDA is taken from .whl/, where make gpu has its wheels; without one,
 # what is recorded of it stays. It links to the driver, of which an empty library is enough to import it.

@@ -1,6 +1,6 @@
 """Prove the emulated tests: make one mistake at a time in every .cu and .cuh, and print those that no test detects.
 
-    python tools/mutants.py [--short] [PART OF A PATH ...]
+    make mutants MUTANTS_ARGS="[--short] [PART OF A PATH ...]"
 
 Removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, puts another size in place of
 each leading dimension, and runs that kernel's sweep; for a header, those of all kernels that include it until one
@@ -15,41 +15,39 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-from emulator.corners import corners  # noqa: E402
-from emulator.mutation import mutants  # noqa: E402
-from emulator.proof import DOCS, Fate, fates, headers_by_name, kernels_by_source, mention, plan  # noqa: E402
-from emulator.short import is_kept  # noqa: E402
-from kernelmark.bench.emulator.build import CUDA, missing_tool  # noqa: E402
-from kernelmark.bench.plan.discovery import discover  # noqa: E402
+from emulator.corners import corners
+from emulator.mutation import mutants
+from emulator.proof import DOCS, Fate, fates, headers_by_name, kernels_by_source, mention, plan
+from emulator.short import is_kept
+from kernelmark.bench.emulator.build import CUDA, missing_tool
+from kernelmark.bench.plan.discovery import discover
 
 
-def main(words: list[str]) -> int:
-    """The script: exit status 0 where every survivor is explained, 1 where not, 2 where nothing can be compiled."""
+def main() -> int:
+    """Return 0 where every survivor is explained, 1 where not, and 2 where nothing can be compiled."""
     if reason := missing_tool():
         print(reason, file=sys.stderr)
         return 2
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
     parser.add_argument("parts", nargs="*")
-    given = parser.parse_args(words)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:  # thousands of programs that are used once
         os.environ["XDG_CACHE_HOME"] = cache
-        return prove(_files(given.parts), given.short)
+        files = [*sorted(kernels_by_source(discover())), *sorted(headers_by_name(discover()))]
+        chosen = [file for file in files if not given.parts or any(part in file for part in given.parts)]
+        return prove(chosen, given.short)
 
 
-def prove(files: list[str], short_run: bool) -> int:
-    """Print the survivors; 1 where one of them is not explained."""
+def prove(files: list[str], is_short: bool) -> int:
+    """Print the survivors; return 1 where one of them is not explained."""
     began = time.monotonic()
-    found = [fate for file in files for fate in _run(file, short_run)]
+    found = [fate for file in files for fate in _run(file, is_short)]
     survivors = [fate for fate in found if fate.complaint is None]
     unexplained = _unexplained(survivors)
     for fate in unexplained:
-        print(f"not explained in {DOCS.relative_to(ROOT)}: {fate.file} {fate.mutant}")
+        print(f"not explained in {DOCS.relative_to(CUDA.parent)}: {fate.file} {fate.mutant}")
     stillborn = sum(not fate.compiles for fate in found)
     print(
         f"{len(found)} mutants in {time.monotonic() - began:.0f} s: {len(found) - len(survivors) - stillborn} caught, "
@@ -58,15 +56,9 @@ def prove(files: list[str], short_run: bool) -> int:
     return 1 if unexplained else 0
 
 
-def _files(parts: list[str]) -> list[str]:
-    """The sources of emulated kernels, then their headers, whose path holds one of the parts."""
-    files = [*sorted(kernels_by_source(discover())), *sorted(headers_by_name(discover()))]
-    return [file for file in files if not parts or any(part in file for part in parts)]
-
-
-def _run(file: str, short_run: bool) -> list[Fate]:
+def _run(file: str, is_short: bool) -> list[Fate]:
     plans = plan(discover(), file)
-    if short_run:
+    if is_short:
         plans = [left for group in plans if (left := [case for case in group if is_kept(case)])]
     plans += [[case] for case in corners(file)]
     found = []
@@ -80,10 +72,8 @@ def _run(file: str, short_run: bool) -> list[Fate]:
 
 
 def _unexplained(survivors: list[Fate]) -> list[Fate]:
-    """Survivors that the page does not name; a mention explains one."""
-    page = DOCS.read_text() if DOCS.is_file() else ""
-    seen: Counter[str] = Counter()
-    left = []
+    """Return the survivors that the page does not name; a mention explains one."""
+    page, seen, left = DOCS.read_text(), Counter[str](), []
     for fate in survivors:
         name = mention(fate.file, fate.mutant)
         seen[name] += 1
@@ -93,4 +83,4 @@ def _unexplained(survivors: list[Fate]) -> list[Fate]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
