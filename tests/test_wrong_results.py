@@ -44,7 +44,7 @@ def test_the_scratch_of_a_right_convolution_lasts_as_long_as_its_launch(monkeypa
     pytest.importorskip("numba")
     held, seen = [], []
 
-    class Noted(conv.Scratch):
+    class Noted(conv.ScratchBuffers):
         def __init__(self, *args):
             super().__init__(*args)
             held.append(weakref.ref(self))
@@ -54,7 +54,7 @@ def test_the_scratch_of_a_right_convolution_lasts_as_long_as_its_launch(monkeypa
             seen.append(held[0]() is not None)
             return super().outputs(order)
 
-    monkeypatch.setattr(conv, "Scratch", Noted)
+    monkeypatch.setattr(conv, "ScratchBuffers", Noted)
     monkeypatch.setattr(conv, "OperandSet", Looking)
     problem = discover().problem("conv/n1c2h5w5k3r3s3pad1/f32/nchw/fprop")
     assert conv.exact(problem, {"x": np.ones((1, 2, 5, 5)), "w": np.ones((3, 2, 3, 3))})[0, 0, 2, 2] == 18

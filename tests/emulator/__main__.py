@@ -4,7 +4,7 @@
 
 Removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, puts another size in place of
 each leading dimension, and runs that kernel's sweep; for a header, those of all kernels that include it until one
-complains. Survivors are printed; one that docs/emulator.md does not explain makes the exit status 1.
+complains. Survivors are printed; one that docs/emulator-internals.md does not explain makes the exit status 1.
 
 --short runs only the cases that the short run of the tests keeps.
 """

@@ -25,7 +25,7 @@ from kernelmark.bench.plan.registry import Registry
 LIMITS_S, SLOWER = (3, 20), 10
 #: What a case may take without a mistake.
 SOUND_S = 300
-DOCS = CUDA.parent / "docs" / "emulator.md"
+DOCS = CUDA.parent / "docs" / "emulator-internals.md"
 
 
 @dataclass(frozen=True)

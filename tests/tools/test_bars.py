@@ -102,12 +102,12 @@ def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monk
 def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
     held = []
 
-    class Noted(KERNELS.Scratch):
+    class Noted(KERNELS.ScratchBuffers):
         def __init__(self, *args):
             super().__init__(*args)
             held.append(weakref.ref(self))
 
-    monkeypatch.setattr(KERNELS, "Scratch", Noted)
+    monkeypatch.setattr(KERNELS, "ScratchBuffers", Noted)
     registry = KERNELS.discover()
     pair = KERNELS.Pair(registry.kernels["conv/cpu.im2col"], registry.problem(LAYER))
     gc.collect()
