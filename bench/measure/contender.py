@@ -29,6 +29,7 @@ from kernelmark.bench.plan.errors import Unsupported, message
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.verdict import Verdict
@@ -170,8 +171,8 @@ class Contender:
         """Keep the error that comes closest to its bound; a wrong kernel loses its samples."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
-        self.report.compression_error = verdict.compression_error or self.report.compression_error
-        error, bound, known = verdict.max_error, verdict.error_bound, self.report.max_error
+        self.report.compression_error = finite(verdict.compression_error) or self.report.compression_error
+        error, bound, known = finite(verdict.max_error), finite(verdict.error_bound), self.report.max_error
         if bound is None or (error is not None and known and error * (self.report.error_bound or 0.0) <= known * bound):
             return
         self.report.max_error, self.report.error_bound = error, bound

@@ -1,13 +1,19 @@
 """What a worker reports of one contender: data that crosses to whoever records it."""
 
+import hashlib
 import math
+from collections.abc import Sequence
+from itertools import chain
 from socket import gethostname
+from statistics import fmean
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
 from kernelmark.bench.measure.ceiling import Excess
 from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.case import Entrant
+from kernelmark.bench.plan.numbers import Finite, NotNegative
 from kernelmark.bench.plan.status import Status
 
 #: What an interval holds for: the process that was asked, or the next one too.
@@ -45,65 +51,107 @@ class Evidence(msgspec.Struct, frozen=True):
     excess: Excess | None = None
 
 
-class Measurement(msgspec.Struct, kw_only=True):
-    """What the worker reports of one contender. Times in seconds a call; no samples unless status is `ok`.
+def _first(values: Sequence[Any]) -> Any:
+    return values[0]
 
-    A field with the name of a column is that column of the row (bench/record/result.py); how the fields of several
-    processes become one is declared in bench/run/passes.py, for each.
 
-    setup_s: what set-up took: compiling, planning. executed_flop: of its algorithm; None
-    where the operation has none.
-    host: where the worker ran. device_uuid: of the GPU; "" where the device has none.
-    job: the id of the execution that it was measured in, which contenders that were measured in turn share.
-    parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
-    process alone was asked, whose interval does not cover what the next one would find.
-    spread_s: from the start of the first process to that of the last, where there are several.
-    attempt: 2 and more where an earlier worker was lost. repeated: samples set aside, since the machine was disturbed,
-    and taken again.
-    state: readings of the machine during sampling, by column (`clock_mhz`, `temperature_c`, `power_w`, `energy_j`,
-    `load`, `steal_pct`).
-    evidence: what accuses it where status is `mistrusted`.
-    launched: the GPU kernels that a call launches, with grids and blocks; "" where it cannot be captured.
+def _alike(values: Sequence[Any]) -> Any:
+    """Return what all processes have found alike. Raises ValueError where they have not."""
+    if any(value != values[0] for value in values):
+        raise ValueError(f"processes of one case differ where they cannot: {values}")
+    return values[0]
+
+
+def _nothing(values: Sequence[Any]) -> None:
+    """Leave out what belongs to the merged measurement, and is set once there is one."""
+
+
+def _largest(values: Sequence[Any]) -> Any:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _total(values: Sequence[Any]) -> Any:
+    return sum(value for value in values if value is not None)
+
+
+def _concatenated(values: Sequence[list[Any]]) -> list[Any]:
+    return list(chain.from_iterable(values))
+
+
+def _each_once(values: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, values)))
+
+
+def _means(values: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each reading that the first process has."""
+    return {name: fmean(readings[name] for readings in values if name in readings) for name in values[0]}
+
+
+def _time_first(values: Sequence[str]) -> str:
+    return "time" if "time" in values else "interval"
+
+
+def _joint_id(jobs: Sequence[str]) -> str:
+    """Return an id that two kernels share only if they were measured in turn in every process."""
+    return hashlib.sha256(" ".join(jobs).encode()).hexdigest()[:12]
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """The columns that a worker measures, which are fields of a `Measurement` and of a row (`record/result.py`).
+
+    The annotation of a field has the rule by which the values of several processes become one; without a rule, that of
+    the first process is taken. docs/columns.md describes the columns.
     """
 
-    kernel: str
-    problem: str = ""
-    job: str = ""
-    status: str = Status.OK
-    reason: str = ""
-    device_name: str = ""
-    host: str = msgspec.field(default_factory=gethostname)
-    device_uuid: str = ""
-    numerics: str = ""
-    threads: int = 1
-    samples: list[float] = []
-    interval: Interval | None = None
-    ratio: BaselineRatio | None = None
-    roofline: Roofline | None = None
-    stopped_by: str = ""
-    disturbed: str = ""
-    call_overhead_s: float | None = None
-    setup_s: float | None = None
-    executed_flop: int | None = None
-    max_error: float | None = None
-    error_bound: float | None = None
-    scratch_bytes: int | None = None
-    wire_bytes: int | None = None
-    compression_error: float | None = None
+    call_overhead_s: Finite | None = None
+    max_error: Annotated[NotNegative | None, _largest] = None
+    error_bound: NotNegative | None = None
+    scratch_bytes: Annotated[int | None, _largest] = None
     versions: str = ""
-    tunables: str = ""
-    tuned: str = ""
     started_at: str = ""
-    parts: list[ProcessPart] = []
-    interval_scope: str = ""
-    attempt: int = 1
-    spread_s: float | None = None
+    stopped_by: Annotated[str, _time_first] = ""
+    disturbed: Annotated[str, _each_once] = ""
+    tunables: str = ""
+    executed_flop: int | None = None
+    setup_s: NotNegative | None = None
+    attempt: Annotated[int, _largest] = 1
+    repeated: Annotated[int | None, _total] = None
     threads_used: int | None = None
     affinity: str = ""
-    repeated: int | None = None
-    state: dict[str, float] = {}
-    evidence: Evidence | None = None
+    spread_s: Annotated[NotNegative | None, _nothing] = None
+    job: Annotated[str, _joint_id] = ""
+    tuned: Annotated[str, _alike] = ""
+    host: Annotated[str, _alike] = ""
+    device_uuid: Annotated[str, _alike] = ""
+    wire_bytes: Annotated[int | None, _alike] = None
+    compression_error: Annotated[Finite | None, _largest] = None
     launched: str = ""
+
+
+class Measurement(Measured, kw_only=True):
+    """What the worker reports of one contender. Times in seconds a call; no samples unless status is `ok`.
+
+    parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
+    process alone was asked, whose interval does not cover what the next one would find. state: readings of the machine
+    during sampling, by column (`clock_mhz`, `load`). evidence: what accuses it where status is `mistrusted`.
+    """
+
+    kernel: Annotated[str, _alike]
+    problem: Annotated[str, _alike] = ""
+    status: Annotated[str, _alike] = Status.OK
+    reason: Annotated[str, _alike] = ""
+    device_name: Annotated[str, _alike] = ""
+    host: Annotated[str, _alike] = msgspec.field(default_factory=gethostname)
+    numerics: Annotated[str, _alike] = ""
+    threads: Annotated[int, _alike] = 1
+    samples: Annotated[list[float], _concatenated] = []
+    interval: Annotated[Interval | None, _nothing] = None
+    ratio: Annotated[BaselineRatio | None, _nothing] = None
+    roofline: Annotated[Roofline | None, _nothing] = None
+    parts: Annotated[list[ProcessPart], _concatenated] = []
+    interval_scope: Annotated[str, _nothing] = ""
+    state: Annotated[dict[str, float], _means] = {}
+    evidence: Annotated[Evidence | None, _nothing] = None
 
     @property
     def entrant(self) -> Entrant:
@@ -121,3 +169,10 @@ class Measurement(msgspec.Struct, kw_only=True):
         self.status, self.reason = Status.MISTRUSTED, reason
         self.samples, self.parts, self.interval, self.ratio = [], [], None, None
         self.interval_scope, self.stopped_by, self.disturbed, self.repeated = "", "", "", None
+
+
+#: How the values that several processes have found for a field become one: the function in its annotation.
+RULES = {
+    name: next((each for each in getattr(hint, "__metadata__", ()) if callable(each)), _first)
+    for name, hint in get_type_hints(Measurement, include_extras=True).items()
+}

@@ -1,7 +1,8 @@
 """Which numbers are taken from outside: patterns of their digits, and types that msgspec checks."""
 
+import math
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,3 +14,8 @@ _MOST = sys.float_info.max
 #: Numbers of which neither NaN nor infinity is one.
 Finite = Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=_MOST)]
+
+
+def finite(value: Any) -> Any:
+    """Return None in the place of NaN and infinity: an unknown is empty, never a number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,7 @@ from kernelmark.bench.measure.ceiling import Ceiling, Need
 from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Evidence, Measurement, ProcessPart
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.numbers import Finite
+from kernelmark.bench.plan.numbers import Finite, finite
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import (
     RUN_COLUMNS,
@@ -44,7 +44,7 @@ from kernelmark.bench.record.records import (
     struct_of,
     with_dims,
 )
-from kernelmark.bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.table import CHUNK, Builder, Table
 from kernelmark.bench.record.versions import LaunchResources, StoredVersion, kept_of

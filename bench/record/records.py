@@ -5,14 +5,15 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypedDict, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 import numpy as np
 
 from kernelmark.bench.measure.measurement import ProcessPart
+from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
-from kernelmark.bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.record.result import COLUMNS, HINTS, Result
 
 #: The dimensions of a problem by name.
 Dims = dict[str, Any]
@@ -21,7 +22,6 @@ Groups = Sequence[Sequence[float]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 _DIMS = msgspec.json.Decoder(Dims)
 _DOUBLE_BYTES = 8
-_HINTS = get_type_hints(Result, include_extras=True)
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -175,9 +175,9 @@ def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
 def result_of(values: Sequence[Any]) -> Result:
     """The result whose columns, in their order, have these values. Raises ValueError for what no column holds."""
     try:
-        return struct_of(Result, values)
+        return msgspec.convert(dict(zip(COLUMNS, values, strict=True)), Result)
     except msgspec.ValidationError:  # a number that is not finite is as good as none
-        return struct_of(Result, [*map(finite, values)])
+        return msgspec.convert(dict(zip(COLUMNS, map(finite, values), strict=True)), Result)
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
@@ -196,7 +196,7 @@ def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> li
 @lru_cache
 def _kinds(names: tuple[str, ...]) -> tuple[type[msgspec.Struct], type[msgspec.Struct]]:
     """The types of rows with these columns, as lists and as objects, whose complaints have the name of the column."""
-    fields = [(name, _HINTS[name]) for name in names]
+    fields = [(name, HINTS[name]) for name in names]
     return msgspec.defstruct("Listed", fields, array_like=True), msgspec.defstruct("Named", fields)
 
 

@@ -1,15 +1,16 @@
 """A row: the columns of the contract, made from a measurement."""
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.measurement import Measured, Measurement
 from kernelmark.bench.measure.stats import BaselineRatio, Interval, outliers
 from kernelmark.bench.plan.case import PlannedJob, case_key
 from kernelmark.bench.plan.kernel import Kernel
-from kernelmark.bench.plan.numbers import Finite, NotNegative
+from kernelmark.bench.plan.numbers import Finite, NotNegative, finite
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import one_line
@@ -17,8 +18,8 @@ from kernelmark.bench.plan.text import one_line
 SCHEMA = 1
 
 
-class Result(msgspec.Struct, kw_only=True):
-    """One case, as it stands in the store and in CSV; the fields are the columns, in their order. None is empty."""
+class Result(Measured, kw_only=True):
+    """One case, as it stands in the store and in CSV; the fields are the columns. None is empty."""
 
     schema: int = SCHEMA
     run_id: str
@@ -43,7 +44,6 @@ class Result(msgspec.Struct, kw_only=True):
     time_s_std: NotNegative | None = None
     time_s_ci95_low: NotNegative | None = None
     time_s_ci95_high: NotNegative | None = None
-    call_overhead_s: Finite | None = None
     gflop_per_s: NotNegative | None = None
     gbyte_per_s: NotNegative | None = None
     roofline_pct: NotNegative | None = None
@@ -51,47 +51,25 @@ class Result(msgspec.Struct, kw_only=True):
     speedup: NotNegative | None = None
     speedup_ci95_low: NotNegative | None = None
     speedup_ci95_high: NotNegative | None = None
-    max_error: NotNegative | None = None
-    error_bound: NotNegative | None = None
-    scratch_bytes: int | None = None
     seed: int = 0
     clock_mhz: NotNegative | None = None
     temperature_c: Finite | None = None
     power_w: Finite | None = None
     energy_j: Finite | None = None
-    versions: str = ""
     git_commit: str = ""
-    started_at: str = ""
     processes: int = 1
     isa: str = ""
-    stopped_by: str = ""
-    disturbed: str = ""
-    tunables: str = ""
     count: int = 1
     bound_by: str = ""
     ceiling_gflop_per_s: NotNegative | None = None
     ceiling_gbyte_per_s: NotNegative | None = None
-    executed_flop: int | None = None
-    setup_s: NotNegative | None = None
     interval: str = ""
     outliers: int | None = None
     speedup_of_minima: NotNegative | None = None
-    attempt: int = 1
-    repeated: int | None = None
-    threads_used: int | None = None
-    affinity: str = ""
     load: NotNegative | None = None
     steal_pct: NotNegative | None = None
     roofline_pct_cycles: NotNegative | None = None
-    spread_s: NotNegative | None = None
-    job: str = ""
-    tuned: str = ""
-    host: str = ""
-    device_uuid: str = ""
-    wire_bytes: int | None = None
     bus_gbyte_per_s: NotNegative | None = None
-    compression_error: Finite | None = None
-    launched: str = ""
 
     @property
     def case(self) -> str:
@@ -99,8 +77,37 @@ class Result(msgspec.Struct, kw_only=True):
         return case_key(self.kernel, self.problem, self.mode, self.threads, self.isa)
 
 
-#: The contract's columns, in their order.
-COLUMNS = tuple(field.name for field in msgspec.structs.fields(Result))
+#: The order of the columns. New ones follow at the end, by themselves.
+_ORDER = (
+    "schema", "run_id", "suite", "op", "problem", "kernel", "provider", "device", "device_name", "mode", "dtype",
+    "numerics", "layout", "threads", "status", "reason", "samples", "time_s_median", "time_s_min", "time_s_mean",
+    "time_s_std", "time_s_ci95_low", "time_s_ci95_high", "call_overhead_s", "gflop_per_s", "gbyte_per_s",
+    "roofline_pct", "baseline", "speedup", "speedup_ci95_low", "speedup_ci95_high", "max_error", "error_bound",
+    "scratch_bytes", "seed", "clock_mhz", "temperature_c", "power_w", "energy_j", "versions", "git_commit",
+    "started_at", "processes", "isa", "stopped_by", "disturbed", "tunables", "count", "bound_by",
+    "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s", "interval", "outliers",
+    "speedup_of_minima", "attempt", "repeated", "threads_used", "affinity", "load", "steal_pct",
+    "roofline_pct_cycles", "spread_s", "job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s",
+    "compression_error", "launched",
+)  # fmt: skip
+_FIELDS = {field.name: field for field in msgspec.structs.fields(Result)}
+COLUMNS = tuple(dict.fromkeys((*_ORDER, *_FIELDS)))
+#: Columns that no row of ours can be without; the store adds the id of the run.
+REQUIRED = ("schema", *(name for name in COLUMNS if _FIELDS[name].required and name != "run_id"))
+DEFAULTS = {name: None if field.required else field.default for name, field in _FIELDS.items()}
+#: The types of the columns as msgspec checks them.
+HINTS = get_type_hints(Result, include_extras=True)
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    for part in get_args(hint):
+        yield from _parts(part)
+
+
+_PARTS = {name: list(_parts(HINTS[name])) for name in COLUMNS}
+KINDS = {name: next(kind for kind in (str, int, float) if kind in parts) for name, parts in _PARTS.items()}
+NOT_NEGATIVE = tuple(name for name, parts in _PARTS.items() if NotNegative in parts)
 
 
 def make_result(
@@ -119,9 +126,7 @@ def make_result(
     values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
         values |= _times(measured, problem, measured.interval)
-    for name in [name for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)]:
-        values[name] = None
-    return Result(**values)
+    return Result(**{name: finite(value) for name, value in values.items()})
 
 
 _known: dict[type, tuple[str, ...]] = {}
@@ -165,11 +170,6 @@ def _speedup(ratio: BaselineRatio) -> dict[str, Any]:
         "speedup_ci95_high": ratio.high,
         "speedup_of_minima": ratio.minima,
     }
-
-
-def finite(value: Any) -> Any:
-    """Return None in the place of NaN and infinity: an unknown is empty, never a number."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def row(result: Result, dims: dict[str, Any]) -> dict[str, Any]:

@@ -2,18 +2,69 @@
 
 import array
 import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from operator import attrgetter
-from typing import Any, get_type_hints
+from typing import Any
 
 from kernelmark.bench.measure.measurement import ProcessPart
+from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.text import one_line
-from kernelmark.bench.record.result import COLUMNS, Result, finite
+from kernelmark.bench.record.result import COLUMNS, DEFAULTS, KINDS, REQUIRED, Result
 
-_TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
-_HINTS = get_type_hints(Result)
-_RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
-_CREATE_CEILING = """
+OWN = tuple(name for name in COLUMNS if name != "run_id")
+#: Raised where older programs cannot read what is new. Columns and tables that they do not know disturb none.
+SCHEMA_VERSION = 10
+_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
+
+
+def _declared(name: str) -> str:
+    """Return a column as SQL declares it, with a default for rows that were recorded before there was one."""
+    default = "" if KINDS[name] is str else DEFAULTS[name]
+    return f'"{name}" {_TYPES[KINDS[name]]}' + ("" if default is None else f" DEFAULT {default!r}")
+
+
+#: The tables. What an older store lacks of them is added to it, so each column that is new needs a default or is NULL.
+CREATE = f"""
+CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
+CREATE TABLE run (
+    run_id TEXT PRIMARY KEY,
+    machine_id TEXT NOT NULL REFERENCES machine(machine_id),
+    started_at TEXT NOT NULL,
+    finished_at TEXT,
+    suites TEXT NOT NULL,
+    command TEXT NOT NULL,
+    environment TEXT NOT NULL,
+    git_commit TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    name TEXT NOT NULL DEFAULT '',
+    planned INTEGER
+);
+CREATE TABLE result (
+    result_id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    "case" TEXT NOT NULL,
+    {", ".join(map(_declared, OWN))},
+    dims TEXT NOT NULL,
+    place INTEGER NOT NULL DEFAULT 0,
+    part_blob BLOB NOT NULL DEFAULT x'',
+    sample_blob BLOB NOT NULL,
+    UNIQUE (run_id, "case")
+);
+CREATE TABLE ratio (
+    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
+    baseline TEXT NOT NULL,
+    median REAL NOT NULL,
+    low REAL,
+    high REAL,
+    method TEXT NOT NULL,
+    minima REAL
+);
+CREATE TABLE evidence (
+    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
+    found TEXT NOT NULL
+);
 CREATE TABLE ceiling (
     ceiling_id INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL REFERENCES run(run_id),
@@ -28,20 +79,20 @@ CREATE TABLE ceiling (
     high REAL NOT NULL,
     best REAL NOT NULL,
     measured_at TEXT NOT NULL,
-    doubt TEXT NOT NULL DEFAULT ''
+    doubt TEXT NOT NULL DEFAULT '',
+    clock_mhz REAL,
+    host TEXT NOT NULL DEFAULT '',
+    device_uuid TEXT NOT NULL DEFAULT ''
 );
-"""
-_CREATE_LAYER = """
 CREATE TABLE layer (
     run_id TEXT NOT NULL REFERENCES run(run_id),
     network TEXT NOT NULL,
     problem TEXT NOT NULL,
     part TEXT NOT NULL,
     count INTEGER NOT NULL,
+    place INTEGER NOT NULL DEFAULT 0,
     UNIQUE (run_id, network, problem, part)
 );
-"""
-_CREATE_PENDING = """
 CREATE TABLE pending (
     run_id TEXT NOT NULL REFERENCES run(run_id),
     job INTEGER NOT NULL,
@@ -49,14 +100,6 @@ CREATE TABLE pending (
     measured BLOB NOT NULL,
     UNIQUE (run_id, job, process)
 );
-"""
-_CREATE_EVIDENCE = """
-CREATE TABLE evidence (
-    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
-    found TEXT NOT NULL
-);
-"""
-_CREATE_VERSIONS = """
 CREATE TABLE resource (
     run_id TEXT NOT NULL REFERENCES run(run_id),
     "case" TEXT NOT NULL,
@@ -73,19 +116,46 @@ CREATE TABLE version (
     facts TEXT NOT NULL
 );
 CREATE INDEX version_of ON version (kernel, problem);
-"""
-_CREATE_HOST = """
 CREATE TABLE host (
     run_id TEXT NOT NULL REFERENCES run(run_id),
     host TEXT NOT NULL,
     facts TEXT NOT NULL,
     UNIQUE (run_id, host)
 );
-ALTER TABLE ceiling ADD COLUMN host TEXT NOT NULL DEFAULT '';
-ALTER TABLE ceiling ADD COLUMN device_uuid TEXT NOT NULL DEFAULT '';
+PRAGMA user_version = {SCHEMA_VERSION};
 """
-#: The columns of a row's own are those of a result, the run's id first.
-OWN = tuple(name for name in COLUMNS if name != "run_id")
+
+
+def is_complete(db: sqlite3.Connection) -> bool:
+    """Return whether a store of this schema has the columns that a row can be without."""
+    return set(COLUMNS) - {*REQUIRED} <= _columns(db, "result").keys()
+
+
+def bring_up_to_date(db: sqlite3.Connection) -> None:
+    """Add the tables and columns that a new store has and this one lacks, in one transaction."""
+    db.execute("BEGIN IMMEDIATE")
+    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    with closing(sqlite3.connect(":memory:")) as new:
+        new.executescript(CREATE)
+        for name, statement in new.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall():
+            if name not in there:
+                db.execute(statement)
+            known = _columns(db, name)
+            for column, declared in _columns(new, name).items():
+                if column not in known and column not in REQUIRED:
+                    db.execute(f'ALTER TABLE {name} ADD COLUMN "{column}" {declared}')
+    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    db.commit()
+
+
+def _columns(db: sqlite3.Connection, table: str) -> dict[str, str]:
+    """Return the columns of a table with their types and defaults."""
+    query = """
+        SELECT name, type || iif("notnull", ' NOT NULL', '') || ifnull(' DEFAULT ' || dflt_value, '')
+        FROM pragma_table_info(?)"""
+    return dict(db.execute(query, (table,)))
+
+
 #: place: the number of the row's job in the whole plan, by which rows of shards are put in order.
 _NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob", "place")
 INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
@@ -122,94 +192,3 @@ REMOVE_JOB = (
     *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS} AND job = ?)" for table in _OF_A_RESULT),
     "DELETE FROM result WHERE run_id = ? AND job = ?",
 )
-#: What each version added: columns of a result, and what else.
-_ADDED: dict[int, tuple[tuple[str, ...], str]] = {
-    2: (("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s"), _CREATE_CEILING),
-    3: (("executed_flop", "setup_s"), _CREATE_LAYER),
-    4: (
-        (
-            "interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load", "steal_pct",
-            "roofline_pct_cycles", "spread_s",
-        ),
-        f"""
-ALTER TABLE result ADD COLUMN part_blob BLOB NOT NULL DEFAULT x'';
-ALTER TABLE ratio ADD COLUMN minima REAL;
-ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
-{_CREATE_PENDING}
-""",
-    ),
-    5: (
-        ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error"),
-        _CREATE_EVIDENCE,
-    ),
-    6: ((), "ALTER TABLE run ADD COLUMN name TEXT NOT NULL DEFAULT ''; ALTER TABLE run ADD COLUMN planned INTEGER;"),
-    7: ((), _CREATE_VERSIONS),
-    8: (
-        (),
-        """
-ALTER TABLE result ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
-""",
-    ),
-    9: ((), _CREATE_HOST),
-    10: (("launched",), ""),
-}  # fmt: skip
-
-
-def _script(version: int) -> str:
-    """Return what turns a store of the version before into one of this version."""
-    columns, rest = _ADDED[version]
-    types = ((name, _TYPES[_HINTS[name]]) for name in columns)
-    added = (f'"{name}" {kind}' + (" NOT NULL DEFAULT ''" if kind == "TEXT" else "") for name, kind in types)
-    alter = "".join(f"ALTER TABLE result ADD COLUMN {column};\n" for column in added)
-    return f"{alter}{rest}PRAGMA user_version = {version};"
-
-
-SCHEMA_VERSION = max(_ADDED)
-#: The scripts that bring a store up to date, by the version that it has.
-MIGRATE = {version - 1: _script(version) for version in _ADDED}
-CREATE = f"""
-CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
-CREATE TABLE run (
-    run_id TEXT PRIMARY KEY,
-    machine_id TEXT NOT NULL REFERENCES machine(machine_id),
-    started_at TEXT NOT NULL,
-    finished_at TEXT,
-    suites TEXT NOT NULL,
-    command TEXT NOT NULL,
-    environment TEXT NOT NULL,
-    git_commit TEXT NOT NULL,
-    plan TEXT NOT NULL,
-    name TEXT NOT NULL DEFAULT '',
-    planned INTEGER
-);
-CREATE TABLE result (
-    result_id INTEGER PRIMARY KEY,
-    run_id TEXT NOT NULL REFERENCES run(run_id),
-    "case" TEXT NOT NULL,
-    {_RESULT_COLUMNS},
-    dims TEXT NOT NULL,
-    place INTEGER NOT NULL DEFAULT 0,
-    part_blob BLOB NOT NULL DEFAULT x'',
-    sample_blob BLOB NOT NULL,
-    UNIQUE (run_id, "case")
-);
-CREATE TABLE ratio (
-    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
-    baseline TEXT NOT NULL,
-    median REAL NOT NULL,
-    low REAL,
-    high REAL,
-    method TEXT NOT NULL,
-    minima REAL
-);
-{_CREATE_CEILING}
-ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
-{_CREATE_LAYER}
-ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
-{_CREATE_PENDING}
-{_CREATE_EVIDENCE}
-{_CREATE_VERSIONS}
-{_CREATE_HOST}
-PRAGMA user_version = {SCHEMA_VERSION};
-"""

@@ -24,7 +24,15 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.schema import CREATE, INSERT, MIGRATE, REMOVE, REMOVE_JOB, SCHEMA_VERSION, row_values
+from kernelmark.bench.record.schema import (
+    INSERT,
+    REMOVE,
+    REMOVE_JOB,
+    SCHEMA_VERSION,
+    bring_up_to_date,
+    is_complete,
+    row_values,
+)
 from kernelmark.bench.record.versions import KernelVersion, LaunchResources, Sources, digest_of, packed
 
 _TABLES = frozenset({"machine", "run", "result", "ratio"})
@@ -268,14 +276,14 @@ def _why(path: Path, writable: bool, error: Exception) -> str:
 
 def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     if _tables(db) == set() and _version(db) == 0:
-        _bring_up_to_date(db)
+        bring_up_to_date(db)
     version = _version(db)
-    if version in MIGRATE and _tables(db) >= _TABLES:
+    if 0 < version <= SCHEMA_VERSION and _tables(db) >= _TABLES and (version < SCHEMA_VERSION or not is_complete(db)):
         if not writable:
             what = f"has schema {version}, which becomes {SCHEMA_VERSION} only where it can be written"
             raise UsageError(f"{path}: {what}; copy it to another folder")
         _require_sound(db, path)
-        _bring_up_to_date(db)
+        bring_up_to_date(db)
         version = _version(db)
     if version == 0 or not _tables(db) >= _TABLES:
         raise UsageError(f"{path}: is no kernelmark store; {_REMEDY}")
@@ -284,15 +292,6 @@ def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     with suppress(sqlite3.OperationalError):  # locked by another that switches it, for which SQLite does not wait
         db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
-
-
-def _bring_up_to_date(db: sqlite3.Connection) -> None:
-    """Make the tables, or what those of an older store lack, unless another process was first."""
-    db.execute("BEGIN IMMEDIATE")
-    while script := MIGRATE.get(_version(db)) if _tables(db) else CREATE:
-        for statement in script.split(";"):
-            db.execute(statement)
-    db.commit()
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from math import nan
 from types import NoneType, SimpleNamespace
-from typing import Any, cast, get_type_hints
+from typing import Any, cast
 
 import msgspec
 
 from kernelmark.bench.record.records import dims_of
-from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.result import COLUMNS, KINDS, Result
 
 #: Rows that are turned into columns at a time: as many as the processor's caches hold.
 CHUNK = 100
-_FLOATS = frozenset(name for name, hint in get_type_hints(Result).items() if hint == float | None)
+_FLOATS = frozenset(name for name, kind in KINDS.items() if kind is float)
 #: A text with one of these stands in quotes.
 _SPECIAL = ',"\r\n'
 _NUMBERS = frozenset((int, float, NoneType))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
-from kernelmark.bench.record.result import finite
+from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.record.table import Coded, Floats
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, get_type_hints
+from typing import IO, Any
 
 import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
-from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.result import COLUMNS, KINDS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.anonymity import records
 from kernelmark.bench.report.export import writing
@@ -33,7 +33,7 @@ _UNITS = {
     "_flop": "flop",
     "_s": "s",
 }
-_TYPES = {int: "int64", int | None: "int64", float: "float64", float | None: "float64", str: "string"}
+_TYPES = {int: "int64", float: "float64", str: "string"}
 
 
 def unit(column: str) -> str:
@@ -79,10 +79,9 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 def _schema(arrow: Any, dims: dict[str, str], facts: dict[str, Any]) -> Any:
-    hints = get_type_hints(Result)
     units = {name: {"unit": unit(name)} for name in COLUMNS if unit(name)}
     fields = [
-        arrow.field(name, arrow.type_for_alias(_TYPES[hints[name]]), metadata=units.get(name)) for name in COLUMNS
+        arrow.field(name, arrow.type_for_alias(_TYPES[KINDS[name]]), metadata=units.get(name)) for name in COLUMNS
     ]
     fields += [arrow.field(name, arrow.type_for_alias(kind)) for name, kind in dims.items()]
     fields += [arrow.field(SAMPLES, arrow.list_(arrow.float64()), metadata={"unit": "s"})]

@@ -1,16 +1,12 @@
 """One job measured in several fresh processes: which of them count, and their measurements as one a contender."""
 
-import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from itertools import chain
-from statistics import fmean
-from typing import Any
 
 import msgspec
 
 from kernelmark.bench.measure.disturbance import was_noisy
-from kernelmark.bench.measure.measurement import BETWEEN, Measurement
+from kernelmark.bench.measure.measurement import BETWEEN, RULES, Measurement
 from kernelmark.bench.measure.stats import pooled_interval, speedup
 from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob
 from kernelmark.bench.plan.status import Status
@@ -85,82 +81,10 @@ def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
             where = "" if number == 1 else f"in process {number} of {processes}: "
             return msgspec.structs.replace(one, reason=where + one.reason)
     values = {name: rule([getattr(one, name) for one in found]) for name, rule in RULES.items()}
-    return Measurement(**values, **{name: rule(found) for name, rule in DERIVED.items()})
-
-
-def _alike(values: Sequence[Any]) -> Any:
-    """Return what all processes have found alike. Raises ValueError where they have not."""
-    if any(value != values[0] for value in values):
-        raise ValueError(f"processes of one case differ where they cannot: {values}")
-    return values[0]
-
-
-def _first(values: Sequence[Any]) -> Any:
-    return values[0]
-
-
-def _nothing(values: Sequence[Any]) -> None:
-    """What belongs to the merged measurement, and is set once there is one."""
-
-
-def _largest(values: Sequence[Any]) -> Any:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    return sum(value for value in values if value is not None)
-
-
-def _concatenated(values: Sequence[list[Any]]) -> list[Any]:
-    return list(chain.from_iterable(values))
-
-
-def _each_once(values: Sequence[str]) -> str:
-    return "; ".join(dict.fromkeys(filter(None, values)))
-
-
-def _means(values: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The mean of each reading that the first process has."""
-    return {name: fmean(readings[name] for readings in values if name in readings) for name in values[0]}
-
-
-def _digest(jobs: Sequence[str]) -> str:
-    """An id that two kernels share only if they were measured in turn in every process."""
-    return hashlib.sha256(" ".join(jobs).encode()).hexdigest()[:12]
+    values |= {"interval": pooled_interval(_groups(found)), "interval_scope": BETWEEN, "spread_s": _spread_s(found)}
+    return Measurement(**values)
 
 
 def _spread_s(found: Sequence[Measurement]) -> float:
     first, last = (datetime.fromisoformat(one.started_at) for one in (found[0], found[-1]))
     return (last - first).total_seconds()
-
-
-#: How the values that the processes have found for a field become one.
-RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    **dict.fromkeys(("kernel", "problem", "status", "reason", "numerics", "threads", "wire_bytes", "tuned"), _alike),
-    **dict.fromkeys(("device_name", "host", "device_uuid"), _alike),
-    **dict.fromkeys(("call_overhead_s", "setup_s", "executed_flop", "error_bound", "versions", "tunables"), _first),
-    **dict.fromkeys(("started_at", "threads_used", "affinity", "launched"), _first),
-    **dict.fromkeys(("max_error", "scratch_bytes", "compression_error", "attempt"), _largest),
-    **dict.fromkeys(("samples", "parts"), _concatenated),
-    **dict.fromkeys(("ratio", "roofline", "evidence"), _nothing),
-    "job": _digest,
-    "stopped_by": lambda values: "time" if "time" in values else "interval",
-    "disturbed": _each_once,
-    "repeated": _sum,
-    "state": _means,
-}
-#: The fields that follow from several others.
-DERIVED: Mapping[str, Callable[[Sequence[Measurement]], Any]] = {
-    "interval": lambda found: pooled_interval(_groups(found)),
-    "interval_scope": lambda found: BETWEEN,
-    "spread_s": _spread_s,
-}
-
-
-def require_rules(kind: type[msgspec.Struct]) -> None:
-    """Raise TypeError for a field without a rule: a merge would lose what the processes have found for it."""
-    if missing := [name for name in kind.__struct_fields__ if name not in {**RULES, **DERIVED}]:
-        raise TypeError(f"{kind.__name__}.{missing[0]} has no rule by which processes are merged; RULES takes one")
-
-
-require_rules(Measurement)

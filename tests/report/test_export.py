@@ -6,23 +6,12 @@ import io
 import pandas as pd
 import pytest
 
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.export import WRITERS
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
 from support.pages import strict
 
-#: The contract of DESIGN.md, word for word, and the columns that were added since.
-CONTRACT = (
-    "schema,run_id,suite,op,problem,kernel,provider,device,device_name,mode,dtype,numerics,layout,threads,"
-    "status,reason,samples,time_s_median,time_s_min,time_s_mean,time_s_std,time_s_ci95_low,time_s_ci95_high,"
-    "call_overhead_s,gflop_per_s,gbyte_per_s,roofline_pct,baseline,speedup,speedup_ci95_low,speedup_ci95_high,"
-    "max_error,error_bound,scratch_bytes,seed,clock_mhz,temperature_c,power_w,energy_j,versions,git_commit,"
-    "started_at,processes,isa,stopped_by,disturbed,tunables,count,bound_by,ceiling_gflop_per_s,ceiling_gbyte_per_s,"
-    "executed_flop,setup_s,interval,outliers,speedup_of_minima,attempt,repeated,threads_used,affinity,"
-    "load,steal_pct,roofline_pct_cycles,spread_s,"
-    "job,tuned,host,device_uuid,wire_bytes,bus_gbyte_per_s,compression_error,launched"
-)
 REASON = 'c[0, 1] is 2, expected "1"'
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}
 KIND = {"dtype": "f32", "numerics": "fp32", "threads": 1}
@@ -63,7 +52,7 @@ def written(store):
 
 
 def test_csv_begins_with_the_contracts_columns_and_ends_with_the_dimensions(written):
-    assert written("csv").splitlines()[0] == f"{CONTRACT},m,n,k,beta,place"
+    assert written("csv").splitlines()[0] == f"{','.join(COLUMNS)},m,n,k,beta,place"
 
 
 def test_csv_is_empty_where_nothing_is_known(written):
@@ -76,7 +65,7 @@ def test_csv_is_empty_where_nothing_is_known(written):
 
 def test_csv_loads_in_pandas_with_numbers_as_numbers(written):
     frame = pd.read_csv(io.StringIO(written("csv")))
-    assert list(frame.columns) == [*CONTRACT.split(","), "m", "n", "k", "beta", "place"]
+    assert list(frame.columns) == [*COLUMNS, "m", "n", "k", "beta", "place"]
     assert frame.time_s_median[0] == MEDIAN
     assert frame[["time_s_median", "gflop_per_s", "k", "roofline_pct"]].dtypes.astype(str).tolist() == ["float64"] * 4
     assert frame.loc[1, ["time_s_median", "gflop_per_s", "speedup"]].isna().all()
@@ -103,7 +92,7 @@ def test_json_holds_the_run_and_its_rows_with_their_samples(written):
         "machine": {"cpu": "some"},
     }
     fast, bad = found["results"]
-    assert list(fast) == [*CONTRACT.split(","), "m", "n", "k", "beta", "samples_s"]
+    assert list(fast) == [*COLUMNS, "m", "n", "k", "beta", "samples_s"]
     assert (fast["samples_s"], bad["samples_s"]) == ([MEDIAN, 4e-4], [])
     assert (fast["roofline_pct"], bad["time_s_median"], bad["reason"]) == (None, None, REASON)
 
@@ -153,7 +142,7 @@ def of_formulas(store, style):
     row = Result(**IDENTITY, **KIND, **GEMM, kernel="gemm/a.b", status="ok", reason="", time_s_median=1.0)
     store.add(row, FORMULAS | NUMBERS, [], None)
     (found,) = csv.DictReader(io.StringIO(exported(store, style), newline=""))
-    return {name: found[name] for name in found if name not in CONTRACT.split(",")}
+    return {name: found[name] for name in found if name not in COLUMNS}
 
 
 def test_csv_is_exact_whatever_a_cell_begins_with(store):

@@ -5,7 +5,7 @@ import pytest
 
 from kernelmark.bench.measure.measurement import Measurement, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
-from kernelmark.bench.run.passes import merge, require_rules
+from kernelmark.bench.run.passes import merge
 
 
 def nobody(problem: str) -> None:
@@ -123,32 +123,18 @@ def test_readings_of_the_machine_are_averaged() -> None:
     assert row.state == {"clock_mhz": 1500.0}
 
 
-def test_a_field_without_a_rule_is_refused() -> None:
-    class Extended(Measurement):
-        bus_gbyte_per_s: float | None = None
-
-    require_rules(Measurement)
-    with pytest.raises(TypeError, match=r"^Extended\.bus_gbyte_per_s has no rule by which processes are merged"):
-        require_rules(Extended)
-
-
 def test_processes_that_differ_in_what_a_case_is_are_refused() -> None:
     with pytest.raises(ValueError, match="differ where they cannot"):
         merge([[found("a", 1.0, numerics="fp32")], [found("a", 1.0, numerics="tf32")]], nobody)
 
 
 def test_what_is_not_sampled_is_that_of_the_first_process() -> None:
-    runs = [[found("a", 1.0, setup_s=setup_s, tunables=f"{setup_s}")] for setup_s in (2.0, 1.0, 3.0)]
+    runs = [[found("a", 1.0, setup_s=s, tunables=f"{s}", launched=f"k{s}")] for s in (2.0, 1.0, 3.0)]
     (row,) = merge(runs, nobody)
-    assert (row.setup_s, row.tunables) == (2.0, "2.0")
+    assert (row.setup_s, row.tunables, row.launched) == (2.0, "2.0", "k2.0")
 
 
 def test_it_is_known_how_far_apart_the_processes_were() -> None:
     times = ("2026-01-01T00:00:00.000+00:00", "2026-01-01T00:01:00.500+00:00", "2026-01-01T00:02:01.000+00:00")
     (row,) = merge([[found("a", 1.0, started_at=time)] for time in times], nobody)
     assert row.spread_s == 121.0
-
-
-def test_a_row_has_the_launches_of_the_first_process() -> None:
-    (row,) = merge([[found("a", 1.0, launched=name)] for name in ("one", "other", "third")], nobody)
-    assert row.launched == "one"

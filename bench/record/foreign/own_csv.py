@@ -16,8 +16,8 @@ from kernelmark.bench.plan.case import case_key
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.plan.text import one_line
-from kernelmark.bench.record.foreign.source import HINTS, REQUIRED, ForeignRow, ForeignRun, unsound
-from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.foreign.source import ForeignRow, ForeignRun, unsound
+from kernelmark.bench.record.result import COLUMNS, DEFAULTS, KINDS, REQUIRED
 from kernelmark.bench.record.schema import OWN
 from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table
 
@@ -29,7 +29,6 @@ _DIGITS, _PLAIN = re.compile("[0-9]*"), re.compile("[0-9.eE-]*")
 _WHOLE = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(le=2**63 - 1)] | None])
 _NUMBERS = msgspec.json.Decoder(list[float | None])
 _EMPTY = {None: "null", 0: "0", 1: "1"}
-_DEFAULTS = {field.name: None if field.required else field.default for field in msgspec.structs.fields(Result)}
 
 
 class CsvRecord(NamedTuple):
@@ -131,14 +130,14 @@ def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Se
 
 def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Sequence[Any]:
     """Return the values of a column, its default where the file has none. Raises UsageError."""
-    hint, default = HINTS[name], _DEFAULTS[name]
+    kind, default = KINDS[name], DEFAULTS[name]
     if texts is None or name == "run_id":
-        return ["" if hint is str else default] * len(where)
-    if hint is str:
+        return ["" if kind is str else default] * len(where)
+    if kind is str:
         return [one_line(text) for text in texts] if name == "reason" else texts
     if name in REQUIRED and "" in texts:
         raise UsageError(f"{where[texts.index('')]}: {name} is empty; every row of kernelmark has it")
-    whole = hint in (int, int | None)
+    whole = kind is int
     if (_DIGITS if whole else _PLAIN).fullmatch("".join(texts)):
         known = [text or _EMPTY[default] for text in texts] if "" in texts else texts
         with suppress(msgspec.DecodeError):  # which of them it is, is looked for below
@@ -147,7 +146,7 @@ def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Seque
 
 
 def _number(text: str, column: str, where: str) -> int | float:
-    whole = HINTS[column] in (int, int | None)
+    whole = KINDS[column] is int
     kept = (_COUNT if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
     if not kept:
         expected = "a whole number from 0 or nothing" if whole else "a finite number or nothing"

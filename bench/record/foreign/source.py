@@ -3,25 +3,21 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import msgspec
 
 from kernelmark.bench.measure.measurement import WITHIN, ProcessPart
 from kernelmark.bench.measure.stats import median_interval, outliers
-from kernelmark.bench.plan.numbers import NotNegative
+from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.foreign.node import ROUNDING, JsonNode
-from kernelmark.bench.record.result import COLUMNS, SCHEMA, Result, finite
+from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result
 
 #: The problem that a text is the id of, or None.
 FindProblem = Callable[[str], Problem | None]
-HINTS = get_type_hints(Result)
 _TIMES = ("time_s_median", "time_s_min", "time_s_mean")
-_NOT_NEGATIVE = tuple(
-    name for name, hint in get_type_hints(Result, include_extras=True).items() if hint == NotNegative | None
-)
 #: Columns of which the first is not above the second, but for the rounding of a mean.
 _ORDERED = (
     ("time_s_min", "time_s_median"),
@@ -33,11 +29,6 @@ _STATUSES = frozenset(Status)
 #: Rows by column, all of one length, and what is wrong with one: its place, the column, and what is expected there.
 Columns = Mapping[str, Sequence[Any]]
 Wrong = tuple[int, str, str]
-#: Columns that no row of ours can be without.
-REQUIRED = (
-    "schema",
-    *(field.name for field in msgspec.structs.fields(Result) if field.required and field.name != "run_id"),
-)
 
 
 class ForeignRow(NamedTuple):
@@ -121,7 +112,7 @@ def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
 
 def own_result(node: JsonNode) -> Result:
     """The row under a node, column by column; columns newer than the file keep their defaults. Raises UsageError."""
-    values = {name: _value(found, HINTS[name]) for name in COLUMNS if (found := node.get(name)) is not None}
+    values = {name: _value(found, KINDS[name]) for name in COLUMNS if (found := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
     if complaint := unsound(_alone(values)):
@@ -130,12 +121,8 @@ def own_result(node: JsonNode) -> Result:
     return Result(**{**values, "run_id": ""})
 
 
-def _value(node: JsonNode, hint: Any) -> Any:
-    if hint is str:
-        return node.text()
-    if hint in (int, int | None):
-        return node.integer()
-    return node.number()
+def _value(node: JsonNode, kind: type) -> Any:
+    return node.text() if kind is str else node.integer() if kind is int else node.number()
 
 
 def unsound(columns: Columns) -> Wrong | None:
@@ -168,7 +155,7 @@ def _wrong(columns: Columns) -> Iterator[Wrong]:
 def _impossible(columns: Columns) -> Iterator[Wrong]:
     for name in _TIMES:
         yield from _first(columns, name, lambda value: value <= 0, "seconds above 0")
-    for name in _NOT_NEGATIVE:
+    for name in NOT_NEGATIVE:
         if min(filter(None, columns.get(name, ())), default=0.0) >= 0:  # ten times as fast as a look at each
             continue
         yield from _first(columns, name, lambda value: value < 0, "0 or more")
