@@ -5,7 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +16,11 @@ from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
 
 #: Above these the page carries quantiles of the samples in the place of the samples.
-MOST_ROWS, MOST_SAMPLES = 10_000, 3_000_000
+MOST_ROWS, MOST_SAMPLES = 10_000, 1_500_000
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 #: Columns that are the same in all rows of a page, or follow from the samples that it shows.
 _LEFT_OUT = frozenset({"schema", "run_id", "time_s_min", "time_s_mean", "time_s_std"})
 _MINUTE = len("2026-01-01T00:00")
-_SCALE = 65535
 #: Rows whose quantiles are formed at once, and values up to which a column of numbers is a dictionary.
 _AT_ONCE, _FEW = 4096, 256
 
@@ -34,50 +33,34 @@ def page_columns(data: RunData) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def page_data(data: RunData) -> dict[str, Any]:
-    """Return plain data for JSON but for the columns; samples are codes of 16 bits between the ends of their row."""
+    """Return plain data for JSON but for the columns; samples of all rows follow each other as 32-bit floats."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
-    kept = _all(data.sample_blobs()) if whole else _quantiles(data.sample_blobs())
+    if whole:
+        taken = [np.frombuffer(blob) for blob in data.sample_blobs()]
+        lengths, samples = list(map(len, taken)), np.concatenate([*taken, np.empty(0)])
+    else:
+        lengths, samples = _quantiles(data.sample_blobs())
     plan = data.run.plan
     return {
         "count": len(rows),
         "noisy": column([int(is_noisy(r)) for r in rows]),
         "levels": None if whole else LEVELS,
-        "low": _floats(kept.low),
-        "high": _floats(kept.high),
-        "lengths": column(kept.lengths),
-        "samples": _text(kept.codes),
+        "lengths": column(lengths),
+        "samples": _text(samples.astype("<f4")),
         "options": _options(plan) if plan else None,
     }
 
 
-class _Kept(NamedTuple):
-    """What the page carries of the samples of each row: their ends, how many, and their codes one after the other."""
-
-    low: Sequence[float] | Array
-    high: Sequence[float] | Array
-    lengths: Sequence[int]
-    codes: Array
-
-
-def _all(blobs: Iterable[bytes]) -> _Kept:
-    taken = [np.frombuffer(blob) for blob in blobs]
-    low, high = ([float(end(found)) if len(found) else math.nan for found in taken] for end in (np.min, np.max))
-    codes = np.concatenate([_codes(found[None]) for found in taken] or [np.empty(0, np.uint16)])
-    return _Kept(low, high, [len(found) for found in taken], codes)
-
-
-def _quantiles(blobs: Iterable[bytes]) -> _Kept:
-    """Return the quantiles of each row; those of many rows are formed at once, by their numbers of samples."""
-    ends, lengths, codes, left = [np.empty((0, 2))], list[int](), [np.empty(0, np.uint16)], iter(blobs)
+def _quantiles(blobs: Iterable[bytes]) -> tuple[list[int], Array]:
+    """Return how many quantiles each row has, and all of them; those of many rows are formed at once."""
+    lengths, kept, left = list[int](), [np.empty((0, len(LEVELS)))], iter(blobs)
     while some := list(islice(left, _AT_ONCE)):
         found = _levels(some)
         known = ~np.isnan(found[:, 0])
-        ends.append(found[:, [0, -1]])
         lengths += (known * len(LEVELS)).tolist()
-        codes.append(_codes(found[known]))
-    low, high = np.concatenate(ends).T
-    return _Kept(low, high, lengths, np.concatenate(codes))
+        kept.append(found[known])
+    return lengths, np.concatenate(kept).ravel()
 
 
 def _levels(blobs: Sequence[bytes]) -> Array:
@@ -91,14 +74,6 @@ def _levels(blobs: Sequence[bytes]) -> Array:
             samples = np.frombuffer(b"".join(blobs[at] for at in own)).reshape(len(own), -1)
             found[own] = np.quantile(samples, LEVELS, axis=1).T
     return found
-
-
-def _codes(rows: Array) -> Array:
-    """Return the samples of each row between its ends, one row after the other."""
-    low, high = (end(rows, axis=1, keepdims=True) if rows.size else rows for end in (np.min, np.max))
-    width = np.where(high > low, high - low, 1.0)
-    codes: Array = np.round((rows - low) / width * _SCALE).astype("<u2").ravel()
-    return codes
 
 
 def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:

@@ -34,12 +34,10 @@ def test_many_different_numbers_become_floats_and_unknowns_nan():
     assert floats[300] != floats[300]
 
 
-def test_samples_are_carried_to_a_65535th_of_their_range(begun):
+def test_samples_are_carried_as_floats(begun):
     row = put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
     found, samples = page_data(RunData(begun, "r1")), begun.samples("r1", row.case)
-    (low,), (high,) = (decoded(found[end]["floats"], "f") for end in ("low", "high"))
-    back = [low + code / 65535 * (high - low) for code in decoded(found["samples"], "H")]
-    assert back == pytest.approx(samples, rel=1e-6)
+    assert decoded(found["samples"], "f") == pytest.approx(samples, rel=1e-6)
     assert found["levels"] is None
 
 
@@ -50,7 +48,7 @@ def test_above_the_limit_rows_carry_quantiles(store, monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 19)
     found = page_data(RunData(store, "r1"))
     assert found["levels"] == LEVELS
-    assert len(decoded(found["samples"], "H")) == 20 * len(LEVELS)
+    assert len(decoded(found["samples"], "f")) == 20 * len(LEVELS)
 
 
 def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none(store):
@@ -76,15 +74,10 @@ def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch
     monkeypatch.setattr(module, "_AT_ONCE", 4)
     data = RunData(begun, "r1")
     found = page_data(data)
-    lengths, low, high = found["lengths"], decoded(found["low"]["floats"], "f"), decoded(found["high"]["floats"], "f")
+    lengths = found["lengths"]
     assert [lengths["values"][code] for code in decoded(lengths["codes"], "B")] == [7, 7, 7, 7, 0, 7]
-    assert low[4] != low[4]
-    codes, timed = decoded(found["samples"], "H"), [i for i in range(6) if i != 4]
-    for place, i in enumerate(timed):
-        expected = np.quantile(data.samples(data.rows[i]), LEVELS)
-        own = codes[place * len(LEVELS) : (place + 1) * len(LEVELS)]
-        back = [low[i] + code / 65535 * (high[i] - low[i]) for code in own]
-        assert back == pytest.approx(list(expected), rel=1e-5)
+    expected = [np.quantile(data.samples(row), LEVELS) for i, row in enumerate(data.rows) if i != 4]
+    assert decoded(found["samples"], "f") == pytest.approx(np.concatenate(expected), rel=1e-6)
 
 
 def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(store, monkeypatch):

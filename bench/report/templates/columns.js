@@ -25,11 +25,11 @@ function column(found) {
 }
 
 const columns = Object.fromEntries(Object.entries(data.columns).map(([name, found]) => [name, column(found)]));
-const noisy = column(data.noisy), lengths = column(data.lengths), low = column(data.low), high = column(data.high);
-const codes = new Uint16Array(bytes(data.samples));
+const noisy = column(data.noisy), lengths = column(data.lengths);
+const taken = new Float32Array(bytes(data.samples));
 const starts = new Uint32Array(data.count + 1);
 for (let i = 0; i < data.count; i++) starts[i + 1] = starts[i] + lengths.at(i);
-const samples = (i) => Array.from(codes.subarray(starts[i], starts[i + 1]), (c) => low.at(i) + c / 65535 * (high.at(i) - low.at(i)));
+const samples = (i) => Array.from(taken.subarray(starts[i], starts[i + 1]));
 
 // ---- words ----
 const digits = (value) => empty(value) ? "" : Number(value).toPrecision(3).replace(/^(-?\d+)\.?0*e\+(\d+)$/, (_, m, e) => String(m * 10 ** e));
