@@ -1,22 +1,29 @@
-"""What needs no run: the lists, the doctor, the version and the compiler's figures, as a user asks for them."""
+"""What needs no run: lists, the doctor, the version, completion, defaults from files, and schemas of JSON."""
 
 import json
+import math
 
 import pytest
 
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.cli.defaults import default_map
+from kernelmark.bench.cli.documents import DOCUMENTS, schema
 from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.versions import KernelVersion
+from kernelmark.bench.selftest.finding import Finding, as_json
+from support.compared import add, begin, times
+from support.pages import DOCS, valid
 
-HEAVY = (
-    "cupy", "cuda.core", "pycuda", "torch", "numba", "pyfftw", "scipy", "matplotlib", "ml_dtypes", "pandas", "tabulate",
-    "importlib.metadata",
-)  # fmt: skip
+HEAVY = ("cupy", "cuda.core", "pycuda", "torch", "numba", "pyfftw", "scipy", "matplotlib", "ml_dtypes", "pandas")
 LISTING = f"""
 import sys
 from kernelmark.bench.cli import main
 
 sys.argv = ["kernelmark", "list", *sys.argv[1:]]
 main()
-sys.stderr.write(" ".join(name for name in {HEAVY!r} if name in sys.modules))
+sys.stderr.write(" ".join(name for name in {(*HEAVY, "tabulate", "importlib.metadata")!r} if name in sys.modules))
 """
 
 
@@ -78,12 +85,267 @@ def test_inspect_shows_every_hand_written_kernel(kernelmark, registry):
     assert all(kernel.id in out for kernel in ours)
 
 
+COMPLETING = f"""
+import atexit
+import sys
+from kernelmark.bench.cli import main
+
+sys.argv = ["kernelmark"]
+atexit.register(lambda: sys.stderr.write(" ".join(name for name in {HEAVY!r} if name in sys.modules)))
+main()
+"""
+
+
+@pytest.fixture
+def complete(python_in, tmp_path):
+    """What bash is offered for the last word of a line; nothing heavy is imported and nothing complained about."""
+
+    def of(line):
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_KERNELMARK_COMPLETE": "bash_complete"}
+        done = python_in(tmp_path, "-c", COMPLETING, **words)
+        assert (done.returncode, done.stderr) == (0, "")
+        return [item.partition(",")[2] for item in done.stdout.splitlines() if item]
+
+    return of
+
+
+@pytest.mark.long
+def test_suites_and_suite_files_complete(complete, tmp_path):
+    (tmp_path / "found.toml").touch()
+    assert complete("kernelmark run fou") == ["founding", "found.toml"]
+
+
+@pytest.mark.long
+def test_suite_files_of_a_folder_complete(complete, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "mine.toml").touch()
+    assert complete("kernelmark crossover deep/m") == ["deep/mine.toml"]
+
+
+def test_runs_complete_by_name_and_id_newest_first(complete, two_runs):
+    assert complete(f"kernelmark show --db {two_runs} ") == ["20260201-new", "base", "20260101-old"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", ["run --resume", "runs --delete", "compare", "compare base", "export", "claims"])
+def test_runs_complete_wherever_a_run_is_taken(complete, two_runs, words):
+    command, *rest = words.split(" ")
+    assert complete(" ".join(("kernelmark", command, "--db", two_runs, *rest, "ba"))) == ["base"]
+
+
+def test_kernels_complete(complete):
+    assert complete("kernelmark run smoke --kernels gemm/numpy.m") == ["gemm/numpy.matmul"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", ["show ", "show --db absent.db ", "inspect --kernels none"])
+def test_where_there_is_nothing_to_complete_nothing_is_offered(complete, tmp_path, words):
+    (tmp_path / "kernelmark.toml").write_text("nonsense")
+    assert complete(f"kernelmark {words}") == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(python_in, tmp_path, shell):
+    done = python_in(tmp_path, "-c", COMPLETING, _KERNELMARK_COMPLETE=f"{shell}_source")
+    assert done.returncode == 0
+    assert "_kernelmark_completion" in done.stdout
+
+
+def shown(called, *words):
+    """The problems that `show --json` prints."""
+    return [row["problem"] for row in json.loads(called("show", "base", "--json", *words).out)["results"]]
+
+
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("name", "text"),
     [
-        (["--arch", "sm_1"], "arch 'sm_1': its limits are not known"),
-        (["--kernels", "none*"], "kernels 'none*': matches no hand-written kernel"),
+        ("kernelmark.toml", "db = 'kept/results.db'\n[show]\nproblem = ['*m3*', '*m4*']\n"),
+        ("pyproject.toml", "[tool.kernelmark]\ndb = 'kept/results.db'\n[tool.kernelmark.show]\nproblem = '*m3*'\n"),
     ],
 )
-def test_inspect_refuses_in_one_line(refused, words, line):
-    assert line in refused("inspect", *words)
+def test_a_file_in_a_folder_above_gives_defaults_and_the_command_line_overrides_them(
+    called, two_runs, tmp_path, monkeypatch, name, text
+):
+    (tmp_path / name).write_text(text)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "results.db").rename(tmp_path / "kept" / "results.db")
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "deep" / "er")
+    assert shown(called) == ["copy/m3n5/f32"]
+    assert shown(called, "--problem", "*m9*") == ["copy/m9n5/f32"]
+
+
+def test_the_table_of_a_command_overrides_the_keys_above_it_and_reaches_no_other_command(tmp_path):
+    verify, run = "[verify]\nkernels = ['a/*', 'b/*']\n", "[run]\nceilings = false\nthreads = [1, 2]\n"
+    (tmp_path / "kernelmark.toml").write_text(f"max-time = 1\nkernels = 'gemm/*'\n{verify}{run}")
+    found = default_map(cli.commands, tmp_path)
+    assert found["run"] == {"max_time_s": "1", "kernels": ["gemm/*"], "ceilings": False, "threads": "1,2"}
+    assert found["verify"] == {"kernels": ["a/*", "b/*"]}
+    assert (found["watch"], found["report"]) == ({"max_time": "1"}, {})
+
+
+def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(tmp_path):
+    (tmp_path / "kernelmark.toml").write_text("seed = 1\n")
+    (tmp_path / "project" / "deep").mkdir(parents=True)
+    (tmp_path / "project" / "pyproject.toml").write_text("[tool.other]\nname = 'kernelmark'\n")
+    (tmp_path / "pyproject.toml").write_text("[tool is no TOML, and no concern of ours\n")
+    assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
+    (tmp_path / "project" / "pyproject.toml").write_text("[neither is this\n")
+    assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
+    (tmp_path / "project" / "deep" / "kernelmark.toml").write_text("mode = 'hot'\n")
+    assert default_map(cli.commands, tmp_path / "project" / "deep")["run"] == {"mode": "hot"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("max_time = 1", "kernelmark.toml: max_time: is no option of any command that can have a default"),
+        ("[show]\nmax-time = 1", "kernelmark.toml: [show] max-time: is no option of `show` that can have a default"),
+        ("[runs]\ndelete = 'base'", "kernelmark.toml: [runs] delete: is no option of `runs` that can have a default"),
+        ("[rum]\nseed = 1", "kernelmark.toml: [rum]: is no command; expected one of claims, "),
+        ("[run]\nmax-time = 'x'", "kernelmark.toml: [run] max-time: is 'x', expected a number above 0"),
+        ("[run]\nceilings = 'no'", "kernelmark.toml: [run] ceilings: is 'no', expected true or false"),
+        ("[run]\nseed = true", "kernelmark.toml: [run] seed: is True, expected a string, a number or a list of them"),
+        ("[run]\nmode = 'warm'", "kernelmark.toml: [run] mode: 'warm' is not one of"),
+        ("seed = ", "kernelmark.toml: is no TOML: "),
+    ],
+)
+def test_what_no_option_takes_is_refused_in_one_line_with_file_and_key(called, tmp_path, text, found):
+    (tmp_path / "kernelmark.toml").write_text(text)
+    assert f"{tmp_path}/{found}" in called("list").refusal
+
+
+SCHEMAS = DOCS / "schemas"
+
+
+def test_the_schemas_are_those_of_what_is_printed():
+    assert {path.name: path.read_text() for path in SCHEMAS.iterdir()} == {
+        f"{name}.json": schema(name) for name in DOCUMENTS
+    }
+
+
+def test_every_command_that_prints_json_has_a_schema():
+    promised = [words.strip() for commands, _ in DOCUMENTS.values() for words in commands.split(",")]
+    for name, command in cli.commands.items():
+        options = {option for param in command.params for option in param.opts}
+        formats = [choice for param in command.params for choice in getattr(param.type, "choices", ())]
+        assert ("--json" in options) == (f"{name} --json" in promised), name
+        assert ("json" in formats) == (f"{name} --format json" in promised), name
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("runs",), "runs"),
+        (("show",), "run"),
+        (("compare", "base", "20260201-new"), "compare"),
+        (("crossover", "copy/m3n5/f32", "base"), "crossover"),
+        (("doctor",), "doctor"),
+    ],
+)
+def test_what_is_read_of_a_store_is_valid(called, two_runs, words, name):
+    assert valid(called(*words, "--json", "--db", two_runs).printed, name)
+
+
+@pytest.mark.parametrize(("words", "name"), [(("list",), "list"), (("list", "--suites"), "suites")])
+def test_lists_are_valid(called, words, name):
+    assert len(valid(called(*words, "--json").printed, name)) > 10
+
+
+def test_an_export_is_valid(called, two_runs):
+    found = valid(called("export", "base", "--format", "json", "--db", two_runs).out, "export")
+    assert (found["run"]["name"], found["run"]["planned"]) == ("base", 2)
+
+
+def test_rows_have_all_columns_and_what_is_no_number_is_null(called, store):
+    begin(store, "r")
+    add(store, "r", "m3n5/f32", gflop_per_s=math.nan, roofline_pct=math.inf)
+    path = str(store.path)
+    store.close()
+    (row,) = valid(called("show", "--json", "--db", path).out, "run")["results"]
+    assert list(row)[: len(COLUMNS)] == list(COLUMNS)
+    assert (row["gflop_per_s"], row["roofline_pct"]) == (None, None)
+
+
+def test_a_ratio_of_rows_that_were_not_measured_in_turn_is_marked_so(called, store):
+    begin(store, "r")
+    add(store, "r", "m3n5/f32", times(1))
+    add(store, "r", "m3n5/f32", times(2), kernel="copy/a.slow")
+    path = str(store.path)
+    store.close()
+    (row,) = valid(called("crossover", "copy/m3n5/f32", "r", "--json", "--db", path).out, "crossover")["rows"]
+    assert (row["fastest"], row["runner_up"], row["ratio_in_turn"]) == ("copy/a.b", "copy/a.slow", False)
+    assert (row["fft"], row["fft_speedup"], row["from"]) == ("", None, "")
+
+
+def test_a_comparison_without_a_ratio_is_valid_and_has_null_in_its_place(called, two_runs):
+    found = valid(called("compare", "base", "20260201-new", "--json", "--db", two_runs).out, "compare")
+    m9 = next(case for case in found["cases"] if "m9" in case["case"])
+    assert (m9["verdict"], m9["ratio"], m9["p_holm"]) == ("regressed", None, None)
+    assert found["verdicts"] == {"same": 1, "regressed": 1}
+
+
+def test_a_comparison_that_fails_prints_its_json_and_exits_with_1(called, two_runs, store):
+    reopened = Store(store.path)
+    begin(reopened, "slow")
+    add(reopened, "slow", "m3n5/f32", times(1.5))
+    reopened.close()
+    done = called("compare", "base", "slow", "--fail-slower", "2%", "--json", "--db", two_runs)
+    assert done.status == 1
+    assert valid(done.out, "compare")["verdicts"] == {"slower": 1}
+
+
+def test_a_history_is_valid_also_of_a_kernel_without_versions(called, store):
+    known = {"kernel": "copy/a.b", "problem": "copy/m3n5/f32", "saved_at": "t", "by": "watch", "right": None}
+    for text in (b"int a;\n", b"int b;\n"):
+        store.add_version(KernelVersion(**known, verdict="not verified"), {"a.cu": text})
+    path = str(store.path)
+    store.close()
+    found = valid(called("history", "copy/a.b", "copy/m3n5/f32", "--json", "--db", path).out, "history")
+    assert [each["diff"] for each in found["versions"]] == ["", "--- a.cu 1\n+++ a.cu 2\n@@ -1 +1 @@\n-int a;\n+int b;"]
+    assert valid(called("history", "copy/a.c", "copy/m3n5/f32", "--json", "--db", path).out, "history") == {
+        "kernel": "copy/a.c",
+        "problem": "copy/m3n5/f32",
+        "versions": [],
+    }
+
+
+def test_a_history_without_versions_is_one_line_and_a_tile_is_refused(called, store):
+    path = str(store.path)
+    store.close()
+    done = called("history", "copy/a.c", "copy/m3n5/f32", "--db", path)
+    assert (done.status, done.err, len(done.out.splitlines())) == (0, "", 1)
+    line = called("history", "copy/a.c@A=1", "copy/m3n5/f32", "--db", path).refusal
+    assert line.startswith("kernelmark: copy/a.c@A=1: a history is that of a kernel with all its tiles; ")
+
+
+def test_findings_of_the_selftest_are_valid():
+    findings = [Finding("durations: a", "1 us", "2 us", True), Finding("cold", "none", "", None)]
+    assert valid(as_json(findings, ["wrong"]), "selftest")["left_out"] == ["wrong"]
+
+
+def test_verify_prints_json_alone_and_all_else_on_standard_error(kernelmark):
+    done = kernelmark("verify", "gemm/m8n8k8/f32/NT", "--kernels", "gemm/numpy.matmul", "--json", "--name", "one")
+    assert done.returncode == 0
+    found = valid(done.stdout, "run")
+    assert (found["run"]["name"], found["run"]["cases_done"], found["run"]["cases_planned"]) == ("one", 1, 1)
+    assert [row["status"] for row in found["results"]] == ["ok"]
+    assert f"run {found['run']['run_id']}\n" in done.stderr
+    assert "gemm/numpy.matmul (largest error" in done.stderr
+
+
+@pytest.mark.long
+def test_a_run_and_its_claims_are_valid(kernelmark):
+    words = ("--mode", "hot", "--max-time", "0.02", "--kernels", "gemm/numpy.*", "--json")  # ceilings of small copies
+    done = kernelmark("run", "gemm/m8n8k8/f32/NT", *words)
+    assert done.returncode == 0
+    run_id = valid(done.stdout, "run")["run"]["run_id"]
+    assert valid(kernelmark("claims", run_id, "--json").stdout, "claims")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cuda_compiler")
+def test_inspected_kernels_are_valid(kernelmark):
+    words = ("--kernels", "transpose/cuda.tiled", "--arch", "sm_90a", "--format", "json")
+    assert valid(kernelmark("inspect", *words).stdout, "inspect")

@@ -1,4 +1,4 @@
-"""The command `runs`, runs by name, runs that are partial, and rows that options select."""
+"""What is shown of runs: the list, selected rows, networks, crossovers, comparisons, and rows with tiles."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import pytest
 
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.record.store import Store
-from support.compared import STEADY, add, begin
+from support.compared import STEADY, add, begin, times
 
 PARTIAL = "partial: 2 of 3 cases; `kernelmark run --resume 20260201-new` goes on"
 
@@ -62,24 +62,6 @@ def test_a_store_shrinks_when_a_run_is_removed_and_the_rest_keeps_its_order(call
     store = Store(tmp_path / "results.db")
     assert store.run_ids() == ["20260101-old", "20260201-new", "late"]
     store.close()
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (("--delete", "unheard-of"), "run 'unheard-of': is not a run of"),
-        (("--delete", "2026"), "begins more than one run of"),
-        (("--prune", "yesterday"), "is 'yesterday', expected an age such as 12h, 30d or 8w, or a past date"),
-        (("--prune", "0d"), "is '0d', expected an age"),
-        (("--prune", "9999-01-01"), "is '9999-01-01', expected an age"),
-        (("--prune", "99999999999w"), "is '99999999999w', expected an age"),
-        (("--prune", "3d", "--delete", "base"), "--delete and --prune: each chooses the runs to remove; take one"),
-    ],
-)
-def test_nonsense_is_refused_in_one_line_and_removes_nothing(called, two_runs, words, found):
-    line = called("runs", *words, "--db", two_runs).refusal
-    assert found in line
-    assert len(json.loads(called("runs", "--json", "--db", two_runs).out)) == 2
 
 
 def test_a_run_that_is_being_measured_is_not_removed_nor_any_that_was_named_beside_it(called, two_runs):
@@ -139,15 +121,163 @@ def test_compare_and_crossover_look_at_the_selected_rows_alone(called, two_runs)
     assert json.loads(called(*words, "--json", "--kernels", "copy/c.*").out)["rows"] == []
 
 
+SUITE = """
+title = "A net of two layers"
+
+[[sweep]]
+op = "gemm"
+dtype = "f32"
+layout = "NT"
+part = "forward"
+m = [4, 9]
+n = 8
+k = 8
+count = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, kernelmark_in):
+    folder = tmp_path_factory.mktemp("views")
+    (folder / "net.toml").write_text(SUITE)
+    options = ("--kernels", "gemm/numpy.matmul", "--mode", "hot", "--max-time", "0.02", "--no-ceilings")
+    assert kernelmark_in(folder, "run", "net.toml", *options, "--db", "net.db").returncode == 0
+    return folder
+
+
+def test_show_by_network_sums_the_layers_of_the_latest_run(measured, kernelmark_in):
+    done = kernelmark_in(measured, "show", "--by", "network", "--db", "net.db")
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = [line for line in done.stdout.splitlines() if "gemm/numpy.matmul" in line]
+    assert line.startswith("net ")
+    assert line.endswith("2 of 2")
+
+
+@pytest.mark.parametrize(
+    ("options", "beginning"),
+    [(("--by", "network", "--step"), "no share: it takes times of all layers"), (("--by", "overlap"), "no overlap: ")],
+)
+def test_what_a_run_has_no_rows_for_is_said_with_the_command_that_measures_it(
+    measured, kernelmark_in, options, beginning
+):
+    done = kernelmark_in(measured, "show", *options, "--db", "net.db")
+    assert (done.returncode, done.stderr) == (0, "")
+    text = " ".join(done.stdout.split())
+    assert beginning in text
+    assert "`kernelmark run transfer`" in text
+
+
+def test_crossover_prints_a_table_and_writes_it_as_csv(measured, kernelmark_in):
+    done = kernelmark_in(measured, "crossover", "net.toml", "--db", "net.db", "--csv", "who.csv")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "net: 2 of 2 problems timed" in done.stdout
+    with (measured / "who.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["problem"] for row in rows] == ["gemm/m4n8k8/f32/NT", "gemm/m9n8k8/f32/NT"]
+    assert {row["fastest"] for row in rows} == {"gemm/numpy.matmul"}
+
+
+@pytest.fixture
+def compared(called, store):
+    """Call `compare` for runs of one case, of five processes but for `single`."""
+    for run_id, factor, processes in (("base", 1, 5), ("slow", 1.05, 5), ("again", 1, 5), ("single", 1, 1)):
+        begin(store, run_id)
+        add(store, run_id, "m1n1/f32", times(factor)[:processes])
+    begin(store, "foreign", machine={"cpu": "other"})
+    add(store, "foreign", "m1n1/f32", STEADY)
+    store.close()
+    return lambda *words: called("compare", *words, "--db", str(store.path))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "tally"),
+    [
+        (("base", "slow"), 0, "1 slower, 0 faster, 0 same, 0 unclear"),
+        (("slow", "base", "--fail-slower", "2%"), 0, "0 slower, 1 faster, 0 same, 0 unclear"),
+        (("base", "slow", "--fail-slower", "2%"), 1, "1 slower, 0 faster, 0 same, 0 unclear"),
+        (("base", "slow", "--fail-slower", "6"), 0, "1 slower, 0 faster, 0 same, 0 unclear"),
+        (("base", "again", "--fail-slower", "2%"), 0, "0 slower, 0 faster, 1 same, 0 unclear"),
+        (("base", "single"), 0, "0 slower, 0 faster, 0 same, 1 unclear"),
+        (("base", "foreign", "--anyway"), 0, "0 slower, 0 faster, 1 same, 0 unclear"),
+    ],
+)
+def test_compare_exits_with_1_for_slower_cases_if_asked_to(compared, words, status, tally):
+    done = compared(*words)
+    assert (done.status, done.err) == (status, "")
+    assert done.out.splitlines()[-1] == f"1 case: {tally}"
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("show", "--op", "conv"), "--op conv: selects no row of run 20260201-new; `kernelmark show 20260201-new`"),
-        (("export", "--kernels", "none", "--status", "ok"), "--kernels none --status ok: selects no row of run 2026"),
-        (("show", "--status", "fine"), "'fine' is not one of 'ok'"),
-        (("show", "--json", "--row", "m3"), "--json: prints all rows"),
-        (("compare", "base", "20260201", "--op", "conv"), "the runs have no case in common: 0 in BASE, 0 in NEW"),
+        (("base", "foreign"), "are of different machines: cpu: some -> other; --anyway compares them"),
+        (("base", "single", "--fail-slower", "2%"), "1 of 1 cases have fewer than two processes"),
     ],
 )
-def test_a_selection_of_nothing_is_refused_in_one_line(called, two_runs, words, found):
-    assert found in called(*words, "--db", two_runs).refusal
+def test_what_compare_cannot_decide_is_refused_in_one_line(compared, words, found):
+    assert found in compared(*words).refusal
+
+
+def test_compare_writes_every_case_as_csv(compared, tmp_path):
+    assert compared("base", "again", "--csv", "deep/all.csv").status == 0
+    with (tmp_path / "deep" / "all.csv").open(newline="") as lines:
+        (row,) = csv.DictReader(lines)
+    assert (row["verdict"], row["ratio"], row["p_holm"]) == ("same", "1.0", "1.0")
+
+
+PROBLEM = "transpose/m96n70/f32/out"
+PLAIN, PINNED = "transpose/numba.blocked", "transpose/numba.blocked@RUN=512,STREAM=0"
+
+
+def select(*globs):
+    return [word for glob in globs for word in ("--kernels", glob)]
+
+
+def rows_of(called, *words):
+    return list(csv.DictReader(io.StringIO(called("export", "--format", "csv", *words).printed)))
+
+
+def test_a_kernel_with_a_tile_has_a_row_of_its_own_with_the_whole_tile(called):
+    asked = select(PLAIN, "transpose/numba.bl*@STREAM=0,RUN=512")
+    done = called("verify", PROBLEM, *asked, "--threads", "1")
+    assert done.status == 0, done.err
+    rows = {row["kernel"]: row for row in rows_of(called)}
+    assert set(rows) == {PLAIN, PINNED}
+    assert {row["status"] for row in rows.values()} == {"ok"}
+    assert json.loads(rows[PINNED]["tunables"]) == {"RUN": 512, "DOWN": 0, "STREAM": 0}
+    assert json.loads(rows[PLAIN]["tunables"]) == {"RUN": 0, "DOWN": 0, "STREAM": 1}
+    assert {row["kernel"] for row in rows_of(called, "--kernels", PLAIN)} == {PLAIN, PINNED}
+    assert {row["kernel"] for row in rows_of(called, "--kernels", "*@RUN=512*")} == {PINNED}
+
+
+@pytest.mark.long
+def test_a_run_that_goes_on_measures_no_tile_twice(called):
+    limit = ("--max-time", "0.02", "--no-ceilings", "--threads", "1")
+    done = called("run", PROBLEM, *select(PLAIN, PINNED), *limit)
+    assert done.status == 0, done.err
+    run_id = done.out.split()[1]
+    before = rows_of(called, run_id)
+    assert called("run", "--resume", run_id).status == 0
+    assert rows_of(called, run_id) == before
+    assert [row["kernel"] for row in before] == [PLAIN, PINNED]
+
+
+def test_a_tile_that_cannot_be_for_a_problem_is_unsupported_with_the_reason(called):
+    called("verify", PROBLEM, *select("transpose/numba.blocked@DOWN=4096"), "--threads", "1")
+    (row,) = rows_of(called)
+    assert row["status"] == "unsupported"
+    assert row["reason"].endswith("4096 rows are all of m = 96, as 0 is")
+
+
+def test_the_space_of_a_kernel_is_shown_with_what_is_refused(called):
+    printed = called("inspect", "transpose/numba.blocked", "transpose/m300n70/f32/out").printed
+    first, *table = printed.splitlines()
+    assert first == (
+        "transpose/m300n70/f32/out: 128 tiles, 40 valid; a run takes transpose/numba.blocked@RUN=64,DOWN=0,STREAM=1"
+    )
+    assert [line.split()[0] for line in table[2:]] == ["64", "24"]
+
+
+def test_a_space_too_large_to_walk_through_is_shown_by_an_estimate(called):
+    printed = called("inspect", "gemm/cuda.streamk", "gemm/m512n512k512/f32/NT", "--arch", "sm_75").printed
+    assert "3,110,400 tiles, about " in printed

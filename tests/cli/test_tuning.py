@@ -1,13 +1,20 @@
-"""`kernelmark select`: what it prints and keeps, and the one line with which it refuses."""
+"""The commands select, profile and scaling: what they print and keep."""
 
 import json
+import sqlite3
+from dataclasses import replace
 
 import pytest
 
 from kernelmark.bench.cli.documents import DOCUMENTS, schema
+from kernelmark.bench.emulator.build import missing_tool
 from kernelmark.bench.measure.cpu import cpu_name
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.record.store import Layer
+from kernelmark.bench.tune.profile import sass
 from kernelmark.bench.tune.select.model import Model
 from support.pages import DOCS, valid
+from support.rows import begin, put
 from support.tuning import FIRST, SECOND, bordered, plant, shapes
 
 PROBLEM = "gemm/m500n70k256/f32/NT"
@@ -151,29 +158,6 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     assert "run a: has the shapes of --test alone; train on others" in done.err
 
 
-def test_a_run_without_times_is_refused(called, two_runs):
-    done = called("select", "--train", "base", "--kernels", "gemm/*", "--db", two_runs)
-    assert "run 20260101-old: has no row with a time; `kernelmark run train-conv` measures some" in done.err
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ((), "select: has no PROBLEM, expected one problem"),
-        ((PROBLEM, PROBLEM), "select: has 2 names, expected one problem"),
-        ((PROBLEM,), "is not there; `kernelmark select --train RUN` makes it"),
-        ((PROBLEM, "--test", "a"), "--test: is for a training; add --train"),
-        ((PROBLEM, "--op", "gemm"), "--kernels, --op, --problem or --status: is for a training"),
-        ((PROBLEM, "-o", "x"), "-o x: is where --format goes"),
-        ((PROBLEM, "--json", "--format", "c"), "--json: prints what was found, and --format c the selector"),
-        (("gemm/m5/f32/NT",), "gemm/m5/f32/NT: sizes are 'm5'"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_what_contradicts_itself_is_one_line(called, words, found):
-    assert found in called("select", *words).refusal
-
-
 def damaged(path, **changes):
     """The file of a selector with other values."""
     found = json.loads(path.read_text())
@@ -210,3 +194,113 @@ def test_no_text_of_a_file_is_evaluated(trained, called, tmp_path):
         "compares '().__class__', which is no expression of gemm"
         in called("select", PROBLEM, "--model", "own.json").err
     )
+
+
+PROFILED = "gemm/m256n512k64/f32/NN"
+
+
+@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+def test_page_and_json_hold_the_counts(called):
+    words = ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out")
+    printed = called(*words).printed
+    assert "all of 6 blocks ran" in printed
+    found = valid(called(*words, "--json").printed, "profile")
+    assert found["counts"]["launches"][0]["blocks"] == 6
+
+
+def test_a_kernel_without_a_twin_is_refused_with_its_reason(called, registry):
+    kernel = registry.kernels["gemm/cuda.async"]
+    registry.kernels[kernel.id] = replace(kernel, emulated="mma.sp has no twin")
+    done = called("profile", kernel.id, PROFILED)
+    assert done.status == 2
+    assert "cannot be emulated, so it cannot be counted: mma.sp has no twin" in done.err
+
+
+def test_without_a_compiler_the_complaint_names_the_package(called, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-g++")
+    done = called("profile", "gemm/cuda.async", PROFILED)
+    assert done.status == 2
+    assert "install it with" in done.err
+
+
+@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+def test_machine_code_and_bound_follow_the_counts(called):
+    words = ("profile", "gemm/cuda.tiled", "gemm/m64n64k640/f32/NN", "--on", "h200")
+    printed = called(*words).printed
+    assert "The counts agree with the machine code over" in printed
+    assert "least time on H200 SXM" in printed
+    machine = json.loads(called(*words, "--json").out)["machine"]
+    assert machine["bound"]["device"] == "H200 SXM"
+    main = machine["sass"]["functions"][0]
+    assert main["loop"]["mix"]["FFMA"] > 0
+    assert main["clumped"] is None
+    assert f"about {main['cover']:,} issue cycles from an LDG to its first use" in printed
+    assert "copies clumped" not in printed
+
+
+@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+def test_without_nvdisasm_the_counts_stand_alone(called, monkeypatch):
+    def gone():
+        raise Unsupported("no nvdisasm")
+
+    monkeypatch.setattr(sass, "disassembler", gone)
+    printed = called("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out").printed
+    assert "No machine code: no nvdisasm" in printed
+
+
+WORDS = ("scaling", "net", "--link", "8GB/s", "--workers", "4,8,1")
+
+
+@pytest.fixture
+def path(store):
+    """A closed store with a network of one layer and an aggregation of its gradient."""
+    begin(store)
+    for problem, part in (("gemm/m1n1000k500/f32/NT", "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
+        put(store, problem, "gemm/a.b")
+        store.add_layer("r1", Layer("net", problem, part, 1))
+    put(store, "aggregate/w4n500000/f32", "aggregate/cpu.host_serial", 1e-4, {"w": 4, "n": 500_000, "step": "sum"})
+    store.close()
+    return str(store.path)
+
+
+def test_the_table_is_printed_and_nothing_is_stored(called, path):
+    with sqlite3.connect(path) as db:
+        before = list(db.iterdump())
+    printed = called(*WORDS, "--db", path).printed
+    assert "500,000 weights, 2.00 MB a gradient" in printed
+    assert "TensorFlow on 4 GPUs" in printed
+    with sqlite3.connect(path) as db:
+        assert list(db.iterdump()) == before
+
+
+def test_the_json_has_its_schema_and_every_strategy_at_every_number_of_workers(called, path):
+    import msgspec
+
+    done = called(*WORDS, "--db", path, "--json")
+    document = msgspec.json.decode(done.out, type=DOCUMENTS["scaling"][1], strict=True)
+    assert [(point.kernel, point.workers) for point in document.computed] == [
+        ("aggregate/cpu.host_serial", workers) for workers in (1, 4, 8)
+    ]
+    assert (document.parameters, document.link_bytes_per_s) == (500_000, 8e9)
+    assert [stated.what for stated in document.stated] == ["TensorFlow on 4 GPUs"]
+
+
+def test_figures_are_written_where_asked_and_named(called, path, tmp_path):
+    done = called(*WORDS, "--db", path, "--figures", str(tmp_path / "out"))
+    assert done.status == 0
+    names = {file.name for file in (tmp_path / "out").iterdir()}
+    assert names == {"scaling-net-cpu-t2-cold-fp32.svg", "scaling-net-cpu-t2-cold-fp32.pdf"}
+    assert "scaling-net-cpu-t2-cold-fp32.svg" in done.out
+
+
+def test_figures_that_cannot_be_written_are_one_line(called, path, tmp_path):
+    (tmp_path / "file").touch()
+    done = called(*WORDS, "--db", path, "--figures", str(tmp_path / "file" / "out"))
+    assert done.status == 2
+    assert done.err.count("\n") == 1
+    assert "cannot be written" in done.err
+
+
+def test_bits_a_second_are_an_eighth_of_bytes(called, path):
+    in_bits, in_bytes = (called("scaling", "net", "--link", text, "--db", path).out for text in ("8Gbit/s", "1GB/s"))
+    assert in_bits == in_bytes != ""

@@ -1,0 +1,260 @@
+"""What no command takes: exit status 2 and one line with what was found and what was expected; no store changes."""
+
+import os
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import pytest
+
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.cli.options import Read
+from support.rows import begin, fail
+
+NT = "gemm/m8n8k8/f32/NT"
+OUT = "transpose/m96n70/f32/out"
+PRODUCT = "gemm/m256n512k64/f32/NN"
+SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
+FILES = {
+    "file": "no database, but many bytes of something else\n" * 40,
+    "broken.py": "def (:\n",
+    "s.toml": SWEEP,
+    "bad.toml": SWEEP.replace("[3, 4, 6]", "[3, 0]"),
+    "late.toml": "[[sweep]]\nop = 'gemm'\ndtype = 'f32'\npoints = [[1, 1, 1]]\nlda_pad = -1\n",
+}
+#: Commands beside a store of two runs, and what their line has.
+REFUSED = [
+    ("lst", "No such command 'lst'"),
+    ("list --xyz", "No such option '--xyz'; `kernelmark list --help` lists what it takes"),
+    ("list --op gem", "--op: 'gem' is not an operation; expected one of "),
+    ("run", "no SUITE was named"),
+    ("run smokey", "suite 'smokey': is not a suite"),
+    ("run absent.toml", "absent.toml: cannot be read: No such file"),
+    ("run bad.toml", "bad.toml: [[sweep]] 1, key 'm': m is 0"),
+    ("run late.toml", "late.toml: [[sweep]] 1: lda_pad is -1"),
+    ("run gemm/m0n8k8/f32/NT", "m is 0"),
+    (f"run {NT} --kernels no/such", "no kernel matches --kernels 'no/such' on cpu; `kernelmark list --all` "),
+    ("run transfer/n8/f32/p2p", "no kernel matches on cpu; on cuda, transfer/cuda.peer would; "),
+    (f"run {NT} --dry-run --json", "--json: prints the rows of a run, and --list and --dry-run measure none"),
+    ("run --resume r --list", "--resume: goes on with a run, and --list and --dry-run begin none"),
+    (f"run {NT} --max-time 0", "'--max-time'"),
+    (f"run {NT} --threads 0", "expected integers above 0"),
+    (f"run {NT} --threads 1,x", "expected integers above 0"),
+    (f"run {NT} --mode warm", "'warm'"),
+    (f"run {NT} --device cuda", "cuda"),
+    (f"run {NT} --plugin absent.py", "there is no such file"),
+    (f"run {NT} --plugin broken.py", "broken.py, line 1: "),
+    (f"run {NT} --db file/results.db", "file/results.db: cannot be used as a store"),
+    (f"run {NT} --db file", "file: cannot be used as a store"),
+    (f"run {NT} --csv file/rows.csv", "file/rows.csv: cannot be written"),
+    ("run s.toml --shard 0/4", "'0/4', expected I/N with I from 1 to N"),
+    ("run s.toml --shard 9/8", "'9/8', expected I/N with I from 1 to N"),
+    ("run s.toml --shard x", "'x', expected I/N with I from 1 to N"),
+    ("merge none.db", "none.db: there is no such file"),
+    ("merge", "Missing argument 'FILE...'"),
+    ("show --db absent.db", "there is no store; `kernelmark run SUITE` makes one"),
+    ("show --by kernel --db results.db", "'kernel' is not one of"),
+    ("show --step --db results.db", "--step: is a part of --by network, whose layers make a step; add that"),
+    ("show --page 0 --db results.db", "'--page'"),
+    ("show --page 2 --db results.db", "has 1; --page 1 shows the first"),
+    ("show --row gemm/none --db results.db", "--row 'gemm/none': run 20"),
+    ("show --row a.b --db results.db", "found 'copy/a.b copy/m3n5/f32 cold t1', 'copy"),
+    ("show --row m3n5 --page 2 --db results.db", "--row: shows one row"),
+    ("show --json --row m3 --db results.db", "--json: prints all rows"),
+    ("show --op conv --db results.db", "--op conv: selects no row of run 20260201-new; `kernelmark show 20260201-new`"),
+    ("show --status fine --db results.db", "'fine' is not one of 'ok'"),
+    ("export --format xml", "'xml'"),
+    ("export --kernels none --status ok --db results.db", "--kernels none --status ok: selects no row of run 2026"),
+    *(
+        (
+            f"{command} --db results.db",
+            "run 'r9': is not a run of results.db; the latest are 20260201-new, 20260101-old",
+        )
+        for command in ("show r9", "export r9", "export r9 -o rows.csv", "compare r9 r8", "crossover s.toml r9")
+    ),
+    ("compare r9 r8 --fail-slower much", "is 'much', expected per cent above 0"),
+    ("compare r9 r8 --margin -1%", "is '-1%', expected per cent above 0"),
+    ("compare r9 r8 --base-db absent.db --db results.db", "absent.db: there is no store"),
+    ("compare r9", "Missing argument 'NEW'"),
+    ("compare base base --db results.db", "BASE and NEW are both run 20260101-old"),
+    ("compare base 20260201 --op conv --db results.db", "the runs have no case in common: 0 in BASE, 0 in NEW"),
+    ("crossover smoke --db results.db", "smoke: no run in results.db has a time for it; `kernelmark run smoke` makes"),
+    ("crossover s.toml --csv file/who.csv --db results.db", "file/who.csv: cannot be written"),
+    ("runs --delete unheard-of --db results.db", "run 'unheard-of': is not a run of"),
+    ("runs --delete 2026 --db results.db", "begins more than one run of"),
+    ("runs --prune yesterday --db results.db", "'yesterday', expected an age such as 12h, 30d or 8w, or a past date"),
+    ("runs --prune 0d --db results.db", "is '0d', expected an age"),
+    ("runs --prune 9999-01-01 --db results.db", "is '9999-01-01', expected an age"),
+    ("runs --prune 99999999999w --db results.db", "is '99999999999w', expected an age"),
+    (
+        "runs --prune 3d --delete base --db results.db",
+        "--delete and --prune: each chooses the runs to remove",
+    ),
+    ("history copy/a.c@A=1 copy/m3n5/f32 --db results.db", "copy/a.c@A=1: a history is that of a kernel with all its "),
+    ("tune", "Missing argument 'KERNEL'; `kernelmark tune --help` lists what it takes"),
+    ("inspect --arch sm_1", "arch 'sm_1': its limits are not known"),
+    ("inspect --kernels none*", "kernels 'none*': matches no hand-written kernel"),
+    ("inspect transpose/numba.blocked", "expected a problem after the kernel"),
+    (f"inspect transpose/numba.blokced {OUT}", "did you mean transpose/numba.blocked?"),
+    ("inspect transpose/numba.blocked transpose/m96n70/f32/in", "has no in path; it has out"),
+    (f"inspect transpose/numba.blocked@DOWN=4096 {OUT}", "4096 rows are all of m = 96"),
+    (f"profile gemm/cublas.sgemm {PRODUCT}", "gemm/cublas.sgemm: comes without a .cu file"),
+    (f"profile gemm/numpy.matmul {PRODUCT}", "gemm/numpy.matmul: comes without a .cu file"),
+    (f"profile gemm/cuda.none {PRODUCT}", "kernel 'gemm/cuda.none' is unknown"),
+    (f"profile gemm/cuda.async {PRODUCT} --arch sm_1", "arch 'sm_1': its limits are not known"),
+    (f"profile gemm/cuda.async {PRODUCT} --on h300", "device 'h300' is unknown"),
+    (f"profile gemm/cuda.async {PRODUCT} --on a100", "device a100: is sm_80, not sm_90a; give an --arch of that"),
+    (f"profile gemm/cuda.wgmma {PRODUCT} --arch sm_80", "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
+    ("profile gemm/cuda.async gemm/m256n512k64/f16/NN", "gemm/cuda.async has no f16 path"),
+    (f"profile gemm/cuda.async {OUT}", "gemm/cuda.async is a kernel of gemm"),
+    ("select", "select: has no PROBLEM, expected one problem"),
+    (f"select {NT} {NT}", "select: has 2 names, expected one problem"),
+    (f"select {NT}", "is not there; `kernelmark select --train RUN` makes it"),
+    (f"select {NT} --test a", "--test: is for a training; add --train"),
+    (f"select {NT} --op gemm", "--kernels, --op, --problem or --status: is for a training"),
+    (f"select {NT} -o x", "-o x: is where --format goes"),
+    (f"select {NT} --json --format c", "--json: prints what was found, and --format c the selector"),
+    ("select gemm/m5/f32/NT", "gemm/m5/f32/NT: sizes are 'm5'"),
+    (
+        "select --train base --kernels gemm/* --db results.db",
+        "run 20260101-old: has no row with a time; `kernelma",
+    ),
+    ("scaling net", "--link"),
+    *(
+        (f"scaling net --link 8GB/s --workers '{text}'", "expected integers from 1 to 1000000, separated by commas")
+        for text in ("", "0", "1,", "-2", "1.5", "2,x", "10000000", "9" * 5000)
+    ),
+    *(
+        (f"scaling net --link='{text}'", "expected a rate from 1 B/s to 1 EB/s, such as 8GB/s or 10Gbit/s")
+        for text in ("", "8", "8GB", "fast", "-8GB/s", "0GB/s", "nanGB/s", "1e999GB/s", "8 GB/s", "8gb/s")
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "found"), REFUSED, ids=[words[:60] for words, _ in REFUSED])
+def test_bad_usage_is_one_line_and_changes_no_store(called, two_runs, tmp_path, words, found):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    before = Path(two_runs).read_bytes()
+    done = called(*shlex.split(words))
+    (line,) = done.err.splitlines()
+    assert done.status == 2
+    assert line.startswith("kernelmark: ")
+    assert found in line
+    assert Path(two_runs).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("glob", "said"),
+    [
+        ("transpose/numba.blocked@RUM=512", "RUM is unknown, expected one of DOWN, RUN, STREAM; did you mean RUN?"),
+        (
+            "transpose/numba.blocked@RUN=500",
+            "RUN is 500, transpose/numba.blocked has 0, 64, 128, 256, 512, 1024, 2048, 4096",
+        ),
+        ("transpose/numpy.out@RUN=512", "transpose/numpy.out has no tunables; leave the tile out"),
+        ("transpose/numba.blocked@RUN", "expected NAME=VALUE, several separated by commas: T=32"),
+    ],
+)
+def test_a_tile_that_a_kernel_has_not_is_refused_before_anything_runs(called, glob, said):
+    for command in ("run", "verify"):
+        assert called(command, OUT, "--kernels", glob).refusal == f"kernelmark: {glob}: {said}"
+    assert said in called("inspect", glob, OUT).refusal
+
+
+NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "")
+#: Commands whose options take a number that need not be whole, with what else each needs.
+TAKING = [
+    ("run", "copy/m4n4/f32", "--max-time"),
+    ("run", "copy/m4n4/f32", "--timeout"),
+    ("run", "copy/m4n4/f32", "--rel-ci"),
+    ("run", "copy/m4n4/f32", "--spread"),
+    ("verify", "copy/m4n4/f32", "--timeout"),
+    ("compare", "one", "other", "--fail-slower"),
+    ("compare", "one", "other", "--margin"),
+    ("watch", "a.cu", "copy/m4n4/f32", "--max-time"),
+]
+
+
+@pytest.mark.parametrize("words", TAKING, ids=[" ".join(words[::2]) for words in TAKING])
+def test_a_number_that_is_not_finite_is_refused_in_one_line(called, tmp_path, words):
+    (tmp_path / "a.cu").touch()
+    for number in NUMBERS:
+        assert f"'{words[-1]}': is {number!r}, expected " in called(*words[:-1], f"{words[-1]}={number}").refusal
+
+
+def test_no_option_of_any_command_reads_a_number_that_is_not_finite():
+    params = [(name, param) for name, command in cli.commands.items() for param in command.params]
+    assert not {type(param.type) for _, param in params} & {click.FLOAT.__class__, click.FloatRange}
+    read = [(name, param) for name, param in params if isinstance(param.type, Read)]
+    assert {name for name, _ in read} >= {"run", "verify", "tune", "watch", "compare", "scaling"}
+    for name, param in read:
+        for text in ("nan", "inf", "-inf", "1e999"):
+            with suppress(ValueError):
+                assert not isinstance(param.type._parse(text), float), f"{name} {param.opts} {text}"
+
+
+#: What each is called; a folder also by click, which looks first.
+KINDS = {"pipe": ("named pipe",), "folder": ("a folder", "is a directory"), "device": ("a device",)}
+
+
+def no_file(folder: Path, kind: str) -> str:
+    if kind == "pipe":
+        os.mkfifo(folder / "found.toml")
+    elif kind == "folder":
+        (folder / "found.toml").mkdir()
+    else:
+        (folder / "found.toml").symlink_to("/dev/zero")
+    return "found.toml"
+
+
+@pytest.fixture
+def exported(called, two_runs):
+    """Call `export` of a store with a run."""
+    return lambda *words: called("export", "base", "--db", two_runs, *words)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "{}"),
+        ("show", "--db", "{}"),
+        ("run", "copy/m4n4/f32", "--db", "{}"),
+        ("import", "{}"),
+        ("claims", "--prices", "{}"),
+        ("run", "copy/m4n4/f32", "--csv", "{}"),
+    ],
+    ids=["suite", "store", "new-store", "import", "prices", "csv"],
+)
+def test_what_is_no_file_is_refused_before_it_is_opened(called, tmp_path, kind, words):
+    name = no_file(tmp_path, kind)
+    line = called(*(word.format(name) for word in words)).refusal
+    assert name in line
+    assert any(word in line for word in KINDS[kind])
+
+
+@pytest.mark.parametrize("style", ["csv", "parquet", "latex", "json"])
+def test_an_export_into_what_is_no_file_is_refused(exported, tmp_path, style):
+    pytest.importorskip("pyarrow")
+    line = exported("--format", style, "-o", no_file(tmp_path, "pipe")).refusal
+    assert line == "kernelmark: found.toml: is a named pipe, expected a file"
+
+
+def test_spreadsheets_are_csv_that_a_switch_asks_for(exported):
+    assert exported("--spreadsheet").out == exported().out
+    for style in ("json", "markdown", "latex", "parquet"):
+        assert f"--spreadsheet: changes CSV, not {style}" in exported("--format", style, "--spreadsheet").refusal
+
+
+def test_what_others_wrote_is_no_formula_and_no_markup_in_what_is_exported(kernelmark, store):
+    begin(store)
+    fail(store, "copy/m2n2/f32", "copy/some.base", reason="=1+1 | <b>bold</b> [here](x)")
+    store.close()
+    export = ("export", "--db", str(store.path))
+    assert ",=1+1 | <b>bold</b> [here](x)," in kernelmark(*export).stdout
+    assert ",'=1+1 | <b>bold</b> [here](x)," in kernelmark(*export, "--spreadsheet").stdout
+    shown = kernelmark(*export, "--format", "markdown").stdout
+    assert "=1+1" in shown
+    assert not any(markup in shown for markup in ("1 | <", "<b>", " [here](x)"))

@@ -1,0 +1,436 @@
+"""The commands that measure: what they print, write and exit with, what they print meanwhile, and shards."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.cli.progress import Display
+from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.plan.case import Budget, Entrant, Job, PlannedJob, WorkerKey
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.run.progress import Glimpse
+from support.pages import strict
+from support.processes import complaints
+from support.rows import result
+from support.shards import measure, suite_file
+
+NT = "gemm/m8n8k8/f32/NT"
+QUICK = ("--mode", "hot", "--max-time", "0.02")
+WRONG = """\
+from kernelmark import kernel
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
+def zeros(problem, x):
+    '''Zeros.'''
+    def launch():
+        x.c[...] = 0
+    return launch
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
+def raises(problem, x):
+    '''Raises.'''
+    raise ValueError("no luck")
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
+def infinite(problem, x):
+    '''Infinite.'''
+    def launch():
+        x.c[...] = float("inf")
+    return launch
+"""
+INTERRUPTED = """\
+import itertools
+import os
+import signal
+from pathlib import Path
+import numpy as np
+from kernelmark import kernel
+
+set_ups_of_the_second = itertools.count()
+
+@kernel("copy", provider="mine", device="cpu", numerics="exact")
+def interrupted(problem, x):
+    '''Copies, and is interrupted at the second problem.'''
+    if problem.m == 4 and next(set_ups_of_the_second) == 0:
+        keeper = Path(f"/proc/{os.getppid()}/stat").read_text()  # it stands between the worker and the command
+        os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
+    return lambda: np.copyto(x.b, x.a)
+"""
+SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory, kernelmark_in):
+    """One run with right, wrong and raising kernels, and the folder it was run in."""
+    folder = tmp_path_factory.mktemp("ran")
+    (folder / "wrong.py").write_text(WRONG)
+    words = (NT, *QUICK, "--kernels", "!gemm/torch.*", "--plugin", "wrong.py", "--csv", "out/rows.csv")
+    return folder, kernelmark_in(folder, "run", *words)
+
+
+@pytest.fixture
+def again(ran, kernelmark_in):
+    """The console script in the folder of that run."""
+    return lambda *words: kernelmark_in(ran[0], *words)
+
+
+def test_a_wrong_kernel_makes_the_exit_status_1_and_leaves_the_rest_unharmed(ran):
+    folder, done = ran
+    found = {r["kernel"]: r for r in rows((folder / "out" / "rows.csv").read_text())}
+    assert (done.returncode, complaints(done.stderr)) == (1, [])
+    assert {name: found.pop(f"gemm/mine.{name}")["status"] for name in ("zeros", "raises", "infinite")} == {
+        "zeros": "wrong",
+        "raises": "failed",
+        "infinite": "wrong",
+    }
+    assert "gemm/numpy.matmul" in found
+    assert all(r["status"] == "ok" and float(r["gflop_per_s"]) > 0 for r in found.values())
+
+
+def test_the_runs_id_is_printed_first_and_the_tally_last(ran):
+    lines = ran[1].stdout.splitlines()
+    assert lines[0].startswith("run 2")
+    assert lines[-1] == "9 rows: 6 ok, 2 wrong, 1 failed"
+
+
+def test_failures_are_named_below_the_table(ran):
+    assert "  failed: gemm/mine.raises: ValueError: no luck\n" in ran[1].stdout
+    assert "  wrong: gemm/mine.zeros: c[0, 0] is 0, expected " in ran[1].stdout
+
+
+def test_a_pipe_gets_a_line_of_progress_a_job(ran):
+    assert ran[1].stderr == f"[0 of 9 cases, about 5 s left] {NT}\n"
+    assert "\r" not in ran[1].stdout
+
+
+def test_show_repeats_the_table_of_the_run(ran, again):
+    run_id = ran[1].stdout.split()[1]
+    for words in ((), (run_id,), (run_id[:17],)):
+        shown = again("show", *words)
+        assert (shown.returncode, shown.stdout) == (0, ran[1].stdout)
+
+
+def test_csv_holds_what_export_writes(ran, again):
+    written = (ran[0] / "out" / "rows.csv").read_text()
+    assert again("export").stdout == written
+    assert again("export", "-o", "deep/again.csv").stdout == ""
+    assert (ran[0] / "deep" / "again.csv").read_text() == written
+
+
+@pytest.mark.parametrize(("style", "found"), [("markdown", "\n\n| kernel "), ("latex", "\\begin{tabular}")])
+def test_papers_get_their_tables(again, style, found):
+    done = again("export", "--format", style)
+    assert done.returncode == 0
+    assert found in done.stdout
+    assert "numpy.matmul" in done.stdout
+
+
+def test_json_is_strict_even_where_a_kernel_wrote_infinity(again):
+    found = strict(again("export", "--format", "json").stdout)
+    assert [len(r["samples_s"]) for r in found["results"]] == [r["samples"] for r in found["results"]]
+    assert next(r for r in found["results"] if r["kernel"] == "gemm/mine.infinite")["reason"].startswith(
+        "c[0, 0] is inf"
+    )
+
+
+def test_globs_select_the_rows_and_with_them_the_baseline(kernelmark):
+    done = kernelmark("run", NT, *QUICK, "--kernels", "gemm/scipy.*", "--csv", "rows.csv", "--threads", "1")
+    assert done.returncode == 0
+    assert "speedup" not in done.stdout
+    assert "scipy.sgemm" in done.stdout
+    assert "gemm/numpy" not in done.stdout
+
+
+def test_what_a_kernel_cannot_take_is_an_answer_and_no_failure(kernelmark):
+    done = kernelmark("run", NT, "--kernels", "gemm/scipy.dgemm")
+    assert done.returncode == 0
+    assert "unsupported: gemm/scipy.dgemm: gemm/scipy.dgemm has no f32 path; it has f64" in done.stdout
+
+
+def test_verify_times_nothing(kernelmark):
+    done = kernelmark("verify", NT, "transpose/m3n5/f64/in")
+    assert done.returncode == 0
+    assert "correct: gemm/numpy.matmul (largest error " in done.stdout
+    assert "correct: transpose/openblas.imatcopy (largest error 0, bound 0)" in done.stdout
+    assert "GFLOP/s" not in done.stdout
+
+
+def test_verify_exits_with_1_for_a_wrong_kernel(kernelmark, tmp_path):
+    (tmp_path / "wrong.py").write_text(WRONG)
+    done = kernelmark("verify", NT, "--plugin", "wrong.py", "--kernels", "gemm/mine.zeros")
+    assert (done.returncode, complaints(done.stderr)) == (1, [])
+
+
+def test_a_suite_file_runs_all_of_its_problems(kernelmark, tmp_path):
+    (tmp_path / "mine.toml").write_text(SWEEP)
+    done = kernelmark(
+        "run", "mine.toml", *QUICK, "--kernels", "copy/numpy.copyto", "--csv", "rows.csv", "--db", "my.db"
+    )
+    assert done.returncode == 0
+    found = rows((tmp_path / "rows.csv").read_text())
+    assert [(r["suite"], r["problem"]) for r in found] == [("mine", f"copy/m{m}n5/f32") for m in (3, 4, 6)]
+    assert (tmp_path / "my.db").is_file()
+    assert not (tmp_path / "data").exists()
+
+
+def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, tmp_path):
+    (tmp_path / "mine.toml").write_text(SWEEP)
+    (tmp_path / "mine.py").write_text(INTERRUPTED)
+    words = ("--plugin", "mine.py", "--kernels", "copy/mine.*", "--csv", "rows.csv")
+    done = kernelmark("run", "mine.toml", *QUICK, *words)
+    assert (done.returncode, complaints(done.stderr)) == (130, [])
+    found = rows((tmp_path / "rows.csv").read_text())
+    assert [(r["problem"], r["status"]) for r in found] == [("copy/m3n5/f32", "ok"), ("copy/m4n5/f32", "ok")]
+    assert json.loads(kernelmark("show", "--json").stdout)["run"]["finished_at"] is None
+    *same, line = kernelmark("show").stdout.splitlines()
+    run_id = same[0].split()[1]
+    assert line == f"partial: 2 of 3 cases; `kernelmark run --resume {run_id}` goes on"
+    assert done.stdout.splitlines() == [*same, f"2 of 3 cases done; `kernelmark run --resume {run_id}`"]
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each(called):
+    _, _, listed = called("--help").out.partition("Commands:\n")
+    sentences = dict(line.split(maxsplit=1) for line in listed.splitlines())
+    assert sentences == {name: str(command.help).split("\n")[0] for name, command in cli.commands.items()}
+    assert [sentence for sentence in sentences.values() if not re.fullmatch(r"[A-Z].+[^.]\.", sentence)] == []
+
+
+NN = "gemm/m8n8k8/f32/NN"
+HOT = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings")
+
+
+def planned(*problems, threads=1):
+    job = Job(problems, ("gemm/a.b", "gemm/a.c"), Mode.COLD, (), 0, Budget(2.0), threads)
+    return PlannedJob(job, WorkerKey("cpu", threads), "s", 1)
+
+
+@pytest.fixture
+def measured(registry, capsys):
+    """A display of these jobs, and after each job what has come on stdout; all of stderr at the end."""
+
+    def of(*jobs, processes=1, during=lambda display: None):
+        outs, errs = [], ""
+        with Display(jobs, processes, registry, "simple") as display:
+            for process in range(1, processes + 1):
+                for one in jobs:
+                    display.begins(one, process)
+                    during(display)
+                    for problem in one.job.problems if process == processes else ():
+                        display.row(result(problem=problem, threads=one.job.threads, time_s_median=1e-3))
+                    display.ends(one, process)
+                    printed = capsys.readouterr()
+                    outs.append(printed.out)
+                    errs += printed.err
+        assert capsys.readouterr().out == ""
+        return outs, errs
+
+    return of
+
+
+def tables(out):
+    return [line.split()[0] for line in out.splitlines() if line.startswith("gemm/")]
+
+
+def test_each_table_is_printed_as_soon_as_its_problem_is_done(measured):
+    outs, _ = measured(planned(NT), planned(NN))
+    assert list(map(tables, outs)) == [[NT], [NN]]
+
+
+def test_siblings_are_printed_together(measured):
+    outs, _ = measured(planned(NT, NN))
+    assert list(map(tables, outs)) == [[NT, NN]]
+
+
+def test_the_thread_counts_of_a_problem_share_one_table(measured):
+    outs, _ = measured(planned(NT, threads=1), planned(NT, threads=2), planned(NN))
+    assert list(map(tables, outs)) == [[], [NT], [NN]]
+
+
+def test_tables_of_several_processes_come_with_the_last(measured):
+    outs, errs = measured(planned(NT), planned(NN), processes=2)
+    assert list(map(tables, outs)) == [[], [], [NT], [NN]]
+    assert [line[: line.index(", about")] for line in errs.splitlines()] == [
+        "[process 1 of 2, 0 of 4 cases",
+        "[process 1 of 2, 2 of 4 cases",
+        "[process 2 of 2, 0 of 4 cases",
+        "[process 2 of 2, 2 of 4 cases",
+    ]
+
+
+def test_a_pipe_gets_a_line_for_each_job_with_its_place_the_time_left_and_its_problems(measured):
+    _, errs = measured(planned(NT, NN))
+    assert errs == f"[0 of 4 cases, about 10 s left] {NT} and {NN}\n"
+
+
+def test_the_first_times_of_a_long_job_are_called_provisional(measured):
+    def during(display):
+        display.glimpses([Glimpse(Entrant(NT, "gemm/a.b"), 2, 2e-3), Glimpse(Entrant(NT, "gemm/a.c"), 2, 1e-3)])
+
+    outs, errs = measured(planned(NT), during=during)
+    lines = errs.splitlines()
+    assert lines[2] == "Provisional times, neither complete nor verified after timing; the table follows."
+    assert [line.split() for line in lines[6:]] == [
+        [NT, "a.c", "1.00", "ms", "0.00102", "2"],
+        [NT, "a.b", "2.00", "ms", "0.000512", "2"],
+    ]
+    assert "rovisional" not in outs[0]
+
+
+def test_no_more_than_a_hundred_tables_are_printed(measured, monkeypatch):
+    monkeypatch.setattr("kernelmark.bench.cli.progress.PAGE", 2)
+    outs, _ = measured(planned(NT), planned(NN), planned("gemm/m9n8k8/f32/NN"))
+    assert list(map(tables, outs)) == [[NT], [NN], []]
+
+
+def test_a_terminal_has_one_line_of_progress_that_is_gone_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(SWEEP)
+    main, terminal = pty.openpty()
+    words = [sys.executable, "-m", "kernelmark", "run", "s.toml", *HOT, "--db", "r.db"]
+    done = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=terminal, env=os.environ)
+    os.close(terminal)
+    written = b""
+    while chunk := _read(main):
+        written += chunk
+    out = done.communicate()[0].decode()
+    assert done.returncode == 0
+    drawn = [text for text in written.decode().split("\r") if text.strip()]
+    assert any("copy/m3n5/f32" in text for text in drawn)
+    assert all("of 9 cases, about " in text or text == "\033[K" for text in drawn)
+    assert drawn[-1] == "\033[K"
+    assert out.count("copy/m") >= 3
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except OSError:  # how the end of a terminal is reported
+        return b""
+
+
+ONE_KERNEL = (
+    "--mode",
+    "hot",
+    "--max-time",
+    "0.01",
+    "--no-ceilings",
+    "--threads",
+    "1",
+    "--kernels",
+    "copy/numpy.copyto",
+)
+TWO_TYPES = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\nn = 5\nm = [1, 2, 3, 4, 5]\n"
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Two of three shards on the fake device, the second with another host and other ceilings; their paths."""
+    suite = suite_file(tmp_path, range(1, 7))
+    found = []
+    for index, (host, rate) in enumerate((("one", 1e9), ("two", 2e9)), 1):
+        path = tmp_path / f"{index}.db"
+        run_id = measure(path, suite, f"{index}/3")
+        with closing(Store(path)) as store:
+            ceiling = Ceiling(
+                "cpu", 2, "memory", "copy/m9n9/f32", "copy/k", "x", rate, 0.9 * rate, 1.1 * rate, rate, "1"
+            )
+            store.add_ceiling(run_id, ceiling)
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE result SET host = ?", (host,))
+            db.execute("UPDATE run SET environment = json_set(environment, '$.versions.numpy', ?)", (host,))
+        found.append(str(path))
+    return found
+
+
+def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
+    printed = called("merge", *reversed(shards), "--db", "all.db").printed
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    assert re.fullmatch(r"run 3-shards-[0-9a-f]{8}: 2 of 3 shards, \d+ of 36 cases", lines[0])
+    assert [line.split()[0] for line in lines if re.match(r"\d/3 \d", line)] == ["1/3", "2/3"]
+    assert [line.split()[2] for line in lines if re.match(r"\d/3 \d", line)] == ["one", "two"]
+    assert any(line.startswith("cpu memory x2 copy/m9n9/f32 1.00 GB/s 1 2.00 GB/s 2 2x [1.64, 2.44]") for line in lines)
+    assert "not alike on all shards: environment.versions.numpy is one (1), two (2)" in lines
+    assert "shard 3 of 3 is missing; merge what has been measured since" in lines
+    assert any(re.match(r"3/3: copy/m\dn1/f", line) for line in lines)
+    partial = called("show", "--db", "all.db").out
+    assert "`kernelmark merge` adds shards that are missing or went on" in partial
+    refused = called("run", "--resume", lines[0].split()[1].rstrip(":"), "--db", "all.db")
+    assert refused.status == 2
+    assert "is merged of shards" in refused.err
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_what_a_merge_prints_is_no_wider_than_the_terminal(called, shards, monkeypatch, columns):
+    for path in shards:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE result SET host = host || '-of-a-cluster-with-a-long-name.example.org'")
+            db.execute("UPDATE run SET environment = json_set(environment, '$.versions.torch', hex(randomblob(60)))")
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = called("merge", *shards, "--db", "all.db").out.splitlines()
+    assert any("not alike on all shards" in line for line in lines)
+    assert [line for line in lines if len(line) > int(columns) and len(line.split()) > 1] == []
+
+
+def test_problems_that_cannot_be_planned_again_are_not_listed(called, shards, tmp_path):
+    (tmp_path / "s.toml").unlink()
+    done = called("merge", *shards, "--db", "all.db")
+    assert done.status == 0
+    assert "their problems are not known here" in " ".join(done.out.split())
+
+
+def test_shards_measured_by_the_command_are_the_whole_suite(called, tmp_path):
+    (tmp_path / "s.toml").write_text(TWO_TYPES)
+    for shard in ("1/2", "2/2"):
+        done = called("run", "s.toml", "--shard", shard, *ONE_KERNEL, "--db", f"{shard[0]}.db")
+        assert done.status == 0, done.err
+    done = called("merge", "1.db", "2.db", "--db", "all.db")
+    assert "2 of 2 shards, 10 of 10 cases" in done.out
+    assert "missing" not in done.out
+    assert re.search(r",host-[0-9a-f]{8},", called("export", "--db", "all.db").out)
+    assert not re.search(r",host-[0-9a-f]{8},", called("export", "--identify", "--db", "all.db").out)
+
+
+def test_what_a_run_or_a_shard_would_take_is_listed_without_a_store(called, tmp_path):
+    (tmp_path / "s.toml").write_text(TWO_TYPES)
+    listed = called("run", "s.toml", "--list", *ONE_KERNEL, "--db", "none.db")
+    assert (listed.status, listed.err) == (0, "")
+    assert listed.out.splitlines()[-1] == "5 comparison groups, 10 jobs, 10 cases"
+    groups = [line.split()[0] for line in listed.out.splitlines() if line.startswith("copy/")]
+    parts = [called("run", "s.toml", "--list", "--shard", f"{i}/2", *ONE_KERNEL).out.splitlines() for i in (1, 2)]
+    assert sorted(line.split()[0] for part in parts for line in part if line.startswith("copy/")) == sorted(groups)
+    assert [part[-1].partition(":")[0] for part in parts] == ["shard 1/2", "shard 2/2"]
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_dry_run_gives_what_was_measured_and_counts_what_was_not(called, tmp_path):
+    (tmp_path / "s.toml").write_text(TWO_TYPES)
+    words = ("run", "s.toml", *ONE_KERNEL, "--db", "r.db")
+    unknown = " ".join(called(*words, "--dry-run").out.split())
+    assert "machine-hours: unknown for 10 of 10 cases" in unknown
+    assert "store: unknown" in unknown
+    assert not (tmp_path / "r.db").exists()
+    assert called(*words).status == 0
+    known = " ".join(called(*words, "--dry-run").out.split())
+    assert "h for 10 of 10 cases, computed from what jobs took in 1 run on this machine" in known
+    assert "computed from 10 rows" in known
+    assert called(*words).status == 0
+    assert re.search(
+        r"machine-hours: \S+ h \[\S+ h, \S+ h\] for 10 of 10 cases", " ".join(called(*words, "--dry-run").out.split())
+    )
+    other = " ".join(called(*words[:-2], "--db", "r.db", "--rel-ci", "0.5", "--dry-run").out.split())
+    assert "machine-hours: unknown for 10 of 10 cases" in other
