@@ -195,7 +195,7 @@ def called(
 @pytest.fixture(scope="session")
 def cuda_compiler() -> str:
     """The CUDA compiler here; without one the test is skipped with the install command, and in CI it is an error."""
-    from kernelmark.bench.measure.compilers import compiler
+    from kernelmark.bench.measure.compile import compiler
 
     try:
         return compiler()

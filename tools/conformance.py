@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 from unittest.mock import Mock, patch
 
 from kernelmark.bench.measure import tensormap
-from kernelmark.bench.measure.compile import compile_cubin
-from kernelmark.bench.measure.compilers import compiler
+from kernelmark.bench.measure.compile import compile_cubin, compiler
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.tune.inspect import sample_problem

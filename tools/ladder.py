@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from tabulate import tabulate
 
-from kernelmark.bench.measure.compilers import compiler
+from kernelmark.bench.measure.compile import compiler
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.operation import Problem

@@ -6,7 +6,7 @@ import msgspec
 
 from kernelmark.bench.claims.answer import Answer
 from kernelmark.bench.compare.view import CompareDocument
-from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument

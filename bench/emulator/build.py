@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kernelmark.bench.emulator import multiply_adds
-from kernelmark.bench.measure.compile import with_includes
-from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.compile import cuda_sources, with_includes
 
 HERE = Path(__file__).resolve().parent
 CUDA = cuda_sources()

@@ -6,13 +6,14 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from kernelmark.bench.measure.proc import contents, names
-
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 TASKS = Path("/proc/self/task")
 #: A thread that ran less than this share of the busiest one's time has not worked but waited.
 WORKING_SHARE = 0.1
+_PIECE_BYTES = 2**16
+#: Held since before a plug-in could replace them.
+_open, _read, _close, _list = os.open, os.read, os.close, os.listdir
 
 
 def pin(threads: int) -> None:
@@ -101,3 +102,22 @@ def thread_times() -> dict[str, int]:
         for task in names(TASKS):
             times[task] = int(contents(f"{TASKS}/{task}/schedstat").split()[0])
     return times
+
+
+def contents(path: Path | str) -> bytes:
+    """Return what a file holds, in half the time of Path.read_text. Raises OSError."""
+    fd, found = _open(path, os.O_RDONLY | os.O_CLOEXEC), b""
+    try:
+        while piece := _read(fd, _PIECE_BYTES):
+            found += piece
+    finally:
+        _close(fd)
+    return found
+
+
+def names(folder: Path | str) -> list[str]:
+    """Return the names in a folder, without the paths that Path.iterdir makes of them; none where it is not there."""
+    try:
+        return _list(folder)
+    except OSError:
+        return []

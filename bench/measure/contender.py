@@ -13,8 +13,7 @@ from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.launch import cuda_launch
-from kernelmark.bench.measure.launched import launched
+from kernelmark.bench.measure.launch import cuda_launch, launched
 from kernelmark.bench.measure.machine import versions
 from kernelmark.bench.measure.measurement import WITHIN, Measurement, ProcessPart
 from kernelmark.bench.measure.observers import OBSERVERS, Observer

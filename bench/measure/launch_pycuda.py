@@ -4,18 +4,26 @@ PyCUDA can adopt no stream. Were its stream joined to another by events, these w
 """
 
 import atexit
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelmark.bench.measure.cuda import device_id
-from kernelmark.bench.measure.function import CubinFunction
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, TensorMap
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+
+
+class CubinFunction(NamedTuple):
+    """A kernel of a cubin, and the attributes to set before its first launch, by the driver's names."""
+
+    code: bytes
+    symbol: str
+    settings: Mapping[str, int]
 
 
 def with_pycuda(

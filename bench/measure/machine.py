@@ -1,17 +1,21 @@
 """What a run records of its machine: processor, memory, system, GPU, and the versions a kernel stands on."""
 
+import json
 import os
 import platform
+import subprocess
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from kernelmark import __version__
-from kernelmark.bench.measure import link
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.isa import isas_here
+from kernelmark.bench.measure.nvml import GpuMonitor
 from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version
+from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.text import as_utf8
@@ -22,6 +26,9 @@ from kernelmark.bench.plan.text import as_utf8
 #: The threads of libgomp, on which pyFFTW's and PyTorch's wheels stand, spin up to 10 ms, longer than contenders are
 #: apart; 30000 rounds are about 1 ms. Both are read when a library is loaded, so a worker is started with them.
 IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20", "GOMP_SPINCOUNT": "30000"}
+NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")
+#: How long copies of that many bytes cross the link, and how long the process may take.
+LOAD_S, LOAD_BYTES, TIMEOUT_S = 0.5, 64 * 2**20, 60
 
 
 def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> str:
@@ -97,7 +104,7 @@ def environment() -> dict[str, Any]:
         "kernelmark": __version__,
         "versions": {name: version for name in names if (version := module_version(name))},
         "blas": [build for _, build in _blas_builds()],
-        "link": link.facts(),
+        "link": link_facts(),
         "variables": {as_utf8(k): as_utf8(v) for k, v in sorted(variables.items()) if k.startswith(prefixes)},
     }
 
@@ -129,3 +136,62 @@ def _gpu() -> dict[str, Any]:
         "compute_capability": f"{properties['major']}.{properties['minor']}",
         "cuda_driver": _driver_version(),
     }
+
+
+def numa_nodes() -> list[int]:
+    """Return the numbers of the host's NUMA nodes; none where the system names none."""
+    return sorted(int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
+
+
+def link_facts() -> dict[str, Any]:
+    """Return the host's NUMA nodes, and of a GPU its own and the link under load, as far as each is known."""
+    found: dict[str, Any] = {"numa_nodes": numa_nodes()} if numa_nodes() else {}
+    if cuda_missing():
+        return found
+    command = [sys.executable, "-P", "-m", "kernelmark.bench.measure.machine"]
+    with suppress(subprocess.SubprocessError, ValueError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        found |= json.loads(done.stdout)
+    return found
+
+
+def gpu_link() -> dict[str, int]:
+    """Return `pcie_generation` and `pcie_lanes` under load, and `gpu_numa_node`; each is left out where unknown."""
+    import cupy
+
+    bus = cupy.cuda.Device(0).pci_bus_id
+    found, monitor = {}, GpuMonitor(bus)
+    if (node := _node_of(bus)) is not None:
+        found["gpu_numa_node"] = node
+    if monitor.link():
+        found |= _under_load(monitor)
+    return found
+
+
+def _under_load(monitor: GpuMonitor) -> dict[str, int]:
+    """Return the widest and fastest link that is seen while copies cross it."""
+    import cupy
+
+    runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
+    source, target = cupy.cuda.alloc_pinned_memory(LOAD_BYTES), cupy.empty(LOAD_BYTES, cupy.uint8)
+    found: dict[str, int] = {}
+    until_s = now() + LOAD_S
+    while now() < until_s:
+        runtime.memcpyAsync(target.data.ptr, source.ptr, LOAD_BYTES, runtime.memcpyHostToDevice, stream.ptr)
+        for fact, value in monitor.link().items():
+            found[fact] = max(value, found.get(fact, 0))
+        stream.synchronize()
+    return found
+
+
+def _node_of(bus: str) -> int | None:
+    """Return the NUMA node of a device of the bus; the system writes -1 where there is one node alone."""
+    try:
+        node = int((DEVICES / bus.lower()).joinpath("numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(gpu_link()))

@@ -9,10 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelmark.bench.measure.affinity import core_of
+from kernelmark.bench.measure.affinity import contents, core_of, names
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.memory import CGROUP
-from kernelmark.bench.measure.proc import contents, names
 from kernelmark.bench.measure.timing import now
 
 PROC = Path("/proc")

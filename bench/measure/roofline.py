@@ -8,8 +8,7 @@ Nothing is looked up: a ceiling is what the best of our own microbenchmarks (ope
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kernelmark.bench.measure.ceiling import Ceiling, Excess, Need
-from kernelmark.bench.measure.measurement import Measurement, Roofline
+from kernelmark.bench.measure.measurement import Ceiling, Excess, Measurement, Need, Roofline
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status

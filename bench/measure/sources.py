@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kernelmark
-from kernelmark.bench.measure.compile import included
-from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.compile import cuda_sources, included
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.limits import DeviceLimits

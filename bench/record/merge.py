@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kernelmark.bench.measure.ceiling import Ceiling, Need
+from kernelmark.bench.measure.measurement import Ceiling, Need
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.shards import Shard

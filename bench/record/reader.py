@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from kernelmark.bench.measure.ceiling import Ceiling, Need
 from kernelmark.bench.measure.host import Host
-from kernelmark.bench.measure.measurement import Evidence, Measurement, ProcessPart
+from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement, Need, ProcessPart
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import Finite, finite
 from kernelmark.bench.plan.status import Status

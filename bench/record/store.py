@@ -14,10 +14,9 @@ from typing import Any
 
 import msgspec
 
-from kernelmark.bench.measure.ceiling import Ceiling
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.measure.host import Host
-from kernelmark.bench.measure.measurement import Evidence, Measurement, ProcessPart
+from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement, ProcessPart
 from kernelmark.bench.measure.stats import BaselineRatio
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file

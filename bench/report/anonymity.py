@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Record
 from kernelmark.bench.record.result import COLUMNS

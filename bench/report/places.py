@@ -7,7 +7,7 @@ machines differ, or two devices of one name.
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from kernelmark.bench.measure.ceiling import Ceiling, Need
+from kernelmark.bench.measure.measurement import Ceiling, Need
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.contest import Ratio

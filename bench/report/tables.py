@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kernelmark.bench.measure.ceiling import Ceiling
-from kernelmark.bench.measure.measurement import WITHIN
+from kernelmark.bench.measure.measurement import WITHIN, Ceiling
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.records import KernelTotal

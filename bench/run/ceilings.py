@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from kernelmark.bench.measure.ceiling import Ceiling, Excess, Need
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.disturbance import low_ceiling
-from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.measurement import Ceiling, Excess, Measurement, Need
 from kernelmark.bench.measure.roofline import FAR, LINKS, SLACK, Bounds, ceiling, exceeded, needs, place
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey

@@ -16,12 +16,11 @@ from typing import Any
 import msgspec
 
 from kernelmark import __version__
-from kernelmark.bench.measure.ceiling import Ceiling, Need
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.host import Host, digests, unlike
 from kernelmark.bench.measure.lock import exclusive, turn
 from kernelmark.bench.measure.machine import environment, machine
-from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.measurement import Ceiling, Measurement, Need
 from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.measure.timing import now, pause
 from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DeviceLimits, KernelCall, Launch, Tile, cuda_kernel, kernel
-from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.compile import cuda_sources
 from kernelmark.bench.measure.tensormap import launch_with_structs
 from kernelmark.bench.selftest.known import DURATIONS_US, SLOWED, WAY_S, counter_missing, spin_name
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kernelmark.bench.measure.compile import with_includes
-from kernelmark.bench.measure.compilers import compiler, cuda_sources
+from kernelmark.bench.measure.compile import compiler, cuda_sources, with_includes
 from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.errors import Unsupported, UsageError

@@ -16,7 +16,7 @@ import pytest
 
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.progress import Display
-from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.plan.case import Budget, Entrant, Job, PlannedJob, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store

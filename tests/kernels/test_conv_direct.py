@@ -12,7 +12,7 @@ import pytest
 from kernelmark.bench.emulator.shapes import problems
 from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import compile_cubin, cuda_sources
-from kernelmark.bench.measure.elf import elf_parameters
+from kernelmark.bench.measure.cubin import elf_parameters
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from kernelmark.bench.plan.operation import Problem

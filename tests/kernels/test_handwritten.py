@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import entries
-from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
-from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, cuda_sources
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.kernel import KernelCall, Tile
 from kernelmark.bench.plan.limits import H100

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure.compile import Cubin, compile_cubin
-from kernelmark.bench.measure.elf import elf_parameters
+from kernelmark.bench.measure.cubin import elf_parameters
 from kernelmark.bench.measure.launch import c_scalar
 from kernelmark.bench.measure.tensormap import NBYTES
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap

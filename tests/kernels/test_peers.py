@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure.pinned import Addressed
+from kernelmark.bench.measure.cuda import Addressed
 from kernelmark.kernels.aggregate import peers
 from kernelmark.kernels.aggregate.problem import LR, AggregateProblem
 

@@ -10,7 +10,7 @@ import pytest
 
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.cpu import cpu_count
-from kernelmark.bench.measure.elf import elf_sections
+from kernelmark.bench.measure.cubin import elf_sections
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem

@@ -10,11 +10,20 @@ import pytest
 
 import kernelmark
 from kernelmark.bench.measure import compile as compiling
-from kernelmark.bench.measure import compilers
-from kernelmark.bench.measure.compile import AHEAD, ARCHS, CompileError, Cubin, Program, compile_ahead, compile_cubin
-from kernelmark.bench.measure.compilers import cuda_sources, find_nvcc, header_folders, with_nvcc
-from kernelmark.bench.measure.elf import elf_attributes, elf_sections
-from kernelmark.bench.measure.resources import resources_of
+from kernelmark.bench.measure.compile import (
+    AHEAD,
+    ARCHS,
+    CompileError,
+    Cubin,
+    Program,
+    compile_ahead,
+    compile_cubin,
+    cuda_sources,
+    find_nvcc,
+    header_folders,
+    with_nvcc,
+)
+from kernelmark.bench.measure.cubin import elf_attributes, elf_sections, resources_of
 from kernelmark.bench.plan.errors import UsageError
 
 SOURCE = """
@@ -195,10 +204,10 @@ def test_headers_of_cuda_count_by_their_version_wherever_they_lie(
     def headers(folder: str, version: int) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "cuda.h").write_text(f"#pragma once\n#define CUDA_VERSION {version}\n")
-        monkeypatch.setattr(compilers, "header_folders", lambda: (str(tmp_path / folder), *real()))
-        monkeypatch.setattr(compiling, "header_version", compilers.header_version.__wrapped__)
+        monkeypatch.setattr(compiling, "header_folders", lambda: (str(tmp_path / folder), *real()))
+        monkeypatch.setattr(compiling, "header_version", version_of)
 
-    real = compilers.header_folders
+    real, version_of = compiling.header_folders, compiling.header_version.__wrapped__
     for folder, version, compiled in (("here", 13000, 1), ("there", 13000, 1), ("newer", 13010, 2)):
         headers(folder, version)
         compile_cubin(str(source), ("plain",), "sm_80")
@@ -206,8 +215,8 @@ def test_headers_of_cuda_count_by_their_version_wherever_they_lie(
 
 
 def test_without_headers_there_is_no_version_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilers, "header_folders", tuple)
-    assert compilers.header_version.__wrapped__() == ""
+    monkeypatch.setattr(compiling, "header_folders", tuple)
+    assert compiling.header_version.__wrapped__() == ""
 
 
 def test_what_was_compiled_ahead_is_found_in_a_copy_of_the_checkout(
@@ -280,8 +289,8 @@ def test_a_header_that_the_first_root_lacks_comes_from_the_next(
         header.touch()
     (toolkit / "cccl").mkdir()
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(compilers.importlib.util, "find_spec", lambda name: spec)
-    monkeypatch.setattr(compilers, "find_nvcc", lambda: None)
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(compiling, "find_nvcc", lambda: None)
     monkeypatch.setenv("CUDA_HOME", str(toolkit.parent))
     assert header_folders.__wrapped__() == (str(wheels), str(toolkit), str(toolkit / "cccl"))
     (wheels / "crt").mkdir()

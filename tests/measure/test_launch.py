@@ -12,9 +12,9 @@ import pytest
 
 from kernelmark.bench.measure import launch, launch_pycuda
 from kernelmark.bench.measure.compile import Cubin, compile_cubin
+from kernelmark.bench.measure.cubin import Resources
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.launch import c_scalar, cuda_launch, programs, shared_settings
-from kernelmark.bench.measure.resources import Resources
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelmark.bench.measure import link, nvml
+from kernelmark.bench.measure import machine, nvml
 from kernelmark.bench.measure.nvml import GpuMonitor
 
 BUS = "0000:65:00.0"
@@ -56,8 +56,8 @@ def bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     found = Bus()
     monkeypatch.setitem(sys.modules, "pynvml", found)
     monkeypatch.setitem(sys.modules, "cupy", found.cupy)
-    monkeypatch.setattr(link, "LOAD_S", 0.01)
-    monkeypatch.setattr(link, "DEVICES", tmp_path)
+    monkeypatch.setattr(machine, "LOAD_S", 0.01)
+    monkeypatch.setattr(machine, "DEVICES", tmp_path)
     nvml._library.cache_clear()
     yield found
     nvml._library.cache_clear()
@@ -65,32 +65,32 @@ def bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left_out(bus: Bus) -> None:
     assert GpuMonitor(BUS).link() == {"pcie_generation": 1}
-    assert link.of_gpu() == {"pcie_generation": 5}
+    assert machine.gpu_link() == {"pcie_generation": 5}
 
 
 @pytest.mark.parametrize(("text", "found"), [("1\n", {"gpu_numa_node": 1}), ("-1\n", {}), ("", {})])
 def test_the_node_of_a_gpu_is_the_systems(bus: Bus, tmp_path: Path, text: str, found: dict[str, int]) -> None:
     (tmp_path / BUS).mkdir()
     (tmp_path / BUS / "numa_node").write_text(text)
-    assert link.of_gpu() == {**found, "pcie_generation": 5}
+    assert machine.gpu_link() == {**found, "pcie_generation": 5}
 
 
 def test_without_nvml_nothing_crosses_the_link(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(bus, "_copy", None)
-    assert link.of_gpu() == {}
+    assert machine.gpu_link() == {}
 
 
 def test_the_nodes_of_the_host_are_numbers_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(link, "NODES", tmp_path)
-    monkeypatch.setattr(link, "cuda_missing", lambda: "no GPU")
-    assert link.facts() == {}
+    monkeypatch.setattr(machine, "NODES", tmp_path)
+    monkeypatch.setattr(machine, "cuda_missing", lambda: "no GPU")
+    assert machine.link_facts() == {}
     for name in ("node10", "node2", "possible"):
         (tmp_path / name).mkdir()
-    assert link.facts() == {"numa_nodes": [2, 10]}
+    assert machine.link_facts() == {"numa_nodes": [2, 10]}
 
 
 def test_a_process_that_fails_leaves_the_facts_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "cuda_missing", lambda: None)
+    monkeypatch.setattr(machine, "cuda_missing", lambda: None)
     monkeypatch.setattr(sys, "executable", "false")
-    assert set(link.facts()) <= {"numa_nodes"}
+    assert set(machine.link_facts()) <= {"numa_nodes"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.measure.compilers import INSTALL, header_folders
+from kernelmark.bench.measure.compile import INSTALL, header_folders
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.limits import TYPICAL

@@ -3,8 +3,7 @@
 import pytest
 from msgspec import structs
 
-from kernelmark.bench.measure.ceiling import Ceiling
-from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.measurement import Ceiling, Measurement
 from kernelmark.bench.measure.roofline import COMPUTE, FED, Bounds, ceiling, exceeded, level_bytes, needs, place
 from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.modes import Mode

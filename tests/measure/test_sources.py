@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure import sources
-from kernelmark.bench.measure.compile import with_includes
-from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.measure.sources import flat_digests, flattened, kernel_digest, python_code, task_digest
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from kernelmark.bench.plan.limits import H100, TYPICAL

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.measure.ceiling import Ceiling
-from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.measurement import Ceiling, Measurement
 from kernelmark.bench.record.merge import merge_files
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import KernelVersion

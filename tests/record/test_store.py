@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kernelmark.bench.measure.ceiling import Ceiling, Excess
 from kernelmark.bench.measure.host import Host
-from kernelmark.bench.measure.measurement import Evidence
+from kernelmark.bench.measure.measurement import Ceiling, Evidence, Excess
 from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.records import doubles

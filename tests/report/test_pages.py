@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import pages
 from kernelmark.bench.report.pages import run_end, run_page

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.report.export import write_file
 from kernelmark.bench.report.pages import run_end
 from kernelmark.bench.report.places import places

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import KernelTotal
 from kernelmark.bench.report.tables import (

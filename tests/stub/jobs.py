@@ -8,7 +8,7 @@ from typing import Any
 import cuda.core as core
 import pytest
 
-from kernelmark.bench.measure import pinned, timing
+from kernelmark.bench.measure import cuda, timing
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
@@ -88,17 +88,17 @@ def between_gpus(kernel: str, problem: str, mode: str = Mode.VERIFY, plugin: str
 
 def summed_in(whole: int, kernel: str, problem: str) -> dict[str, Any]:
     """Do that on a host whose memory has `whole` bytes."""
-    kept, pinned.whole_bytes = pinned.whole_bytes, lambda: whole  # type: ignore[attr-defined]
+    kept, cuda.whole_bytes = cuda.whole_bytes, lambda: whole  # type: ignore[attr-defined]
     try:
         return summed(kernel, problem)
     finally:
-        pinned.whole_bytes = kept  # type: ignore[attr-defined]
+        cuda.whole_bytes = kept  # type: ignore[attr-defined]
 
 
 def locked(kind: str, nbytes: int) -> str:
     """Allocate host memory of a kind on a host that has 64 kB; return why it is refused, or ""."""
-    pinned.whole_bytes = lambda: 65536  # type: ignore[attr-defined]
-    memory = pinned.DriverMemory()
+    cuda.whole_bytes = lambda: 65536  # type: ignore[attr-defined]
+    memory = cuda.DriverMemory()
     kept = [memory.allocate(kind, nbytes)]
     try:
         kept.append(memory.allocate(kind, nbytes))

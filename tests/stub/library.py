@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.bench.emulator import build
-from kernelmark.bench.measure.compilers import header_folders
+from kernelmark.bench.measure.compile import header_folders
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -8,7 +8,7 @@ from typing import Any
 import cuda.core as core
 from cuda.bindings import driver
 
-from kernelmark.bench.measure.launched import launched
+from kernelmark.bench.measure.launch import launched
 from stub import control
 
 NOTHING = 'extern "C" __global__ void {name}(int *, int) {{}}'

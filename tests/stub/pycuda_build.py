@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kernelmark.bench.emulator import build
-from kernelmark.bench.measure.compilers import header_folders
+from kernelmark.bench.measure.compile import header_folders
 from stub.library import library_folder
 
 VERSION = "2026.1"

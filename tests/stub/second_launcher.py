@@ -10,8 +10,7 @@ import cupy
 import numpy as np
 
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.function import CubinFunction
-from kernelmark.bench.measure.launch_pycuda import pycuda_stream, take_stream, with_pycuda
+from kernelmark.bench.measure.launch_pycuda import CubinFunction, pycuda_stream, take_stream, with_pycuda
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from stub import control

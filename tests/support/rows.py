@@ -7,8 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from kernelmark.bench.measure.ceiling import Ceiling
-from kernelmark.bench.measure.measurement import ProcessPart
+from kernelmark.bench.measure.measurement import Ceiling, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.record.result import Result, finite
 from kernelmark.bench.record.store import Run, Store

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernelmark.bench.measure.ceiling import Ceiling
+from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.measure.roofline import UNITS, microbenchmark
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind

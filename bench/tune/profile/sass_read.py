@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from kernelmark.bench.measure.compilers import INSTALL, find_nvcc, header_folders
-from kernelmark.bench.measure.elf import elf_sections
+from kernelmark.bench.measure.compile import INSTALL, find_nvcc, header_folders
+from kernelmark.bench.measure.cubin import elf_sections
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 #: Bytes of an instruction from compute capability 7.0 on.

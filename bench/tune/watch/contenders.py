@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.compile import cuda_sources
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import VENDORS, CudaKernel, Kernel
 from kernelmark.bench.plan.limits import H100, DeviceLimits

@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from kernelmark.bench.measure.compile import with_includes
-from kernelmark.bench.measure.compilers import cuda_sources
+from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status

@@ -1,13 +1,19 @@
 """Reading a cubin, which is a 64-bit ELF file: sections, the attributes of kernels, and relocations."""
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
+
+import msgspec
+
+from kernelmark.bench.plan.errors import UsageError
 
 # Names of the attributes as in cuobjdump -elf (EIATTR_...).
 EIATTR_MAX_THREADS = 0x05
 EIATTR_KPARAM_INFO = 0x17
 _EIFMT_SVAL = 0x04  # attribute with a size and that many bytes; the others carry two bytes
+_MAX_THREADS = 1024
 
 
 class ElfSection(NamedTuple):
@@ -65,3 +71,47 @@ def pointees(code: bytes, count: int) -> list[str]:
 
 def _string(code: bytes, offset: int) -> str:
     return code[offset : code.index(b"\0", offset)].decode()
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """What one thread or block of a kernel takes. max_threads: its launch bound, or 1024.
+
+    constant_bytes: `__constant__` variables and literals, without the parameters; spill_bytes: stores and loads.
+    """
+
+    registers: int
+    static_shared_bytes: int
+    stack_bytes: int
+    spill_bytes: int
+    constant_bytes: int
+    max_threads: int
+
+
+_PTXAS = (
+    r"Compiling entry function '{symbol}' for .*?Function properties for {symbol}\s.*?"
+    r"(?P<frame>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
+    r"Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"
+)
+
+
+def resources_of(code: bytes, symbol: str, log: str) -> Resources:
+    """Return the resources of one kernel of a cubin. Raises UsageError where the log does not have them."""
+    used = re.search(_PTXAS.format(symbol=re.escape(symbol)), log, re.DOTALL)
+    if not used:
+        raise UsageError(f"{symbol}: the compiler's log has no resources; expected the lines of ptxas -v:\n{log}")
+
+    def rest(unit: str) -> int:
+        found = re.search(rf"(\d+) bytes {unit}", used["rest"])
+        return int(found[1]) if found else 0
+
+    sections = elf_sections(code)
+    constants = (sections.get(name) for name in (".nv.constant3", f".nv.constant2.{symbol}"))
+    bounds = elf_attributes(code, f".nv.info.{symbol}").get(EIATTR_MAX_THREADS)
+    return Resources(
+        registers=int(used["registers"]),
+        static_shared_bytes=rest("smem"),
+        stack_bytes=rest("cumulative stack size") or int(used["frame"]),
+        spill_bytes=int(used["stores"]) + int(used["loads"]),
+        constant_bytes=sum(section.size for section in constants if section),
+        max_threads=struct.unpack_from("<I", bounds)[0] if bounds else _MAX_THREADS,
+    )
