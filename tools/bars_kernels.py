@@ -207,10 +207,11 @@ def _setup_s(problem: str, kernel: str) -> float:
 
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
-LEAST_ROUNDS, MOST_ROUNDS, LEAST_CALLS, LEAST_S = 9, 45, 3, 4e-3
+ROUNDS_OF_THREADS, LEAST_QUIET, LEAST_CALLS, LEAST_S = 15, 9, 3, 4e-3
 #: Which of the ceiling's gains, in per cent of them all, is what it can gain, and the share of that in a quiet round.
 BEST, QUIET = 90, 0.9
-GAIN, LEAST_FLOP, SHARE = 1.0, 50e6, 0.9
+#: Operations of a layer from which on a share is promised.
+LEAST_FLOP = 50e6
 
 
 class Round(NamedTuple):
@@ -231,7 +232,7 @@ class Scaling(NamedTuple):
 
     kernel: str
     problem: Problem
-    rounds: tuple[Round, ...] = ()
+    rounds: Sequence[Round]
 
     @property
     def gain(self) -> Interval:
@@ -241,27 +242,11 @@ class Scaling(NamedTuple):
     def share(self) -> Interval:
         return median_interval([each.share for each in self.rounds])
 
-    @property
-    def has_share(self) -> bool:
-        """Whether the layer is large enough for a share to be promised."""
-        return self.problem.flop >= LEAST_FLOP
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether there are rounds enough, and no interval reaches to both sides of what is promised."""
-        bars = [(self.gain, GAIN), (self.share, SHARE)][: 1 + self.has_share]
-        return len(self.rounds) >= LEAST_ROUNDS and not any(found.low < bar <= found.high for found, bar in bars)
-
-    def quiet(self, ceilings: Sequence[float]) -> "Scaling":
-        """Only the rounds in which the ceiling gained nearly as much as it can, by all that it was found to gain."""
-        least = QUIET * np.percentile(ceilings, BEST) if ceilings else 0.0
-        return self._replace(rounds=tuple(each for each in self.rounds if min(each.before, each.after) >= least))
-
 
 def threads() -> Found:
     """Compare two threads with one on every layer: the least gain, and the least share of what the ceiling gains."""
     found = list(scalings())
-    for name, each in (("gain", found), ("share", [own for own in found if own.has_share])):
+    for name, each in (("gain", found), ("share", [own for own in found if own.problem.flop >= LEAST_FLOP])):
         worst = min(each, key=lambda own: getattr(own, name).median)
         interval = getattr(worst, name)
         text = f"{shown(interval)}, {worst.kernel} on {worst.problem.id}, the least of {len(each)}"
@@ -271,12 +256,9 @@ def threads() -> Found:
 def scalings() -> Iterator[Scaling]:
     """Time every compiled kernel on every layer that it takes, verified first, between multiply-adds in registers.
 
-    A virtual machine may have its CPUs on cores of their own in one second and on the threads of one core in the next.
-    So rounds count in which the ceiling, before and after, gained nearly what it can; where these are too few, all do.
-    Each round passes through all layers, so that what disturbs some seconds is in one round of many layers. A layer
-    whose intervals reach to both sides of a limit takes part in further rounds.
+    Each round passes through all layers, so that a disturbance of some seconds falls on one round of many layers.
     """
-    registry, ceilings = discover(), list[float]()
+    registry = discover()
     ceiling = Pair(registry.kernels[CEILING[1]], registry.problem(CEILING[0]))
     problems = [entry.problem for entry in find_suite(SUITE, registry).entries()]
     for name in dict.fromkeys(kernel.id for problem in problems for kernel in compiled(problem)):
@@ -284,16 +266,24 @@ def scalings() -> Iterator[Scaling]:
         layers = [problem for problem in problems if kernel.op == problem.op and kernel.refuses(problem) is None]
         for layer in layers:
             hot(layer.id, name, max_time_s=0.01)
-        pairs, found = [Pair(kernel, layer) for layer in layers], [Scaling(name, layer) for layer in layers]
-        for _ in range(MOST_ROUNDS):
-            for i, each in enumerate(found):
-                if not each.quiet(ceilings).is_settled:
-                    before, own, after = ceiling.gain(), pairs[i].gain(), ceiling.gain()
-                    ceilings += before, after
-                    found[i] = each._replace(rounds=(*each.rounds, Round(own, before, after)))
-        for each in found:
-            quiet = each.quiet(ceilings)
-            yield quiet if len(quiet.rounds) >= LEAST_ROUNDS else each
+        pairs, rounds = [Pair(kernel, layer) for layer in layers], [list[Round]() for _ in layers]
+        for _ in range(ROUNDS_OF_THREADS):
+            for pair, own in zip(pairs, rounds, strict=True):
+                before, gained, after = ceiling.gain(), pair.gain(), ceiling.gain()
+                own.append(Round(gained, before, after))
+        ceilings = [gained for own in rounds for each in own for gained in each[1:]]
+        for layer, own in zip(layers, rounds, strict=True):
+            yield Scaling(name, layer, quiet(own, ceilings))
+
+
+def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]:
+    """Return the rounds in which the ceiling, before and after, gained nearly what it can; all, if these are too few.
+
+    A virtual machine may have its CPUs on cores of their own in one second and on the threads of one core in the next.
+    """
+    least = QUIET * np.percentile(ceilings, BEST)
+    found = [each for each in rounds if min(each.before, each.after) >= least]
+    return found if len(found) >= LEAST_QUIET else rounds
 
 
 class Pair:

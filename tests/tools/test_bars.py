@@ -5,7 +5,6 @@ import math
 import weakref
 from statistics import median
 from subprocess import CalledProcessError
-from types import SimpleNamespace
 
 import pytest
 
@@ -88,11 +87,11 @@ def test_a_measurement_finds_the_number_of_each_of_its_promises(monkeypatch, too
 
 
 def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monkeypatch):
-    for name, value in {"SUITE": LAYER, "LEAST_ROUNDS": 2, "LEAST_S": 1e-4, "LEAST_FLOP": 0}.items():
+    for name, value in {"SUITE": LAYER, "ROUNDS_OF_THREADS": 2, "LEAST_S": 1e-4, "LEAST_FLOP": 0}.items():
         monkeypatch.setattr(KERNELS, name, value)
     found = {each.kernel: each for each in KERNELS.scalings()}
     assert {"conv/numba.direct", "conv/cpu.im2col"} < set(found)
-    assert all(len(each.rounds) >= 2 for each in found.values())
+    assert all(len(each.rounds) == 2 for each in found.values())
     monkeypatch.setattr(KERNELS, "scalings", lambda: iter(found.values()))
     rows = list(KERNELS.threads())
     assert [name for name, *_ in rows] == names("threads")
@@ -115,45 +114,12 @@ def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
     pair.launches[1]()
 
 
-@pytest.mark.parametrize(("quiet", "counted"), [(2, 2), (1, 3)])
-def test_a_layer_takes_part_in_rounds_until_it_is_settled_and_where_too_few_were_quiet_all_count(
-    monkeypatch, quiet, counted
-):
-    for name, value in {"SUITE": LAYER, "LEAST_ROUNDS": 2, "MOST_ROUNDS": 4, "QUIET": 0, "LEAST_S": 1e-4}.items():
-        monkeypatch.setattr(KERNELS, name, value)
-    settled = property(lambda each: each.kernel != "conv/cpu.im2col" and len(each.rounds) >= 3)
-    monkeypatch.setattr(KERNELS.Scaling, "is_settled", settled)
-    rounds = {each.kernel: len(each.rounds) for each in KERNELS.scalings()}
-    assert rounds.pop("conv/cpu.im2col") == 4
-    assert set(rounds.values()) == {3}
-    monkeypatch.setattr(KERNELS.Scaling, "quiet", lambda each, _: each._replace(rounds=each.rounds[:quiet]))
-    monkeypatch.setattr(KERNELS.Scaling, "is_settled", property(lambda _: False))
-    monkeypatch.setattr(KERNELS, "MOST_ROUNDS", 3)
-    assert {len(each.rounds) for each in KERNELS.scalings()} == {counted}
-
-
-def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count():
-    rounds = tuple(KERNELS.Round(*numbers) for numbers in ((1.9, 2.0, 2.0), (1.1, 1.2, 2.0), (1.0, 2.0, 1.2)))
-    scaling = KERNELS.Scaling("conv/numba.direct", None, rounds)
-    assert scaling.quiet([1.2, *[2.0] * 9]).rounds == rounds[:1]
-    assert scaling.quiet([1.2] * 20 + [2.0]).rounds == rounds  # one that gained more by chance
-    assert scaling.quiet([]).rounds == rounds
-
-
-@pytest.mark.parametrize(
-    ("gains", "flop", "settled"),
-    [
-        ((1.9, 2.0, 2.0), 1e9, True),
-        ((1.5, 1.6, 1.6), 1e9, True),  # less than the share that is promised, whatever else comes
-        ((1.6, 1.9, 2.0), 1e9, False),
-        ((1.6, 1.9, 2.0), 1e6, True),
-        ((0.9, 1.1, 1.2), 1e6, False),
-    ],
-)
-def test_a_layer_is_settled_once_no_interval_reaches_to_both_sides_of_a_bar(gains, flop, settled):
-    rounds = tuple(KERNELS.Round(gain, 2.0, 2.0) for gain in gains * 3)
-    assert KERNELS.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds).is_settled == settled
-    assert not KERNELS.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds[1:]).is_settled  # too few
+def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count(monkeypatch):
+    rounds = [KERNELS.Round(*numbers) for numbers in ((1.9, 2.0, 2.0), (1.1, 1.2, 2.0), (1.0, 2.0, 1.2))]
+    assert KERNELS.quiet(rounds, [1.2, *[2.0] * 9]) == rounds  # too few were quiet
+    monkeypatch.setattr(KERNELS, "LEAST_QUIET", 1)
+    assert KERNELS.quiet(rounds, [1.2, *[2.0] * 9]) == rounds[:1]
+    assert KERNELS.quiet(rounds, [1.2] * 20 + [2.0]) == rounds  # one that gained more by chance
 
 
 def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round(monkeypatch):
