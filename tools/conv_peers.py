@@ -20,9 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
-
-from tabulate import tabulate
+from typing import Any, NamedTuple
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
@@ -33,27 +31,16 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, contests, is_timed
-from kernelmark.bench.report.markdown import in_markdown
+from kernelmark.bench.report.markdown import in_markdown, table
 from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
 from kernelmark.bench.report.standings import find_run
 
 ONEDNN = "conv/torch.conv2d"
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
-SUMMARY = ("network", "n", "layout", "direction", "layers", "geometric mean", "worst layer", "its ratio")
+GROUP = ("network", "n", "layout", "direction")
+SUMMARY = (*GROUP, "layers", "geometric mean", "worst layer", "its ratio")
 #: Columns of a layer; ratio, low and high: how many times faster the own kernel is, and the 95 % interval.
-LAYERS = (
-    "network",
-    "n",
-    "layout",
-    "direction",
-    "layer",
-    "kernel",
-    "ratio",
-    "low",
-    "high",
-    "onednn_gflop_per_s",
-    "noisy",
-)
+LAYERS = (*GROUP, "layer", "kernel", "ratio", "low", "high", "onednn_gflop_per_s", "noisy")
 FLATTERS = """A ratio is the rate of the own kernel with the least median over that of oneDNN, with its 95 % interval;
 above 1x the own kernel is faster. The choice among several kernels is made on the samples that the ratio is formed
 from, which flatters it: of kernels that are about equal, the luckiest is taken. `~` marks ratios with a row that other
@@ -100,7 +87,7 @@ Found = dict[Layer, Pair | str]
 
 
 def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
-    """Return the convolutions of a suite, those of a group side by side. Raises UsageError."""
+    """Return the convolutions of a suite, group by group. Raises UsageError."""
     found = [Layer(e.network or suite.name, e.problem) for e in suite.entries() if e.problem.op == "conv"]
     known = list(dict.fromkeys(layer.network for layer in found))
     if not known:
@@ -108,12 +95,12 @@ def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
     for name in networks:
         if name not in known:
             raise UsageError(f"--network {name}: is no network of {suite.name}; expected one of {', '.join(known)}")
-    groups: dict[tuple[str, int, str, str], list[Layer]] = defaultdict(list)
-    for layer in found:
-        if layer.network in (networks or known):
-            groups[layer.group].append(layer)
-    order = sorted(groups, key=lambda group: (known.index(group[0]), *group[1:3], DIRECTIONS.index(group[3])))
-    return [layer for group in order for layer in groups[group]]
+
+    def place(layer: Layer) -> tuple[int, int, str, int]:
+        network, n, layout, direction = layer.group
+        return known.index(network), n, layout, DIRECTIONS.index(direction)
+
+    return sorted((layer for layer in found if layer.network in (networks or known)), key=place)
 
 
 def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, own: set[str]) -> dict[Setting, Found]:
@@ -215,7 +202,7 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file:
         yield f"Run `{run_id}`, {in_markdown(setting.title)}, processes: {rows[0].processes}."
         if count := sum(isinstance(pair, str) for pair in found.values()):
             yield f"Partial: {count} of {len(found)} layers have no ratio; they are listed below with the reasons."
-        yield _table(SUMMARY, summary(found))
+        yield table(SUMMARY, summary(found))
         if file:
             with file.open("w", encoding="utf-8", newline="") as opened:
                 csv.writer(opened, lineterminator="\n").writerows([LAYERS, *by_layer(found)])
@@ -230,19 +217,11 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file:
         yield f"Rows without a time:\n\n{lines}"
 
 
-def _table(headers: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
-    return str(tabulate(list(cells), headers, tablefmt="github", disable_numparse=True))
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Exit with one line, as `kernelmark` does."""
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Print the page; return 2, after one line, for what cannot be printed."""
-    parser = _Parser(prog="conv_peers", description="Print how our convolutions compare with oneDNN's, as Markdown.")
+    parser = argparse.ArgumentParser(
+        prog="conv_peers", description="Print how our convolutions compare with oneDNN's, as Markdown."
+    )
     parser.add_argument("--db", type=Path, help="store that holds the run; kernelmark's own if left out")
     parser.add_argument("--run", help="id or name of the run; the latest with times of the suite if left out")
     parser.add_argument("--network", action="append", default=[], help="a network of the suite, instead of all")
@@ -252,9 +231,8 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         suite = find_suite(asked.suite, discover())
         with closing(Store(asked.db or default_store(), create=False)) as store:
-            parts = list(
-                filter(None, page(suite, asked.network, store, find_run(suite, store, asked.run), asked.layers))
-            )
+            run_id = find_run(suite, store, asked.run)
+            parts = list(filter(None, page(suite, asked.network, store, run_id, asked.layers)))
     except UsageError as error:
         print(f"conv_peers: {error}", file=sys.stderr)
         return 2

@@ -149,12 +149,6 @@ def test_bad_input_gets_one_line(store, refusal):
     assert "founding: has no convolution" in refusal("--suite", "founding", "--run", "r1")
 
 
-def test_an_unknown_option_gets_one_line(tool, capsys):
-    with pytest.raises(SystemExit) as ended:
-        tool.main(["--bad"])
-    assert (ended.value.code, capsys.readouterr()) == (2, ("", "conv_peers: unrecognized arguments: --bad\n"))
-
-
 def test_a_run_of_a_tiny_layer_is_read(layers, tmp_path, kernelmark):
     needed(module_missing("torch"))
     (tmp_path / "peers.toml").write_text(SUITE.format("one", '["fprop"]').replace(", [16, 14, 14, 16, 3, 3, 1]", ""))
