@@ -1,13 +1,18 @@
-"""Which kernels contend on which problem."""
+"""What a run is asked for: kernels that contend on a problem, modes, options, and the statuses of rows."""
 
 import ast
 
+import msgspec
 import pytest
 
 from kernelmark import kernel
+from kernelmark.bench.cli.run import run, verify
+from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, jobs
 from kernelmark.bench.plan.chosen import contenders
-from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.modes import MAX_SETS, TIMED, Mode
+from kernelmark.bench.plan.options import MAX_TIME_S, OPTIONS, REL_CI
+from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.sweep import Entry
 from support.pages import ROOT
@@ -229,3 +234,130 @@ def test_what_is_particular_to_an_operation_is_declared_by_its_problem_class(reg
     ]
     named = {(name, text) for name, text in texts if text.partition("/")[0] in registry.operations}
     assert named - {("dtypes.py", "fft")} == set()  # the numerics of an algorithm
+
+
+LLC = 32 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("footprint", "expected"),
+    [
+        (2**23, (9, False)),  # eight others, 64 MiB, between two uses of one
+        (2**26, (2, False)),
+        (2**29, (2, False)),
+        (2**30 - 1, (2, False)),
+        (2**30, (1, False)),  # 32 last-level caches
+        (96, (MAX_SETS, True)),
+    ],
+)
+def test_cold_rotates_over_twice_the_last_level_cache(footprint: int, expected: tuple[int, bool]) -> None:
+    assert Mode.COLD.rotation(footprint, LLC) == expected
+
+
+@pytest.mark.parametrize("mode", [Mode.HOT, Mode.GRAPH, Mode.VERIFY])
+def test_every_other_mode_keeps_one_set(mode: Mode) -> None:
+    assert mode.rotation(96, LLC) == (1, False)
+
+
+@pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT, Mode.VERIFY])
+def test_only_graph_refuses_a_kernel(registry, mode: Mode) -> None:
+    assert [kernel.id for kernel in registry.kernels.values() if mode.refuses(kernel)] == []
+
+
+def test_a_graph_holds_no_kernel_of_the_cpu_and_none_that_synchronises(registry) -> None:
+    kernels = registry.kernels.values()
+    refused = {kernel.id for kernel in kernels if Mode.GRAPH.refuses(kernel)}
+    assert refused == {kernel.id for kernel in kernels if kernel.device == "cpu" or kernel.synchronises}
+    assert "gemm/numpy.matmul runs on the CPU" in (Mode.GRAPH.refuses(registry.kernels["gemm/numpy.matmul"]) or "")
+
+
+def test_what_can_be_chosen_gives_times() -> None:
+    assert TIMED == ("cold", "hot", "graph")
+
+
+def test_every_mode_says_what_it_does() -> None:
+    assert [mode for mode in Mode if f" {mode} " not in mode.does.sentence] == []
+
+
+BY_NAME = {option.name: option for option in OPTIONS}
+#: What follows from the machine that the command runs on.
+RESOLVED = {"devices", "threads", "isas"}
+
+
+def test_every_field_of_a_plan_can_be_asked_for() -> None:
+    others = {"suites", "tuned", "tiles", "tunes", "shard", "executor", "gpus"}
+    fields = {field.name for field in msgspec.structs.fields(Plan)} - others
+    assert {option.field for option in OPTIONS} == fields
+
+
+def test_an_option_that_is_left_out_leaves_the_plans_default() -> None:
+    plan = Plan(devices=("cpu",))
+    asked = {option.field: () if option.many else option.default for option in OPTIONS if option.field not in RESOLVED}
+    assert {name: getattr(plan, name) for name in asked} == asked
+    assert Budget() == Budget(MAX_TIME_S, REL_CI)
+
+
+def test_the_command_takes_every_option_and_verify_those_that_concern_no_time() -> None:
+    names = {param.name for param in run.params}
+    assert names >= {option.field for option in OPTIONS}
+    of_run = {"csv_path", "resume", "report_to", "fail_noisy", "tuned", "shard", "only_list", "dry_run"}
+    of_run |= {"executor", "start_timeout_s", "gpus", "select", "noisy_again"}
+    missing = names - {param.name for param in verify.params} - of_run
+    assert missing == {"mode", "max_time_s", "rel_ci", "ceilings", "processes", "spread_s"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("threads", "4, 1,4", (4, 1)),
+        ("seed", "0", 0),
+        ("timeout", "0.5", 0.5),
+        ("rel-ci", "0", 0.0),
+        ("processes", "5", 5),
+    ],
+)
+def test_a_text_becomes_the_value_of_the_field(name: str, text: str, value: object) -> None:
+    assert BY_NAME[name].parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("threads", "0", "integers above 0, separated by commas"),
+        ("threads", "1,", "integers above 0, separated by commas"),
+        ("threads", "", "integers above 0, separated by commas"),
+        ("seed", "-1", "an integer from 0 to 9223372036854775807"),
+        ("seed", str(2**63), "an integer from 0 to 9223372036854775807"),
+        ("processes", "1" + "0" * 20, "an integer from 1 to 1000"),
+        ("timeout", "0", "a number above 0"),
+        ("max-time", "inf", "a number above 0"),
+        ("max-time", "soon", "a number above 0"),
+        ("rel-ci", "nan", "a number, 0 or more"),
+        ("spread", "-1", "a number, 0 or more"),
+        ("spread", "inf", "a number, 0 or more"),
+        ("processes", "1.5", "an integer from 1 to 1000"),
+    ],
+)
+def test_what_an_option_cannot_take_is_refused_with_what_it_can(name: str, text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=f"^is {text!r}, expected {expected}$"):
+        BY_NAME[name].parse(text)
+
+
+def test_the_help_names_every_mode_that_can_be_chosen_and_the_default() -> None:
+    text = BY_NAME["mode"].text
+    assert [mode for mode in Mode if f"{mode} " not in text] == [Mode.VERIFY]
+    assert text.endswith("[default: cold]")
+
+
+def test_the_words_are_those_of_the_contract() -> None:
+    promised = ["ok", "unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted"]
+    assert [str(status) for status in Status] == promised
+
+
+def test_what_a_machine_cannot_do_goes_against_nobody() -> None:
+    assert set(Status) - AGAINST == {Status.OK, Status.UNSUPPORTED, Status.OOM}
+
+
+def test_a_status_crosses_to_the_parent_as_its_word() -> None:
+    sent = msgspec.msgpack.encode(Measurement(kernel="copy/a.b", status=Status.OOM))
+    assert msgspec.msgpack.decode(sent)["status"] == "oom"

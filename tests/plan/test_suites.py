@@ -1,10 +1,14 @@
-"""Suites: checked when loaded, expanded one problem at a time."""
+"""Suites: checked when loaded, expanded one problem at a time, and dealt into shards."""
 
+import random
 import tracemalloc
 from itertools import islice
 
 import pytest
 
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.shards import Shard, group_of, parse_shard
+from kernelmark.bench.plan.shards_owners import owners, sharded, weight
 from kernelmark.bench.plan.suites import find_suite, load_suite, suite_names
 
 GEMM = "op = 'gemm'\ndtype = 'f32'\nlayout = 'NT'\n"
@@ -233,3 +237,84 @@ def test_a_million_problems_are_not_expanded_for_the_first(load, axes):
         tracemalloc.stop()
     assert first[0] == "gemm/m1n1k1/f32/NT"
     assert peak < 1_000_000
+
+
+COPY = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1\n"
+HUGE = "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (COPY + "m = {linear = [1, 100000000000000000000, 1]}", "expected {pow2 = [first, last]} or {linear = "),
+        (COPY + "m = {linear = [-9223372036854775808, 9223372036854775807, 1]}", "expected {pow2 = [first, last]} or"),
+        (COPY + "m = {linear = [1, 10000001, 1]}", "[[sweep]] 1: has 10,000,001 problems, expected at most 10,000,000"),
+        (COPY + f"m = {HUGE}", "expected `int` <= 9223372036854775807"),
+        (COPY + f"m = 1\ncount = {HUGE}", "expected integers from 1 to 9223372036854775807"),
+        (COPY + f"m = 1\nmax_time = {HUGE}", "expected a finite number of seconds above 0"),
+    ],
+    ids=["linear", "wide", "problems", "size", "count", "max_time"],
+)
+def test_a_number_that_is_too_large_is_one_line(load, complaint, text, said) -> None:
+    assert said in complaint(lambda: load(text + "\n"))
+
+
+def test_the_largest_sweep_is_read_and_not_expanded(load) -> None:
+    assert next(load(COPY + "m = {linear = [1, 10000000, 1]}\n").entries()).problem.id == "copy/m1n1/f32"
+
+
+PLAN = Plan(("cpu",))
+
+
+@pytest.fixture
+def planned(registry):
+    return list(jobs([find_suite(name, registry) for name in ("smoke", "alexnet", "fft")], registry, PLAN))
+
+
+@pytest.mark.parametrize("text", ["0/4", "9/8", "x", "", "1", "1/", "/4", "-1/4", "1/0", "01/4", "1/4/2", "1.5/4"])
+def test_what_is_no_shard_is_refused(text):
+    with pytest.raises(ValueError, match=f"is {text!r}, expected I/N with I from 1 to N"):
+        parse_shard(text)
+
+
+def test_each_job_is_in_one_shard_and_keeps_its_order(planned, registry):
+    parts = [sharded(PLAN, Shard(index, 7), planned, registry)[1] for index in range(1, 8)]
+    found = sorted((job for part in parts for job in part), key=lambda job: job.place)
+    assert found == planned
+    assert [job.place for job in planned] == list(range(len(planned)))
+    assert all([job.place for job in part] == sorted(job.place for job in part) for part in parts)
+
+
+def test_all_jobs_on_the_same_sizes_are_in_one_shard(planned, registry):
+    found = owners(planned, 5, registry)
+    problems = {problem for job in planned for problem in job.job.problems}
+    assert {group_of(problem) for problem in problems} == set(found)
+    assert group_of("gemm/m8n8k8/f32/NT") == group_of("gemm/m8n8k8/f64/TN/beta1") == "gemm/m8n8k8"
+
+
+def test_the_order_of_a_suite_is_of_no_account(planned, registry):
+    shuffled = list(planned)
+    random.Random(3).shuffle(shuffled)
+    assert owners(shuffled, 8, registry) == owners(planned, 8, registry)
+
+
+def test_no_shard_has_more_than_its_share_and_a_group(planned, registry):
+    found, loads, groups = owners(planned, 4, registry), dict.fromkeys(range(1, 5), 0), {}
+    for job in planned:
+        group = group_of(job.job.problems[0])
+        loads[found[group]] += weight(job, registry)
+        groups[group] = groups.get(group, 0) + weight(job, registry)
+    assert max(loads.values()) <= sum(loads.values()) / 4 + max(groups.values())
+    assert min(loads.values()) > 0
+
+
+def test_the_plan_of_a_shard_has_the_cases_of_all(planned, registry):
+    plans = [sharded(PLAN, Shard(index, 3), planned, registry)[0] for index in (1, 2, 3)]
+    assert len({plan.shard.cases for plan in plans}) == 1
+    assert [str(plan.shard) for plan in plans] == ["1/3", "2/3", "3/3"]
+
+
+def test_a_shard_that_is_one_too_many_is_empty(registry):
+    planned = list(jobs([find_suite("gemm/m8n8k8/f32/NT", registry)], registry, PLAN))
+    sizes = [len(sharded(PLAN, Shard(index, 3), planned, registry)[1]) for index in (1, 2, 3)]
+    assert sorted(sizes) == [0, 0, 1]

@@ -1,0 +1,396 @@
+"""The suites that scripts make hold what their sources state: products, layers, gradients, and shapes to train on."""
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.shards import group_of
+from kernelmark.bench.plan.suites import FOLDER, find_suite
+from support.tools import script
+
+MADE = script("suites")
+NAMES = ["alexnet", "deepbench-gemm", "deepbench-rnn", "experts", "fasttext", "llm", "lstm", "mlp", "square-sweep"]
+WITH_CONVOLUTIONS = [
+    *("vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10", "convnet-benchmarks"),
+    "deepbench-conv",
+]
+FCN5 = (784, 2048, 4096, 1024, 10)
+BATCHES = (342, 512, 1024, 4096)
+
+
+@pytest.fixture
+def entries(registry):
+    return lambda name: list(find_suite(name, registry).entries())
+
+
+@pytest.fixture
+def gemms(entries):
+    return lambda name: [e for e in entries(name) if e.problem.op == "gemm"]
+
+
+def products(entries, layout):
+    return {(e.problem.m, e.problem.n, e.problem.k): e.count for e in entries if e.problem.layout == layout}
+
+
+@pytest.mark.parametrize("name", [*NAMES, *WITH_CONVOLUTIONS, "filter-sweep", "batch-sweep"])
+def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, name):
+    problems = [entry.problem for entry in find_suite(name, registry).entries()]
+    assert [p.id for p in problems if registry.problem(p.id) != p] == []
+    assert len({p.id for p in problems}) == len(problems) > 0
+    dtypes = {"llm": {"bf16", "f32", "e4m3.bf16", "s8.s32"}, "experts": {"bf16", "f32"}}
+    assert {p.dtype for p in problems if p.op == "gemm"} <= dtypes.get(name, {"f32"})
+
+
+@pytest.mark.parametrize("name", MADE.SUITES)
+def test_a_made_suite_is_what_its_script_makes(name):
+    assert (FOLDER / name).read_text(encoding="utf-8") == MADE.SUITES[name](), "run python tools/suites.py"
+
+
+def test_deepbench_gemm_counts_all_248_rows_and_merges_the_five_that_stand_twice(gemms):
+    counts = [entry.count for entry in gemms("deepbench-gemm")]
+    assert (sum(counts), len(counts), counts.count(2)) == (248, 243, 5)
+
+
+def test_deepbench_gemm_has_as_many_rows_a_layout_as_the_list(gemms):
+    # The list holds 165 rows N,N; 73 rows T,N; 10 rows N,T, counted with sort and uniq.
+    found = gemms("deepbench-gemm")
+    assert {layout: sum(products(found, layout).values()) for layout in ("NN", "NT", "TN", "TT")} == {
+        "NN": 165,
+        "NT": 73,
+        "TN": 10,
+        "TT": 0,
+    }
+
+
+def test_deepbench_gemm_by_hand(gemms):
+    # make_tuple(5124, 9124, 1760, true, false), make_tuple(1760, 7133, 1760, false, true), and 3072,1,1024 in two sets.
+    found = gemms("deepbench-gemm")
+    assert products(found, "NT")[9124, 5124, 1760] == 1
+    assert products(found, "TN")[7133, 1760, 1760] == 1
+    assert products(found, "NN")[1, 3072, 1024] == 2
+
+
+@pytest.mark.parametrize("a_t", ["N", "T"])
+@pytest.mark.parametrize("b_t", ["N", "T"])
+def test_the_row_major_case_is_deepbenchs_column_major_call_on_the_same_buffers(a_t, b_t):
+    m, n, k = 2, 3, 5
+    a_stored, b_stored = ((k, m) if a_t == "T" else (m, k)), ((n, k) if b_t == "T" else (k, n))
+    a_buffer, b_buffer = np.arange(1, 1 + m * k), np.arange(7, 7 + k * n)
+    a, b = a_buffer.reshape(a_stored, order="F"), b_buffer.reshape(b_stored, order="F")
+    c_buffer = ((a.T if a_t == "T" else a) @ (b.T if b_t == "T" else b)).ravel(order="F")
+    row = {"m": str(m), "n": str(n), "k": str(k), "a_t": a_t, "b_t": b_t}
+    (op_a, op_b), (rows, cols, depth) = MADE.deepbench_gemm_case(row)
+    first = b_buffer.reshape((depth, rows) if op_a == "T" else (rows, depth))
+    second = a_buffer.reshape((cols, depth) if op_b == "T" else (depth, cols))
+    c = (first.T if op_a == "T" else first) @ (second.T if op_b == "T" else second)
+    assert c.ravel().tolist() == c_buffer.tolist()
+
+
+def test_deepbench_rnn_counts_the_time_steps_of_every_row(gemms):
+    rows = MADE.read("deepbench_rnn.csv")
+    steps = {kind: sum(int(r["timesteps"]) for r in rows if r["set"] == kind) for kind in {r["set"] for r in rows}}
+    found = gemms("deepbench-rnn")
+    assert len(rows) == 125
+    assert sum(products(found, "NT").values()) == sum(steps.values())
+    assert sum(products(found, "NN").values()) == steps["training"]
+
+
+def test_deepbench_rnn_by_hand(gemms):
+    # 256 units at batch 1 over 150 steps stand in the lists of servers and of devices; 2816 gru units at batch 32 in
+    # that of training with 1500, 750, 375 and 187 steps.
+    found = gemms("deepbench-rnn")
+    assert products(found, "NT")[1, 4 * 256, 256] == 2 * 150
+    assert products(found, "NT")[32, 3 * 2816, 2816] == products(found, "NN")[32, 2816, 3 * 2816] == 2812
+    assert products(found, "NT")[1, 32, 32] == 672
+
+
+def test_mlp_holds_the_three_products_of_every_layer_of_fcn5(gemms):
+    found, layers = gemms("mlp"), list(pairwise(FCN5))
+    assert set(products(found, "NT")) == {(batch, n_out, n_in) for batch in BATCHES for n_in, n_out in layers}
+    assert set(products(found, "NN")) == {(batch, n_in, n_out) for batch in BATCHES for n_in, n_out in layers[1:]}
+    assert set(products(found, "TN")) == {(n_out, n_in, batch) for batch in BATCHES for n_in, n_out in layers}
+    assert len(found) == 44
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "gradients"), [("mlp", "NT", "NN TN"), ("fasttext", "NT", "NN TN"), ("lstm", "NN", "NT TN")]
+)
+def test_a_gradient_has_the_sizes_of_its_forward_product_in_another_order(gemms, name, forward, gradients):
+    found = gemms(name)
+    made = {tuple(sorted(sizes)) for sizes in products(found, forward)}
+    for layout in gradients.split():
+        assert {tuple(sorted(sizes)) for sizes in products(found, layout)} <= made
+
+
+def test_lstm_counts_steps_times_layers(gemms):
+    # 2 layers: 20 steps of 200 units at batch 20; 32 steps of 256 units at batch 128. [x h] is 2h wide, four gates.
+    assert products(gemms("lstm"), "NN") == {(20, 4 * 200, 2 * 200): 20 * 2, (128, 4 * 256, 2 * 256): 32 * 2}
+
+
+def test_llm_is_linear_layers_at_four_token_counts_in_three_types_and_some_in_integers(gemms):
+    found = gemms("llm")
+    integers = [entry.problem for entry in found if entry.problem.dtype == "s8.s32"]
+    assert {p.id for p in integers} <= {entry.problem.id.replace("bf16", "s8.s32") for entry in found}
+    assert len(integers) == 3 * 4
+    assert {entry.problem.layout for entry in found} == {"NT"}
+    assert {entry.problem.m for entry in found} == {1, 8, 128, 4096}
+    assert len({(entry.problem.n, entry.problem.k) for entry in found}) == 17
+    scaled = [entry.problem for entry in found if entry.problem.scale == "blocks"]
+    assert {problem.dtype for problem in scaled} == {"e4m3.bf16"}
+    assert (len(found) - len(scaled) - len(integers), len(scaled)) == (17 * 4 * 3, 4 * 2)
+
+
+def test_experts_have_as_many_rows_as_their_tokens_take(gemms):
+    found = [entry.problem for entry in gemms("experts")]
+    # Each of 8 and 4096 tokens goes to two of 8; 8192 and 4096 are expected of each of 4 and 8.
+    assert {(p.groups, p.m) for p in found} == {(8, 2 * 8), (8, 2 * 4096), (4, 4 * 8192), (8, 8 * 4096)}
+    assert len(found) == 2 * (2 * 2 * 2) + 2 * 4
+    assert {(p.n, p.k) for p in found} == {(2 * 14336, 4096), (4096, 14336), (4096, 7168), (7168, 2048)}
+
+
+def test_llama_layers_follow_from_width_heads_and_feed_forward(gemms):
+    shapes = {(entry.problem.n, entry.problem.k) for entry in gemms("llm")}
+    for width, hidden in ((4096, 14336), (8192, 28672)):
+        qkv = width + 2 * 8 * 128  # 8 heads of 128 for keys, and as many for values
+        assert {(qkv, width), (width, width), (2 * hidden, width), (width, hidden)} <= shapes
+
+
+def test_the_square_sweep_is_square(gemms):
+    assert set(products(gemms("square-sweep"), "NN")) == {(2**i, 2**i, 2**i) for i in range(4, 14)}
+
+
+def test_alexnet_reads_256_maps_of_6_by_6_into_its_fully_connected_layers(gemms):
+    widths = (256 * 6 * 6, 4096, 4096, 1000)
+    assert products(gemms("alexnet"), "NT") == {(1, n, k): 1 for k, n in pairwise(widths)}
+
+
+def test_seed_sets_the_fused_update_against_two_steps_on_every_weight_gradient(gemms):
+    found = gemms("seed")
+    plain = products([e for e in found if e.problem.beta == 0], "TN")
+    updates = [e for e in found if e.problem.beta == 1]
+    assert products(updates, "TN") == plain
+    assert all(entry.problem.id.endswith("/f32/TN/alpha-0.01/beta1") for entry in updates)
+    assert all({"gemm/scipy.sgemm", "gemm/*.two_step"} <= set(entry.kernels) for entry in updates)
+
+
+NETWORKS = script("networks")
+
+NETWORK_SUITES = ["alexnet", "vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10"]
+
+
+# Multiply-adds of one image forward, as the papers and torchvision state them (in 10^9).
+@pytest.mark.parametrize(
+    ("name", "macs", "convolutions"),
+    [
+        ("vgg16", 15.5, 13),
+        ("resnet50", 4.1, 53),
+        ("googlenet", 1.58, 57),
+        ("inception3", 5.7, 94),
+        ("alexnet", 1.14, 5),
+        ("resnext50", 4.23, 53),
+        ("mobilenet2", 0.3, 52),
+    ],
+)
+def test_a_network_has_the_layers_and_the_work_that_are_known_of_it(entries, name, macs, convolutions):
+    forward = [e for e in entries(name) if e.part == "forward"]
+    assert sum(e.count for e in forward if e.problem.op == "conv") == convolutions
+    assert sum(e.count * e.problem.flop for e in forward) / 2e9 == pytest.approx(macs, rel=0.01)
+
+
+@pytest.mark.parametrize("name", NETWORK_SUITES)
+def test_backward_is_twice_forward_but_for_the_gradient_of_the_image(entries, name):
+    kinds = Counter()
+    for e in entries(name):
+        kinds[e.network, getattr(e.problem, "direction", "") or e.problem.layout] += e.count
+    for network in {network for network, _ in kinds}:
+        assert kinds[network, "fprop"] == kinds[network, "wgrad"] == kinds[network, "dgrad"] + 1
+        assert kinds[network, "NT"] == kinds[network, "TN"] == kinds[network, "NN"]
+
+
+@pytest.mark.parametrize("name", [n for n in dir(NETWORKS) if n.startswith(("vgg", "cifar10_vgg", "alexnet"))])
+def test_images_shrink_from_layer_to_layer_as_the_convolutions_and_pools_between_them_say(name):
+    convs = [layer for layer in getattr(NETWORKS, name)() if isinstance(layer, NETWORKS.Conv)]
+    for before, after in pairwise(convs):
+        side = (before.side + 2 * before.pad - before.r) // before.stride + 1
+        assert after.c == before.k
+        assert after.side in (side, side // 2)
+
+
+def test_every_row_of_deepbench_is_counted(entries):
+    rows = MADE.read("deepbench_conv.csv")
+    assert len(rows) == 217
+    found = Counter()
+    for e in entries("deepbench-conv"):
+        found[e.problem.direction] += e.count
+    training = sum(row["set"] == "training" for row in rows)
+    assert found == {"fprop": 217, "dgrad": training, "wgrad": training}
+
+
+def test_rows_of_deepbench_keep_height_and_width_apart(registry, entries):
+    row = {"n": "16", "c": "3", "h": "112", "w": "480", "k": "4", "r": "5", "s": "20", "pad_h": "0", "pad_w": "3",
+           "stride_h": "2", "stride_w": "2"}  # fmt: skip
+    values = dict(zip(("n", *MADE.AXES), MADE.deepbench_conv_case(row), strict=True))
+    problem = registry.operations["conv"].make({**values, "dtype": "f32"}, "row")
+    assert problem.id == "conv/n16c3h112w480k4r5s20pad0x3stride2/f32/nchw/fprop"
+
+
+def test_filters_grow_at_the_same_work_and_the_image_keeps_its_size(entries):
+    problems = [e.problem for e in entries("filter-sweep")]
+    assert [p.r for p in problems] == list(range(1, 16))
+    assert {(p.p, p.q) for p in problems} == {(56, 56)}
+    work = [p.flop for p in problems]
+    assert max(work) < 1.05 * 361e6
+    assert min(work) > 0.95 * 361e6
+
+
+def test_the_batch_doubles_to_beyond_the_memory_of_any_one_gpu(entries):
+    problems = [e.problem for e in entries("batch-sweep")]
+    assert [p.n for p in problems] == [2**i for i in range(16)]
+    assert problems[-1].footprint_bytes > 200e9
+
+
+def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
+    suite = find_suite("cifar10", registry)
+    planned = next(jobs([suite], registry, Plan(devices=("cpu",))))
+    assert (planned.suite, planned.network, planned.part) == ("cifar10", "vgg", "forward")
+
+
+def test_groups_of_mobilenet2_and_resnext50_stand_in_the_ids(entries):
+    depthwise = [e.problem for e in entries("mobilenet2") if e.problem.op == "conv" and e.problem.groups > 1]
+    assert all(p.c == p.k == p.groups and (p.r, p.s) == (3, 3) for p in depthwise)
+    assert sum(e.count for e in entries("mobilenet2") if e.problem in depthwise and e.part == "forward") == 17
+    grouped = [e.problem.id for e in entries("resnext50") if e.problem.op == "conv" and e.problem.r == 3]
+    assert len(grouped) == 7 * 3
+    assert all(name.endswith("/g32") for name in grouped)
+
+
+@pytest.mark.parametrize("name", MADE.PEERS)
+def test_conv_peers_has_each_layer_of_a_network_once_in_both_layouts_for_1_and_8_images(entries, name):
+    layers = {e.problem for e in entries(name) if e.problem.op == "conv"}
+    own = [e for e in entries("conv-peers") if e.network == name]
+    found = Counter(e.problem for e in own)
+    assert set(found.values()) == {e.count for e in own} == {1}
+    for n in (1, 8):
+        for layout in ("nchw", "nhwc"):
+            expected = {replace(layer, n=n, layout=layout) for layer in layers}
+            assert {p for p in found if (p.n, p.layout) == (n, layout)} == expected
+    assert len(found) == 4 * len(layers)
+
+
+#: A worker's own memory, and the last-level cache of the machine whose memory was read.
+LIMIT_BYTES, WORKER_BYTES, LLC_BYTES = 12e9, 0.4e9, 32 * 2**20
+
+
+def weights(layers):
+    return sum(
+        layer.c * layer.k * layer.r * layer.s if isinstance(layer, NETWORKS.Conv) else layer.inputs * layer.outputs
+        for layer in layers
+    )
+
+
+def dense(*widths):
+    return sum(a * b for a, b in pairwise(widths))
+
+
+def test_gradients_are_as_large_as_the_layers(entries):
+    hidden = 2048
+    expected = {
+        "AlexNet": weights(NETWORKS.alexnet()),
+        "GoogLeNet": weights(NETWORKS.googlenet()),
+        "ResNet-50": weights(NETWORKS.resnet50()),
+        "VGG-16": weights(NETWORKS.vgg16()),
+        "FCN-5": dense(26752, *[hidden] * 3, 26752),
+        "FCN-8": dense(26752, *[hidden] * 6, 26752),
+        "FCN-R": dense(784, 2048, 4096, 1024, 10),
+        "FCN-R, by its transfer": round(0.0256 * 8e9 / 4),
+        "LSTM": 2 * (2 * 256) * (4 * 256),
+    }
+    assert {entry.network: entry.problem.n for entry in entries("aggregation")} == expected
+
+
+def test_each_network_has_two_four_and_eight_workers(entries):
+    found = defaultdict(set)
+    for entry in entries("aggregation"):
+        found[entry.network].add(entry.problem.w)
+    assert set(map(frozenset, found.values())) == {frozenset({2, 4, 8})}
+
+
+def peak_bytes(problem):
+    """Sets of operands, the values drawn for them, the reference, and a byte for each residual that is compared."""
+    sets = Mode.COLD.rotation(problem.footprint_bytes, LLC_BYTES).sets
+    drawn = sum(operand.nbytes for operand in problem.operands() if operand.role != "out")
+    compared = sum(operand.elements for operand in problem.operands() if operand.role == "inout")
+    return sets * problem.footprint_bytes + drawn + 8 * problem.n + compared
+
+
+def test_what_a_problem_takes_in_all_is_less_than_the_limit(entries):
+    assert max(peak_bytes(entry.problem) for entry in entries("aggregation")) + WORKER_BYTES < LIMIT_BYTES
+
+
+TRAINING = ["train-conv", "train-gemm"]
+HELD_OUT = ("resnet50", "vgg16", "googlenet", "alexnet")
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_no_layer_of_the_test_is_drawn_in_any_direction_or_layout(registry, name):
+    held = {group_of(e.problem.id) for suite in HELD_OUT for e in find_suite(suite, registry).entries()}
+    drawn = [entry.problem.id for entry in find_suite(name, registry).entries()]
+    assert len(set(drawn)) == len(drawn) >= 300
+    assert {group_of(problem) for problem in drawn} & held == set()
+
+
+def test_shapes_lie_around_the_layers_in_every_size(registry):
+    def extent(names, axis):
+        problems = [entry.problem for name in names for entry in find_suite(name, registry).entries()]
+        found = [getattr(problem, axis) for problem in problems if problem.op == "conv"]
+        return min(found), max(found)
+
+    for axis in ("c", "k", "h", "r"):
+        (low, high), (least, most) = extent(["train-conv"], axis), extent(HELD_OUT, axis)
+        assert low <= 2 * least, axis
+        assert high >= most / 2, axis
+
+
+def test_each_kind_of_layer_is_drawn_in_every_direction(registry):
+    def kinds(*names):
+        problems = [entry.problem for name in names for entry in find_suite(name, registry).entries()]
+        convolutions = [p for p in problems if p.op == "conv"]
+        sides = Counter((p.direction, p.r, "large") for p in convolutions if p.h > 2**6.5)
+        return sides + Counter((p.direction, p.r, str(p.stride)) for p in convolutions)
+
+    drawn = kinds("train-conv")
+    assert min(drawn[kind] for kind in kinds(*HELD_OUT)) >= 3
+    for least, *rare in ((10, 1, "2"), (5, 3, "large")):
+        assert min(drawn[direction, *rare] for direction in ("fprop", "dgrad", "wgrad")) >= least, rare
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_two_processes_take_less_than_an_hour_by_the_sum_that_the_file_states(registry, name):
+    seconds = 0.0
+    for planned in jobs([find_suite(name, registry)], registry, Plan(devices=("cpu",), threads=(2,))):
+        for entrant in planned.job.entrants:
+            problem = registry.problem(entrant.problem)
+            if registry.kernels[entrant.kernel].refuses(problem) is None:
+                calls_s = MADE.CALLS * problem.flop / MADE.FLOP_PER_S
+                seconds += planned.job.budget.max_time_s + calls_s
+    assert 600 < seconds < 1800
+
+
+def test_every_kernel_of_a_cpu_that_a_selector_could_choose_contends(registry):
+    found = jobs([find_suite("train-gemm", registry)], registry, Plan(devices=("cpu",), threads=(2,)))
+    kernels = {kernel for planned in found for kernel in planned.job.kernels}
+    assert {"gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/openblas.inplace"} <= kernels
+    assert [kernel for kernel in kernels if kernel.endswith("_colmajor")] == []
+
+
+def test_the_suite_of_implicit_gemm_has_the_tiles_that_it_chooses_from(registry):
+    kernels = {name for entry in find_suite("train-implicit-tiles", registry).entries() for name in entry.kernels}
+    implicit = registry.kernels["conv/cuda.implicit"]
+    preferred = {(tile["BM"], tile["BN"]) for tile in implicit.prefer.tiles}
+    pinned = [registry.named(name).tile for name in kernels - {implicit.id}]
+    assert {(tile["BM"], tile["BN"]) for tile in pinned} == preferred
