@@ -1,18 +1,21 @@
-"""What is read of the machine between two looks, from files that say what the test wants."""
+"""What disturbs a machine and a GPU between two samples, and the GPU's link, read from files and fakes."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kernelmark.bench.measure import affinity, monitor
+from kernelmark.bench.measure import affinity, machine, monitor, nvml
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import CpuMonitor, means
+from kernelmark.bench.measure.nvml import GpuMonitor
 
 
 class Machine:
@@ -241,3 +244,177 @@ def test_a_disturbance_names_its_mean_size_and_its_share_of_the_sampling() -> No
     windows = [Window(1.0, causes={monitor.OTHERS: 0.2}), Window(1.0, causes={monitor.OTHERS: 0.4}), Window(3.0)]
     assert disturbance(windows) == "others took 0.30 CPUs during 40 % of the sampling"
     assert disturbance([Window(1.0)]) == disturbance([]) == ""
+
+
+BUS = "0000:01:00.0"
+
+
+class FakeNvml:
+    """NVML with one GPU; a function that a test deletes is one that the GPU does not support."""
+
+    NVML_TEMPERATURE_GPU = 0
+    NVML_CLOCK_SM = 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        self.mhz, self.milliwatts, self.degrees, self.reasons, self.millijoules = 1980, 350_500, 51, 0, 7_250
+        self.started = 0
+
+    def nvmlInit(self) -> None:
+        self.started += 1
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
+        return bus_id
+
+    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
+        assert (handle, kind) == ("0000:01:00.0", self.NVML_CLOCK_SM)
+        return self.mhz
+
+    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:
+        return self.degrees
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        return self.milliwatts
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
+        if self.millijoules < 0:
+            raise self.NVMLError("Not Supported")
+        return self.millijoules
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return self.reasons
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
+    fake = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    nvml._library.cache_clear()
+    yield fake
+    nvml._library.cache_clear()
+
+
+def test_a_gpu_tells_clock_temperature_power_and_energy(gpu: FakeNvml) -> None:
+    watch = nvml.GpuMonitor(BUS)
+    assert watch.look().state == {"clock_mhz": 1980.0, "temperature_c": 51.0, "power_w": 350.5}
+    assert watch.energy_j() == 7.25
+    gpu.millijoules = -1
+    assert watch.energy_j() is None
+
+
+def test_the_library_is_started_once_a_process(gpu: FakeNvml) -> None:
+    for _ in range(3):
+        nvml.GpuMonitor(BUS).look()
+    assert gpu.started == 1
+
+
+def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu: FakeNvml) -> None:
+    watch = nvml.GpuMonitor(BUS)
+    gpu.reasons = 0x1 | 0x2 | 0x100
+    assert watch.look().causes == {}
+    gpu.reasons = 0x4 | 0x40
+    found = watch.look()
+    assert disturbance([found]).startswith("the GPU was throttled (power cap) during 100 % of the sampling; ")
+    assert "(hardware thermal slowdown)" in disturbance([found])
+
+
+def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu: FakeNvml) -> None:
+    watch = nvml.GpuMonitor(BUS)
+    assert watch.clock_mhz() == 1980.0  # while it was warming up
+    gpu.mhz = 1930
+    assert watch.look().causes == {}
+    gpu.mhz = 1782
+    assert disturbance([watch.look()]) == "the GPU's clock was 10 % below its highest during 100 % of the sampling"
+
+
+def test_without_the_librarys_bindings_a_gpu_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    nvml._library.cache_clear()
+    watch = nvml.GpuMonitor(BUS)
+    assert (watch.look().state, watch.clock_mhz(), watch.energy_j()) == ({}, None, None)
+    nvml._library.cache_clear()
+
+
+class Bus:
+    """A link that falls back where nothing crosses it, as NVML and CuPy have it."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        pointer = SimpleNamespace(ptr=4096)
+        stream = SimpleNamespace(ptr=16, synchronize=self._synchronize)
+        runtime = SimpleNamespace(memcpyAsync=self._copy, memcpyHostToDevice=1)
+        self.cupy = SimpleNamespace(empty=lambda *_: SimpleNamespace(data=pointer), uint8=None)
+        self.cupy.cuda = SimpleNamespace(
+            Device=lambda number: SimpleNamespace(pci_bus_id=BUS),
+            Stream=lambda non_blocking: stream,
+            alloc_pinned_memory=lambda nbytes: pointer,
+            runtime=runtime,
+        )
+
+    def _copy(self, *_: Any) -> None:
+        self.under_way += 1
+
+    def _synchronize(self) -> None:
+        self.under_way = 0
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
+        return bus_id
+
+    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:
+        return 5 if self.under_way else 1
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:
+        raise self.NVMLError("Not Supported")
+
+
+@pytest.fixture
+def bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    found = Bus()
+    monkeypatch.setitem(sys.modules, "pynvml", found)
+    monkeypatch.setitem(sys.modules, "cupy", found.cupy)
+    monkeypatch.setattr(machine, "LOAD_S", 0.01)
+    monkeypatch.setattr(machine, "DEVICES", tmp_path)
+    nvml._library.cache_clear()
+    yield found
+    nvml._library.cache_clear()
+
+
+def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left_out(bus: Bus) -> None:
+    assert GpuMonitor(BUS).link() == {"pcie_generation": 1}
+    assert machine.gpu_link() == {"pcie_generation": 5}
+
+
+@pytest.mark.parametrize(("text", "found"), [("1\n", {"gpu_numa_node": 1}), ("-1\n", {}), ("", {})])
+def test_the_node_of_a_gpu_is_the_systems(bus: Bus, tmp_path: Path, text: str, found: dict[str, int]) -> None:
+    (tmp_path / BUS).mkdir()
+    (tmp_path / BUS / "numa_node").write_text(text)
+    assert machine.gpu_link() == {**found, "pcie_generation": 5}
+
+
+def test_without_nvml_nothing_crosses_the_link(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(bus, "_copy", None)
+    assert machine.gpu_link() == {}
+
+
+def test_the_nodes_of_the_host_are_numbers_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine, "NODES", tmp_path)
+    monkeypatch.setattr(machine, "cuda_missing", lambda: "no GPU")
+    assert machine.link_facts() == {}
+    for name in ("node10", "node2", "possible"):
+        (tmp_path / name).mkdir()
+    assert machine.link_facts() == {"numa_nodes": [2, 10]}
+
+
+def test_a_process_that_fails_leaves_the_facts_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "cuda_missing", lambda: None)
+    monkeypatch.setattr(sys, "executable", "false")
+    assert set(machine.link_facts()) <= {"numa_nodes"}

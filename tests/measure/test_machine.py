@@ -1,0 +1,333 @@
+"""The machine: CPUs that a worker keeps to, caches, memory that control groups limit, instruction sets."""
+
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelmark.bench.measure import affinity, isa, memory
+from kernelmark.bench.measure.affinity import cpus_in, listed, spread, thread_times, working_threads
+from kernelmark.bench.measure.cpu import Cpu, cpu_count, last_level_cache_bytes
+from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
+from kernelmark.bench.measure.machine import machine
+from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run.pool import Workers
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
+
+
+@pytest.fixture
+def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A machine by its cores and its nodes, as the kernel lists them."""
+
+    def build(cores: list[str], nodes: list[str]) -> None:
+        for core in cores:
+            for cpu in cpus_in(core):
+                (tmp_path / f"cpu{cpu}/topology").mkdir(parents=True)
+                (tmp_path / f"cpu{cpu}/topology/core_cpus_list").write_text(f"{core}\n")
+        for number, node in enumerate(nodes):
+            (tmp_path / f"node{number}").mkdir()
+            (tmp_path / f"node{number}/cpulist").write_text(f"{node}\n")
+        monkeypatch.setattr(affinity, "CPUS", tmp_path)
+        monkeypatch.setattr(affinity, "NODES", tmp_path)
+
+    return build
+
+
+TWO_NODES = (["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"])
+
+
+@pytest.mark.parametrize(
+    ("count", "cpus"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (8, range(8))]
+)
+def test_cores_come_before_second_threads_and_a_nodes_cores_before_the_next_nodes(topology, count, cpus):
+    topology(*TWO_NODES)
+    assert spread(range(8), count) == list(cpus)
+
+
+def test_the_node_with_most_room_comes_first(topology):
+    topology(*TWO_NODES)
+    assert spread({0, 2, 3, 6}, 2) == [2, 3]
+
+
+def test_what_may_not_be_used_is_not_chosen(topology):
+    topology(*TWO_NODES)
+    assert spread({4, 5, 6}, 2) == [4, 5]
+
+
+def test_a_machine_that_tells_nothing_of_itself_is_taken_in_order(topology):
+    topology([], [])
+    assert spread({3, 1, 2}, 2) == [1, 2]
+
+
+@pytest.mark.parametrize(("cpus", "text"), [({0, 1, 2, 3, 8}, "0-3,8"), ({5}, "5"), ({1, 3, 4}, "1,3-4"), (set(), "")])
+def test_cpus_are_listed_as_the_kernel_lists_them(cpus, text):
+    assert listed(cpus) == text
+    assert cpus_in(text) == cpus
+
+
+@linux
+def test_only_threads_that_worked_count(monkeypatch):
+    stop = threading.Event()
+    waiting = threading.Thread(target=stop.wait)
+    waiting.start()
+    before = thread_times()
+    sum(range(3 * 10**6))
+    stop.set()
+    waiting.join()
+    assert working_threads(before) == 1
+    monkeypatch.setattr(affinity, "TASKS", Path("/nowhere"))
+    assert working_threads(before) is None
+
+
+def _measure(problem: str, kernel: str, threads: int, max_time_s: float = 0.02):
+    job = Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(max_time_s), threads)
+    with Workers() as workers:
+        (row,) = workers.run(job, WorkerKey("cpu", threads))
+    assert row.status == "ok", row.reason
+    return row
+
+
+@linux
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs to leave one out")
+def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which():
+    usable = os.sched_getaffinity(0)
+    one = _measure("gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", 1)
+    assert one.affinity == listed(spread(usable, 1))
+    assert one.threads_used == 1
+    # On a busy machine the second thread may get no CPU in a few milliseconds of warming up.
+    more = [_measure("gemm/m512n512k512/f32/NN", "gemm/numpy.matmul", len(usable), 0.4) for _ in range(3)]
+    assert {row.affinity for row in more} == {listed(usable)}
+    assert 1 < max(row.threads_used for row in more) <= len(usable)
+
+
+@linux
+def test_pinning_takes_along_the_threads_that_were_there_before(python_in, tmp_path):
+    script = (
+        "import os, threading\n"
+        "from kernelmark.bench.measure.affinity import pin\n"
+        "stop = threading.Event()\n"
+        "thread = threading.Thread(target=stop.wait)\n"
+        "thread.start()\n"
+        "pin(1)\n"
+        "print(len(os.sched_getaffinity(0)), len(os.sched_getaffinity(thread.native_id)))\n"
+        "stop.set()\n"
+    )
+    assert python_in(tmp_path, "-c", script).stdout == "1 1\n"
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    last_level_cache_bytes.cache_clear()
+    yield
+    last_level_cache_bytes.cache_clear()
+
+
+def test_the_variable_gives_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELMARK_LLC_BYTES", "12345")
+    assert Cpu().llc_bytes == 12345
+
+
+def test_without_it_the_size_is_that_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KERNELMARK_LLC_BYTES")
+    assert last_level_cache_bytes() >= 2**16
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "8M", "1e6", " ", "1" * 30])
+def test_what_is_no_size_is_refused(given: str, monkeypatch: pytest.MonkeyPatch, complaint: Callable[..., str]) -> None:
+    monkeypatch.setenv("KERNELMARK_LLC_BYTES", given)
+    want = f"KERNELMARK_LLC_BYTES: is {given!r}, expected an integer above 0, in bytes"
+    assert complaint(last_level_cache_bytes) == want
+
+
+def test_every_cpu_empties_its_own_caches() -> None:
+    cpu = Cpu()
+    before = thread_times()
+    for _ in range(30):
+        cpu.evict()
+    assert working_threads(before) == cpu_count()
+
+
+@pytest.fixture
+def control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of control groups, of which this process is in the root."""
+    groups = tmp_path / "groups"
+    groups.mkdir()
+    (tmp_path / "own").write_text("0::/\n")
+    monkeypatch.setattr(memory, "CGROUP", groups)
+    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
+    return groups
+
+
+def test_memory_is_limited_by_the_control_group(control_groups: Path) -> None:
+    (control_groups / "memory.max").write_text("1000000\n")
+    (control_groups / "memory.current").write_text("400000\n")
+    assert memory.available_bytes() == 600_000
+    (control_groups / "memory.max").write_text("max\n")
+    free = memory.available_bytes()
+    assert free is None or free > 600_000
+
+
+def test_what_a_control_group_holds_of_inactive_files_can_be_had(control_groups: Path) -> None:
+    (control_groups / "memory.max").write_text("1000000\n")
+    (control_groups / "memory.current").write_text("900000\n")
+    (control_groups / "memory.stat").write_text("anon 300000\ninactive_file 500000\n")
+    assert memory.available_bytes() == 600_000
+
+
+def test_the_narrowest_limit_of_nested_control_groups_of_either_version_counts(control_groups: Path) -> None:
+    memory.OWN_GROUPS.write_text("4:cpu,memory:/outer/inner\n0::/\n")
+    for folder, limit in (("memory", 10**9), ("memory/outer", 800_000), ("memory/outer/inner", 900_000)):
+        (control_groups / folder).mkdir()
+        (control_groups / folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
+        (control_groups / folder / "memory.usage_in_bytes").write_text("300000\n")
+        (control_groups / folder / "memory.oom_control").write_text("under_oom 0\noom_kill 2\n")
+    kills = memory.kills_by_system()
+    (control_groups / "memory/outer/memory.oom_control").write_text("under_oom 0\noom_kill 3\n")
+    assert (memory.available_bytes(), memory.whole_bytes()) == (500_000, 800_000)
+    assert memory.kills_by_system() == kills + 1
+
+
+x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instruction sets are x86's")
+
+
+def here(name: str) -> bool:
+    try:
+        return choose_isas(name) == (name,)
+    except UsageError:
+        return False
+
+
+@pytest.fixture
+def cpu(monkeypatch, tmp_path):
+    """A CPU with these flags."""
+
+    def build(flags: str, machine: str = "x86_64") -> None:
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags} ht\n")
+        monkeypatch.setattr(isa, "CPUINFO", tmp_path / "cpuinfo")
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+
+    return build
+
+
+def test_words_are_taken_once_in_their_order_and_without_any_the_libraries_choose(cpu):
+    cpu("sse4_2 avx avx2 fma")
+    assert choose_isas("avx2, sse,avx2") == ("avx2", "sse")
+    assert choose_isas(None) == ("",)
+    assert environment("") == {}
+
+
+def test_what_cannot_be_had_is_refused_in_one_line(cpu, complaint):
+    cpu("sse4_2 avx")
+    assert complaint(lambda: choose_isas("sse5")) == (
+        "--isa sse5: unknown; expected some of sse, avx, avx2, avx512, with commas"
+    )
+    assert complaint(lambda: choose_isas("")).startswith("--isa '': unknown")
+    assert complaint(lambda: choose_isas("sse,avx2")) == "--isa avx2: this CPU has no avx2 fma; it has sse, avx"
+    cpu("sse4_2", machine="aarch64")
+    assert complaint(lambda: choose_isas("sse")) == "--isa is for x86 CPUs, this one is aarch64; leave it out"
+
+
+def test_a_run_records_the_sets_that_its_machine_has(cpu):
+    cpu("sse4_2 avx avx2 fma")
+    assert isa.isas_here() == ["sse", "avx", "avx2"]
+    assert machine()["isas"] == ["sse", "avx", "avx2"]
+    cpu("sse4_2", machine="aarch64")
+    assert isa.isas_here() == []
+
+
+def test_numpy_is_told_to_leave_only_what_it_would_choose_beyond_the_set(monkeypatch):
+    monkeypatch.delenv("NPY_DISABLE_CPU_FEATURES", raising=False)
+    found = ["SSE42", "AVX2", "X86_V3", "X86_V4", "AVX512_ICL"]
+    monkeypatch.setattr(isa.np, "show_config", lambda mode: {"SIMD Extensions": {"found": found}})
+    disabled = {name: environment(name).get("NPY_DISABLE_CPU_FEATURES") for name in ISAS}
+    assert disabled == {
+        "sse": "AVX2 X86_V3 X86_V4 AVX512_ICL",
+        "avx": "AVX2 X86_V3 X86_V4 AVX512_ICL",
+        "avx2": "X86_V4 AVX512_ICL",
+        "avx512": None,
+    }
+
+
+def test_what_the_user_has_disabled_in_numpy_stays_disabled(monkeypatch):
+    monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", "AVX512_ICL, AVX512_SPR")
+    monkeypatch.setattr(isa.np, "show_config", lambda mode: {"SIMD Extensions": {"baseline": ["X86_V2"]}})
+    assert environment("sse")["NPY_DISABLE_CPU_FEATURES"] == "AVX512_ICL AVX512_SPR"
+
+
+CORES = {"sse": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512": "SkylakeX"}
+
+
+@x86
+@pytest.mark.parametrize("name", CORES)
+def test_a_workers_libraries_keep_to_the_set_whatever_the_environment_says(name, monkeypatch, tmp_path):
+    if not here(name):
+        pytest.skip(f"this CPU has no {name}")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
+    plugin = tmp_path / "asks.py"
+    plugin.write_text(PLUGIN)
+    kernels = ("gemm/numpy.matmul", "gemm/mine.asks")
+    job = Job(("gemm/m64n64k64/f32/NN",), kernels, Mode.VERIFY, (str(plugin),), 0, Budget(0.01), 1, isa=name)
+    with Workers() as workers:
+        product, asked = workers.run(job, WorkerKey("cpu", 1, name))
+    assert product.status == "ok", product.reason
+    assert f" {CORES[name]} " in product.versions
+    numpy_has, numba_has = asked.tunables.removeprefix('{"has":"').removesuffix('"}').split("|")
+    beyond = ("AVX512", "X86_V4") if name == "avx2" else ("AVX2", "AVX512", "X86_V3", "X86_V4")
+    assert name == "avx512" or not any(feature.startswith(beyond) for feature in numpy_has.split())
+    assert numba_has == ISAS[name].llvm
+
+
+def test_each_set_is_a_job_in_a_worker_of_its_own_and_gpus_have_none(registry):
+    suite = find_suite("transpose/m8n8/f32/out", registry)
+    plan = Plan(devices=("cpu", "cuda"), threads=(2,), isas=("", "sse", "avx2"))
+    plain, sse, avx2 = jobs([suite], registry, plan)
+    assert [(planned.job.isa, planned.key.isa) for planned in (plain, sse, avx2)] == [(x, x) for x in plan.isas]
+    assert (plain.key.device, sse.key) == ("cuda", WorkerKey("cpu", 2, "sse"))
+    assert any("/cuda." in kernel for kernel in plain.job.kernels)
+    assert sse.job.kernels == tuple(k for k in plain.job.kernels if registry.kernels[k].device == "cpu")
+    assert sse.job.baseline == "transpose/numpy.out"
+
+
+def test_the_command_refuses_a_set_in_one_line(refused):
+    assert refused("run", "copy/m8n8/f32", "--isa", "sse9").startswith("kernelmark: --isa sse9: unknown; expected ")
+
+
+@x86
+def test_under_pytest_each_set_and_thread_count_is_an_item(python_in, tmp_path):
+    words = (
+        "-m",
+        "pytest",
+        "--pyargs",
+        "kernelmark.bench",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        "-q",
+        "--benchmark-only",
+    )
+    chosen = ("--km-suite", "gemm/m8n8k8/f32/NN", "--km-kernels", "gemm/numpy.matmul", "--km-db", "r.db")
+    done = python_in(tmp_path, *words, *chosen, "--km-isa", "sse", "--km-threads", "1,2")
+    items = [line.partition("[")[2] for line in done.stdout.splitlines() if "[" in line]
+    assert items == [f"gemm/numpy.matmul|m8n8k8/f32/NN|t{threads}|sse]" for threads in (1, 2)]
+
+
+PLUGIN = """\
+import numpy as np
+from kernelmark import kernel
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
+def asks(problem, x):
+    '''What NumPy and Numba generate code for.'''
+    from numba.core.registry import cpu_target
+    found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    x.chose(has=" ".join(found) + "|" + cpu_target.target_context.codegen().magic_tuple()[1])
+    return lambda: np.matmul(x.a, x.b, out=x.c)
+"""
