@@ -105,7 +105,7 @@ def test_the_storage_types_of_an_operation_are_those_it_takes():
 
 
 def test_every_suite_is_named_with_its_title():
-    assert table("suites.md", "suite", "what") == [[r["suite"], r["title"]] for r in listing.suites(discover())]
+    assert table("suites.md", "suite", "what") == [[r.suite, r.title] for r in listing.suites()]
 
 
 def test_every_status_is_described_in_its_own_words():

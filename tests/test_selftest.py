@@ -49,12 +49,13 @@ def test_short_durations_are_held_to_the_cost_of_a_call_and_long_ones_to_half_a_
 
 def test_a_duration_that_was_not_timed_misses_its_bound():
     rows = [_row(1e-6)] * 7 + [Measurement(kernel="k", status="crashed", reason="SIGSEGV")]
-    assert list(durations.judge(rows, 1.0, "quiet"))[-1][1:] == ("crashed: SIGSEGV", "a time", False)
+    finding = list(durations.judge(rows, 1.0, "quiet"))[-1]
+    assert (finding.found, finding.bound, finding.holds) == ("crashed: SIGSEGV", "a time", False)
 
 
 def test_a_processor_without_a_counter_cannot_be_tested_and_misses_nothing(monkeypatch):
     monkeypatch.setattr(durations, "counter_missing", lambda: "no counter")
-    assert next(durations.check(_nothing)) == ("durations", "not testable here", "no counter", None)
+    assert next(durations.check(_nothing)) == Finding("durations", "not testable here", "no counter", None)
 
 
 @pytest.mark.long
@@ -117,12 +118,10 @@ def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, 
 
 
 def test_cold_against_hot_is_the_ratio_of_both_turns():
-    assert ratios.slower([3.0, 5.0], [2.0, 2.0]) == ("cold: a copy of 1 MB, cold against hot", *_cold("2.00", True))
+    found = "2.00 times slower (4e+06 us, hot 2e+06 us)"
+    expected = Finding("cold: a copy of 1 MB, cold against hot", found, "at least 2", True)
+    assert ratios.slower([3.0, 5.0], [2.0, 2.0]) == expected
     assert ratios.slower([3.0, 4.9], [2.0, 2.0]).holds is False
-
-
-def _cold(ratio_: str, holds: bool) -> tuple[str, str, bool]:
-    return f"{ratio_} times slower (4e+06 us, hot 2e+06 us)", "at least 2", holds
 
 
 @pytest.mark.parametrize(("asking", "holds"), [(1.0, True), (0.96, True), (0.9, False)])
@@ -141,7 +140,7 @@ def test_coverage_counts_the_intervals_that_hold_the_grand_median():
 
 def test_the_spread_of_the_headline_is_its_coefficient_of_variation():
     finding = repeats.spread([Interval(m, m, m) for m in (0.991, 1.0, 1.009)])
-    assert finding[1:] == ("CV 0.90 % over 3 runs", "1 %", True)
+    assert (finding.found, finding.bound, finding.holds) == ("CV 0.90 % over 3 runs", "1 %", True)
     assert repeats.spread([Interval(m, m, m) for m in (0.98, 1.0, 1.02)]).holds is False
 
 

@@ -1,6 +1,5 @@
 """The command `doctor`: each part of the machine, whether it is usable, and how to fix it."""
 
-import json
 import shutil
 import sys
 from contextlib import closing
@@ -8,9 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+import msgspec
 
 from kernelmark.bench.cli.listing import remedied
 from kernelmark.bench.cli.options import db_option
+from kernelmark.bench.cli.output import as_json
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.machine import environment
@@ -51,17 +52,25 @@ class Diagnosis(NamedTuple):
     kernels: tuple[str, ...] = ()
 
 
+class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
+    """A part that `doctor` has examined. found: what it is, or why it cannot be used and how to fix it."""
+
+    part: str
+    usable: bool
+    found: str
+
+
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Also name the kernels that cannot run here.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "prints_json", is_flag=True, help="Print JSON.")
 @db_option
-def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
+def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
     """Report what is usable here, and how to fix what is not.
 
     Also shows the ceilings of the latest run.
     """
     found = examine(db or default_store())
-    click.echo(_json(found) if as_json else render(found, everything))
+    click.echo(as_json(list(map(_examined, found))) if prints_json else render(found, everything))
 
 
 def examine(store: Path) -> list[Diagnosis]:
@@ -155,10 +164,5 @@ def _words(f: Diagnosis) -> str:
     return f"{count(len(f.kernels), 'kernel')} cannot run here: {remedied(f.found)}" if f.kernels else remedied(f.found)
 
 
-def _json(findings: list[Diagnosis]) -> str:
-    """Return JSON; the kernels that cannot run are named."""
-    rows = [
-        {"part": f.part, "usable": f.usable, "found": ": ".join(filter(None, (", ".join(f.kernels), f.found)))}
-        for f in findings
-    ]
-    return json.dumps(rows, indent=2)
+def _examined(f: Diagnosis) -> ExaminedPart:
+    return ExaminedPart(f.part, f.usable, ": ".join(filter(None, (", ".join(f.kernels), f.found))))

@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 
 from kernelmark.bench.claims.answer import Answer
+from kernelmark.bench.cli.doctor import ExaminedPart
+from kernelmark.bench.cli.listing import ListedKernel, ListedSuite
 from kernelmark.bench.compare.view import CompareDocument
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.result import Result
@@ -12,54 +14,11 @@ from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument
 from kernelmark.bench.report.runs import RunDocument, RunSummary
 from kernelmark.bench.report.scaling_view import ScalingDocument
+from kernelmark.bench.selftest.finding import Checks
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.profile.view import Profile
 from kernelmark.bench.tune.select.answer import SelectDocument
 from kernelmark.bench.tune.select.model import Model
-
-
-class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
-    """A kernel of `list`. here: `yes` or `no`; reason: why it cannot run here, or ""."""
-
-    kernel: str
-    device: str
-    domain: str
-    numerics: str
-    here: str
-    label: str
-    reason: str
-
-
-class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
-    """A suite of `list --suites`."""
-
-    suite: str
-    title: str
-    source: str
-
-
-class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
-    """A part that `doctor` has examined. found: what it is, or why it cannot be used and how to fix it."""
-
-    part: str
-    usable: bool
-    found: str
-
-
-class Check(msgspec.Struct, forbid_unknown_fields=True):
-    """A figure of `selftest` with its bound; holds: null where there is nothing to hold."""
-
-    check: str
-    found: str
-    bound: str
-    holds: bool | None
-
-
-class Checks(msgspec.Struct, forbid_unknown_fields=True):
-    """What `selftest` prints. left_out: the checks that were not asked for."""
-
-    findings: list[Check]
-    left_out: list[str]
 
 
 class ExportedCeiling(Ceiling, frozen=True, kw_only=True):

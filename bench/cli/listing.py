@@ -1,19 +1,19 @@
 """The command `list`: kernels and suites as rows."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from kernelmark.bench.cli.options import plugin_option
+from kernelmark.bench.cli.output import as_json
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
-Rows = list[dict[str, Any]]
 KERNEL_COLUMNS = {
     "kernel": TableColumn("kernel"),
     "device": TableColumn("device", spare=2),
@@ -28,15 +28,35 @@ SUITE_COLUMNS = {
 }
 
 
+class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
+    """A kernel of `list`. here: `yes` or `no`; reason: why it cannot run here, or ""."""
+
+    kernel: str
+    device: str
+    domain: str
+    numerics: str
+    here: str
+    label: str
+    reason: str
+
+
+class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
+    """A suite of `list --suites`."""
+
+    suite: str
+    title: str
+    source: str
+
+
 @click.command("list")
 @click.option("--op", help="List only kernels of this operation.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="List only kernels of this device.")
 @click.option("--suites", "only_suites", is_flag=True, help="List suites instead of kernels.")
 @click.option("--all", "everything", is_flag=True, help="Also list kernels that cannot run here, with the reason.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, of all kernels.")
+@click.option("--json", "prints_json", is_flag=True, help="Print JSON, of all kernels.")
 @plugin_option
 def list_command(
-    op: str | None, device: str | None, only_suites: bool, everything: bool, as_json: bool, plugins: tuple[str, ...]
+    op: str | None, device: str | None, only_suites: bool, everything: bool, prints_json: bool, plugins: tuple[str, ...]
 ) -> None:
     """List the kernels that can run here, or the suites.
 
@@ -45,15 +65,16 @@ def list_command(
     registry = discover(plugins)
     if op is not None:
         registry.problem_class(op, "--op")
-    rows = suites(registry) if only_suites else kernels(registry, op, device)
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
+    if only_suites:
+        listed = suites()
+        click.echo(as_json(listed) if prints_json else _table(SUITE_COLUMNS, listed))
     else:
-        click.echo(render_suites(rows) if only_suites else render(rows, everything))
+        rows = kernels(registry, op, device)
+        click.echo(as_json(rows) if prints_json else render(rows, everything))
 
 
-def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> Rows:
-    """Return a row a kernel: id, device, domain, numerics, whether it can run here, label, and why it cannot."""
+def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> list[ListedKernel]:
+    """Return a row a kernel, by their ids."""
     rows = []
     for kernel in sorted(registry.kernels.values(), key=lambda kernel: kernel.id):
         if op in (None, kernel.op) and device in (None, kernel.device):
@@ -61,17 +82,10 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
             assumed = registry.operations[kernel.op].assumed
             declared = {axis: values for axis, values in kernel.domain.items() if values != assumed.get(axis)}
             shown = numerics if isinstance(numerics, str) else "/".join((numerics or {"": "native"}).values())
-            rows.append(
-                {
-                    "kernel": kernel.id,
-                    "device": kernel.device,
-                    "domain": " ".join(_values(axis, found) for axis, found in declared.items()) or "all",
-                    "numerics": shown,
-                    "here": "no" if (reason := unavailable(kernel)) else "yes",
-                    "label": kernel.label,
-                    "reason": reason or "",
-                }
-            )
+            domain = " ".join(_values(axis, found) for axis, found in declared.items()) or "all"
+            reason = unavailable(kernel) or ""
+            here = "no" if reason else "yes"
+            rows.append(ListedKernel(kernel.id, kernel.device, domain, shown, here, kernel.label, reason))
     return rows
 
 
@@ -84,8 +98,8 @@ def _values(axis: str, values: Sequence[Any]) -> str:
     return f"{axis} {values[0]:g}" + (f"..{values[-1]:g}" if len(values) > 1 else "")
 
 
-def suites(registry: Registry) -> Rows:
-    """Return a row a suite: name, title, source; nothing is expanded."""
+def suites() -> list[ListedSuite]:
+    """Return a row a suite; nothing is expanded."""
     import tomllib  # a list of kernels starts faster without these
 
     from kernelmark.bench.plan.suites import FOLDER, suite_names
@@ -93,34 +107,29 @@ def suites(registry: Registry) -> Rows:
     rows = []
     for name in suite_names():
         table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-        rows.append({"suite": name, "title": table["title"], "source": table["source"]})
+        rows.append(ListedSuite(name, table["title"], table["source"]))
     return rows
 
 
-def render(rows: Rows, everything: bool) -> str:
+def render(rows: list[ListedKernel], everything: bool) -> str:
     """Return the kernels that can run here as a table; below it, by reason, the number of those that cannot.
 
     everything: those that cannot run are shown too, as they are where there is nothing else to show.
     """
     if not rows:
         return "no kernel matches; `kernelmark list` without --op and --device shows all"
-    here = [row for row in rows if not row["reason"]]
+    here = [row for row in rows if not row.reason]
     blocked = list(_blocked(rows, everything or not here))
     return "\n\n".join(filter(None, [_table(KERNEL_COLUMNS, here), *blocked]))
 
 
-def _blocked(rows: Rows, named: bool) -> Iterator[str]:
+def _blocked(rows: list[ListedKernel], named: bool) -> Iterator[str]:
     """Yield why kernels cannot run and how to fix it, reason by reason, with their table if they are to be named."""
-    for reason in dict.fromkeys(row["reason"] for row in rows if row["reason"]):
-        own = [row for row in rows if row["reason"] == reason]
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason):
+        own = [row for row in rows if row.reason == reason]
         more = "" if named else "; --all names them"
         said = paragraph(f"{count(len(own), 'kernel')} cannot run here: {remedied(reason)}{more}")
         yield f"{said}\n{_table(KERNEL_COLUMNS, own)}" if named else said
-
-
-def render_suites(rows: Rows) -> str:
-    """Return the suites as a table."""
-    return _table(SUITE_COLUMNS, rows)
 
 
 def remedied(reason: str) -> str:
@@ -129,5 +138,5 @@ def remedied(reason: str) -> str:
     return f"{what}; how to fix it: {remedy}" if remedy else what
 
 
-def _table(columns: dict[str, TableColumn], rows: Rows) -> str:
-    return table(list(columns.values()), [[row[name] for name in columns] for row in rows])
+def _table(columns: dict[str, TableColumn], rows: Sequence[object]) -> str:
+    return table(list(columns.values()), [[getattr(row, name) for name in columns] for row in rows])

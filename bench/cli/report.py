@@ -22,17 +22,17 @@ from kernelmark.bench.cli.options import (
     plugin_option,
     run_argument,
 )
+from kernelmark.bench.cli.output import drawn_in
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store, default_store
-from kernelmark.bench.report.export import check_writable, write_text, writing
-from kernelmark.bench.report.figures import draw
+from kernelmark.bench.report.export import check_writable, write_text
 from kernelmark.bench.report.figures.scaling import scaling_figures
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.runs import summary_of
-from kernelmark.bench.report.scaling import Scaling, ScalingQuestion, computed
+from kernelmark.bench.report.scaling import ScalingQuestion, computed
 from kernelmark.bench.report.scaling_view import render, write_json
 
 
@@ -188,13 +188,4 @@ def scaling(
     else:
         click.echo(render(found))
     if figures is not None:
-        click.echo("\n" + _draw(found, figures))
-
-
-def _draw(found: Scaling, folder: Path) -> str:
-    """Write the figures, and return where they are or why there is none. Raises UsageError."""
-    kind = scaling_figures(found)
-    with writing(folder, "; --figures DIR names another"):
-        folder.mkdir(parents=True, exist_ok=True)
-        drawn = [str(folder / f"{figure.name}.svg") for figure in draw([kind], folder)]
-    return "\n".join([*drawn, *filter(None, [kind.omitted])])
+        click.echo("\n" + drawn_in(figures, [scaling_figures(found)]))

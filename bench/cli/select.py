@@ -13,17 +13,16 @@ from kernelmark.bench.cli.options import (
     plugin_option,
     select_options,
 )
+from kernelmark.bench.cli.output import drawn_in, print_or_write
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store, default_store
-from kernelmark.bench.report.export import write_text, writing
-from kernelmark.bench.report.figures import draw
-from kernelmark.bench.tune.select.answer import KernelChoice, answer, document
+from kernelmark.bench.tune.select.answer import answer, document
 from kernelmark.bench.tune.select.export import FORMATS
 from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
-from kernelmark.bench.tune.select.model import Model, file_of, kept, write
+from kernelmark.bench.tune.select.model import file_of, kept, write
 from kernelmark.bench.tune.select.train import Trained, train
 from kernelmark.bench.tune.select.view import answered, trained
 
@@ -78,13 +77,14 @@ def select(
         return
     found = _trained(names, tests, where, selection, registry, db)
     if style is not None:
-        _export(found.model, style, output)
+        print_or_write(FORMATS[style](found.model), output)
     elif json_to is not None:
-        _write_json(json_to, found.model, None)
+        json_to.write(document(found.model, None))
     else:
         click.echo(trained(found.model))
     if figures is not None:
-        click.echo("\n" + _draw(found, registry, figures), err=style is not None)
+        kinds = [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
+        click.echo("\n" + drawn_in(figures, kinds), err=style is not None)
 
 
 def _check(
@@ -117,11 +117,11 @@ def _answer(
     problem = registry.problem(problem_id)
     model = kept(problem, where, registry)
     if style is not None:
-        _export(model, style, output)
+        print_or_write(FORMATS[style](model), output)
         return
     found = answer(model, problem, registry)
     if json_to is not None:
-        _write_json(json_to, model, found)
+        json_to.write(document(model, found))
     else:
         click.echo(answered(model, found))
 
@@ -145,25 +145,3 @@ def _trained(
     write(path, found.model)
     click.echo(f"selector: {path}", err=True)
     return found
-
-
-def _export(model: Model, style: str, output: Path | None) -> None:
-    """Print the selector as code, or write it."""
-    text = FORMATS[style](model)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, lambda out: click.echo(text, out, nl=False))
-
-
-def _write_json(out: IO[str], model: Model, found: KernelChoice | None) -> None:
-    out.write(document(model, found))
-
-
-def _draw(found: Trained, registry: Registry, folder: Path) -> str:
-    """Write the figures, and return where they are. Raises UsageError."""
-    with writing(folder, "; --figures DIR names another"):
-        folder.mkdir(parents=True, exist_ok=True)
-        kinds = [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
-        drawn = draw(kinds, folder)
-        return "\n".join(str(folder / f"{figure.name}.svg") for figure in drawn)

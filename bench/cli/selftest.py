@@ -6,11 +6,12 @@ from itertools import count
 import click
 
 from kernelmark.bench.cli.options import AGAINST, OK
+from kernelmark.bench.cli.output import as_json
 from kernelmark.bench.cli.progress import show_line
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.selftest import checks
-from kernelmark.bench.selftest.finding import Finding, as_json, table
+from kernelmark.bench.selftest.finding import Checks, Finding, table
 
 
 @click.command()
@@ -22,8 +23,8 @@ from kernelmark.bench.selftest.finding import Finding, as_json, table
     help="Run only kernels that cheat and results that are wrong, and print what catches each.",
 )
 @click.option("--seeds", type=click.IntRange(min=1), help="Draws of the operands on which each adversary is tried.")
-@click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None, json_: bool) -> None:
+@click.option("--json", "prints_json", is_flag=True, help="Print JSON.")
+def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None, prints_json: bool) -> None:
     """Test how far timings of this machine can be trusted.
 
     Measures known durations, kernels that cheat, the coverage of intervals and false alarms, each against a bound; the
@@ -34,8 +35,8 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     names = checks.chosen(",".join(checks.ADVERSARIES) if adversaries else only, quick)
     left_out = [name for name in checks.NAMES if name not in names]
     findings = _with_progress(names, seeds)
-    if json_:
-        click.echo(as_json(findings, left_out))
+    if prints_json:
+        click.echo(as_json(Checks(findings, left_out)))
     else:
         click.echo(table(findings))
         if left_out:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.options import complete_runs, db_option, json_option, plugin_option
+from kernelmark.bench.cli.output import as_json
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.declared import is_foreign, require_figures
@@ -23,7 +24,7 @@ from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.merge import merge_files
 from kernelmark.bench.record.store import Store, default_store
-from kernelmark.bench.report.runs import RunSummary, removed_line, runs_table, summaries
+from kernelmark.bench.report.runs import removed_line, runs_table, summaries
 from kernelmark.bench.report.shards import merged_lines
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.session import new_run_id
@@ -70,25 +71,16 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
         if delete or prune:
             named = {store.find_run(text)["run_id"] for text in delete}
             found = [run for run in found if run.run_id in named or run.started_at < (prune or "")]
-            _remove(store, [run.run_id for run in found])
+            with ExitStack() as locks:  # all or none
+                for run in found:
+                    locks.enter_context(held_run(store.path, run.run_id, "end it with Ctrl-C"))
+                store.remove([run.run_id for run in found])
     if json_to is not None:
-        _write(found, json_to)
+        click.echo(as_json(found), json_to)
         return
     click.echo(runs_table(found))
     if delete or prune:
         click.echo(f"\n{removed_line(found)}")
-
-
-def _remove(store: Store, run_ids: list[str]) -> None:
-    """Remove all or none. Raises UsageError where one is being measured."""
-    with ExitStack() as locks:
-        for run_id in run_ids:
-            locks.enter_context(held_run(store.path, run_id, "end it with Ctrl-C"))
-        store.remove(run_ids)
-
-
-def _write(found: list[RunSummary], out: IO[str]) -> None:
-    out.write(msgspec.json.format(msgspec.json.encode(found).decode(), indent=2) + "\n")
 
 
 @click.command()

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import IO
 
 import click
-import msgspec
 
 from kernelmark.bench.cli.options import (
     AGAINST,
@@ -22,6 +21,7 @@ from kernelmark.bench.cli.options import (
     run_argument,
     select_options,
 )
+from kernelmark.bench.cli.output import as_json, print_or_write
 from kernelmark.bench.cli.progress import print_run
 from kernelmark.bench.compare.runs import compare_runs
 from kernelmark.bench.measure.devices import devices_present
@@ -220,11 +220,7 @@ def _export_constants(
     named = where not in (None, AUTO)
     files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
     found = None if run_id is None else _selected(db, run_id, Selection())[1]
-    text = header(adopted(files, named, selection, found))
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, lambda out: click.echo(text, out, nl=False))
+    print_or_write(header(adopted(files, named, selection, found)), output)
 
 
 @click.command()
@@ -243,18 +239,12 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
         raise UsageError(f"{kernel_id}: a history is that of a kernel with all its tiles; leave out the @ and the tile")
     with closing(Store(db or default_store(), create=False)) as store:
         found = store.versions(kernel_id, problem_id)
-    if not found:
-        _require_problem(problem_id)
+    if not found:  # one with versions may be of a plug-in, which is not loaded here
+        discover().problem(problem_id)
     if json_to is not None:
-        text = msgspec.json.encode(history_document(kernel_id, problem_id, found)).decode()
-        json_to.write(msgspec.json.format(text, indent=2) + "\n")
+        click.echo(as_json(history_document(kernel_id, problem_id, found)), json_to)
         return
     click.echo("\n\n".join(history_page(kernel_id, problem_id, found, diff)))
-
-
-def _require_problem(problem_id: str) -> None:
-    """Raise UsageError for what is no problem. One with versions may be of a plug-in, which is not loaded here."""
-    discover().problem(problem_id)
 
 
 PER_CENT = Read(per_cent)

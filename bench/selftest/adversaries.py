@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget
@@ -62,8 +64,8 @@ def check(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
         missed = [finding for finding in found if not finding.holds]
         last = (missed or found)[-1]
         if seeds > 1:
-            last = last._replace(found=f"{seeds - len(missed)} of {seeds}; {last.found}")
-        yield last._replace(holds=len(missed) <= seeds // 100)
+            last = replace(last, found=f"{seeds - len(missed)} of {seeds}; {last.found}")
+        yield replace(last, holds=len(missed) <= seeds // 100)
 
 
 def jobs(seeds: int = 1) -> int:

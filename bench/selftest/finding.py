@@ -1,8 +1,8 @@
 """What a check has found, the table of it, and the jobs that checks measure."""
 
-import json
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
@@ -17,10 +17,10 @@ A_SECOND = Budget(max_time_s=1.0)
 Tick = Callable[[], object]
 
 
-class Finding(NamedTuple):
-    """A figure with its bound. check: the check's name, and after a colon what of it.
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A figure of `selftest` with its bound. check: the check's name, and after a colon what of it.
 
-    holds: None where there is nothing to hold, since it could not be tested, or is for information.
+    holds: null where there is nothing to hold, since it could not be tested, or is for information.
     """
 
     check: str
@@ -32,6 +32,13 @@ class Finding(NamedTuple):
     def name(self) -> str:
         """The check that it belongs to."""
         return self.check.partition(":")[0]
+
+
+class Checks(msgspec.Struct, forbid_unknown_fields=True):
+    """What `selftest` prints. left_out: the checks that were not asked for."""
+
+    findings: list[Finding]
+    left_out: list[str]
 
 
 COLUMNS = (
@@ -46,11 +53,6 @@ MARKS = {True: "yes", False: "NO", None: "-"}
 def table(findings: Sequence[Finding]) -> str:
     """Return the table of findings, a row each."""
     return layout.table(COLUMNS, [(f.check, f.found, f.bound, MARKS[f.holds]) for f in findings])
-
-
-def as_json(findings: Sequence[Finding], left_out: Sequence[str]) -> str:
-    """Return the findings, and the checks that were not asked for."""
-    return json.dumps({"findings": [f._asdict() for f in findings], "left_out": list(left_out)}, indent=2)
 
 
 def measured(

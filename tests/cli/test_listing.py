@@ -8,11 +8,12 @@ import pytest
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.defaults import default_map
 from kernelmark.bench.cli.documents import DOCUMENTS, schema
+from kernelmark.bench.cli.output import as_json
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import KernelVersion
-from kernelmark.bench.selftest.finding import Finding, as_json
+from kernelmark.bench.selftest.finding import Checks, Finding
 from support.compared import add, begin, times
 from support.pages import DOCS, valid
 
@@ -322,7 +323,7 @@ def test_a_history_without_versions_is_one_line_and_a_tile_is_refused(called, st
 
 def test_findings_of_the_selftest_are_valid():
     findings = [Finding("durations: a", "1 us", "2 us", True), Finding("cold", "none", "", None)]
-    assert valid(as_json(findings, ["wrong"]), "selftest")["left_out"] == ["wrong"]
+    assert valid(as_json(Checks(findings, ["wrong"])), "selftest")["left_out"] == ["wrong"]
 
 
 def test_verify_prints_json_alone_and_all_else_on_standard_error(kernelmark):

@@ -10,7 +10,6 @@ import msgspec
 
 from kernelmark.bench.cli import listing
 from kernelmark.bench.cli.documents import DOCUMENTS
-from kernelmark.bench.plan.discovery import discover
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -127,7 +126,7 @@ def reduced(command):
     command = REPLACED.get(command, command)
     besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
     missing = [option for option in besides if option.split()[0] not in command]
-    suites = {row["suite"] for row in listing.suites(discover())}
+    suites = {row.suite for row in listing.suites()}
     words = shlex.split(" ".join([command, *missing]))
     return ["small.toml" if word in suites else SMALLER.get(word, word) for word in words]
 

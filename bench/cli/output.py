@@ -1,0 +1,33 @@
+"""Where commands put what they have found: JSON and code on standard output or in a file, figures in a folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from kernelmark.bench.report.export import write_text, writing
+from kernelmark.bench.report.figures.plan import Kind
+
+
+def as_json(found: object) -> str:
+    """Return a document, indented, without the end of its last line."""
+    return msgspec.json.format(msgspec.json.encode(found).decode(), indent=2)
+
+
+def print_or_write(text: str, output: Path | None) -> None:
+    """Print a text as it is, or write it to a file. Raises UsageError."""
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, lambda out: click.echo(text, out, nl=False))
+
+
+def drawn_in(folder: Path, kinds: Sequence[Kind]) -> str:
+    """Draw figures to a folder; return where they are, and why others are not drawn. Raises UsageError."""
+    from kernelmark.bench.report.figures import draw
+
+    with writing(folder, "; --figures DIR names another"):
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = [str(folder / f"{figure.name}.svg") for figure in draw(kinds, folder)]
+    return "\n".join([*drawn, *(kind.omitted for kind in kinds if kind.omitted)])
