@@ -68,7 +68,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _add(group: pytest.OptionGroup, option: Option) -> None:
-    """Add an option to a plan, kept under the name of the plan's field."""
     dest = f"km_{option.field}"
     kept: dict[str, Any] = {"dest": dest, "help": option.text.replace("%", "%%")}
     if isinstance(option.default, bool):

@@ -80,7 +80,6 @@ def _unwatched(stage: str) -> nullcontext[None]:
 
 
 def _on_device(case: EmulatedCase) -> str | None:
-    """Return why the device's result is wrong, or None."""
     device = get_device("cuda")
     place = place_of(case.kernel, case.problem, device)
     operands = OperandSet(case.problem, device, place.memory, place.spread)

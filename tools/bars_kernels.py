@@ -394,7 +394,6 @@ def encode() -> Found:
 
 
 def _encoder(name: str) -> tuple[Launch, Launch]:
-    """Return the phases of a strategy in which workers encode, and a copy of both gradients."""
     registry, device = discover(), get_device("cpu")
     kernel: Any = registry.kernels[f"aggregate/cpu.{name}"]
     problem: Any = registry.problem(f"aggregate/w{WORKERS}n{ENCODED}/f32/ef")

@@ -271,7 +271,6 @@ def killed(own: Run) -> tuple[int, str]:
 
 
 def _strike(parent: int, drawn: random.Random) -> bool:
-    """Kill one of the processes of a run; return whether there was one."""
     which = drawn.choice(list(VICTIMS))
     others = [member.pid for member in below(parent) if _is(member.pid, VICTIMS[which])]
     with suppress(ProcessLookupError, IndexError):

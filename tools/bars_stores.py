@@ -273,7 +273,6 @@ def _multiply(db: Path) -> None:
 
 
 def _cases(db: Path) -> list[str]:
-    """Return the cases of the only run, in their order."""
     with closing(Store(db, create=False)) as store:
         return [row.case for row, _ in store.results(store.run_ids()[-1])]
 

@@ -127,8 +127,6 @@ def uses_of(file: str, text: str) -> Iterator[Use]:
 
 
 class _Module:
-    """What names stand for in a module."""
-
     def __init__(self, file: str, imports: Iterable[ast.Import | ast.ImportFrom]) -> None:
         self._file, self._stars, imported = file, dict[str, list[ast.expr]](), dict[str, str]()
         for node in imports:
@@ -228,7 +226,6 @@ def _word(node: ast.expr) -> str:
 
 
 def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes below one, without what is in the functions below it."""
     for node in ast.iter_child_nodes(tree):
         yield node
         if not isinstance(node, _FUNCTION):
@@ -236,7 +233,6 @@ def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield targets and values of assignments, one by one."""
     for node in nodes:
         match node:
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):

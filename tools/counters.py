@@ -267,7 +267,6 @@ def refusal(text: str) -> str:
 
 
 def _run(command: Sequence[str], until_s: float) -> Ran:
-    """Run a command in a watched process, which ends with all that it started."""
     if not shutil.which(command[0]):
         return Ran(127, f"{command[0]} is not on the PATH")
     until_s = min(until_s, now() + LIMIT_S)

@@ -118,7 +118,6 @@ def _measure(db: Path, folder: Path, run: str, max_time: str) -> None:
 
 
 def _known(db: Path) -> dict[str, str]:
-    """Return the latest run of a store for each of RUNS that is there, by the suites that it was asked for."""
     if not db.is_file():
         return {}
     with closing(Store(db, create=False)) as store:
@@ -131,7 +130,6 @@ def _suites(run: str) -> tuple[str, ...]:
 
 
 def _drawn(store: Store) -> list[Shown]:
-    """Draw the first figure of each kind that is small enough, and return them."""
     target = DOCS / FOLDER
     target.mkdir(exist_ok=True)
     shown: dict[str, Shown] = {}
@@ -155,7 +153,6 @@ def _origin(data: RunData) -> str:
 
 
 def _selector(store: Store, run: str) -> list[Kind]:
-    """Return the figures that `select --train --figures` draws of a run."""
     registry = discover()
     with store.snapshot():
         found = train(store, registry, [run], [])
@@ -163,7 +160,6 @@ def _selector(store: Store, run: str) -> list[Kind]:
 
 
 def _first(kind: Kind, path: Path) -> str:
-    """Draw the first figure of a kind that is small enough, and return its words; nothing where none is."""
     with tempfile.TemporaryDirectory() as folder:
         for figure in draw([kind], Path(folder)):
             svg = slim(figure.svg)

@@ -150,7 +150,6 @@ def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
 
 
 def _compiled(tasks: Sequence[Task], limits: DeviceLimits) -> tuple[int, list[str]]:
-    """Compile what the tasks launch, on all processors; return how many programs, and a line for each that fails."""
     registry = discover()
     named = ((name, registry.named(name)) for name in dict.fromkeys(k for task in tasks for k in task.kernels))
     own = {name: kernel for name, kernel in named if isinstance(kernel, CudaKernel)}
@@ -173,7 +172,6 @@ class Measuring:
             signal.signal(number, self._stop)
 
     def _stop(self, *signal_: Any) -> None:
-        """Begin no further task, and end the present one."""
         self.stopped = True
 
     def device(self, settings: Settings) -> Reply:
@@ -246,7 +244,6 @@ class Measuring:
 
 
 def _limit_s(tasks: Sequence[Task]) -> float:
-    """Return after how many seconds without an answer the process of tasks is ended."""
     return LEAST_S + SLACK * sum(task.seconds for task in tasks) + WATCHED_S * (tasks[0].kind in WATCHED)
 
 

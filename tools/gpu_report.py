@@ -112,7 +112,6 @@ def _page(
     folder: Path,
     drawn: Sequence[Drawn] = (),
 ) -> str:
-    """Return the README."""
     page = Page(found, tasks, store)
     parts = [f"# {found.device}", *(f"> {note}" for note in found.notes), *page.dirty(), *page.founding()]
     parts += [*page.bars(), *page.across(), *page.groups(), *figures(drawn), *page.claims(folder), *page.state()]
@@ -121,7 +120,6 @@ def _page(
 
 
 def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
-    """Yield what the last slot was used for, what each task was expected to take, and what was left out."""
     if slot is None:
         return
     yield "## The last slot"
@@ -135,7 +133,6 @@ def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
 
 
 def _took(together: Sequence[tuple[str, Answer]]) -> tuple[str, ...]:
-    """Return a line on the tasks that shared a run."""
     (first, _), *others = together
     found = [answer for _, answer in together]
     states = ", ".join(dict.fromkeys(answer.state for answer in found))

@@ -114,7 +114,6 @@ class Slot:
         return self._measured(asked) if kind != "tune" else self._tuned(asked)
 
     def _measured(self, asked: Question) -> Reply:
-        """Measure tasks as one run; those are answered of which every row is there."""
         first = asked.tasks[0]
         if first.kind == "claim":
             plan, jobs = planned(first.detail, self.registry, ("cpu", self.settings.device))

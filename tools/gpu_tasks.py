@@ -108,7 +108,6 @@ class Tasks:
         return list({task.name: task for tasks in made for task in tasks}.values())
 
     def _digest(self, pairs: Iterable[tuple[str, str]], launcher: str = "cuda-core") -> str:
-        """Return the digest of kernels on problems, by the ids of both."""
         taken: dict[str, list[Problem]] = {}
         for kernel, problem in pairs:
             taken.setdefault(kernel, []).append(self._registry.problem(problem))
@@ -163,7 +162,6 @@ class Tasks:
         return [kernel for kernel in self._kernels if isinstance(kernel, CudaKernel)]
 
     def _smallest(self, name: str) -> str | None:
-        """Return the smallest problem that a kernel is swept through elsewhere, or None."""
         kernel = self._registry.kernels[name]
         # The sweep asks a kernel for its domain and what it refuses, which every kernel has.
         taken = swept(cast(CudaKernel, kernel), self._registry.operations[kernel.op])
@@ -260,7 +258,6 @@ class Tasks:
         yield from self._task("batch sweep", "time", "batch", batches, kernels, mode="cold", group="Batch sweep")
 
     def _timed(self, name: str, problem: str, value: str, group: str, **more: Any) -> Iterator[Task]:
-        """Yield the task that times all kernels of the device on a problem, in turn; none where it has none."""
         if kernels := self._able(problem, gpu_bars.is_rival):
             baseline = next((k for k in kernels if k.split("/")[1].partition(".")[0] in VENDORS), kernels[0])
             yield from self._task(name, "time", value, (problem,), kernels, baseline=baseline, group=group, **more)

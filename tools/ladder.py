@@ -106,7 +106,6 @@ def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
 
 
 def _large(registry: Registry, kernel: CudaKernel) -> Problem:
-    """A problem of LARGE in each dimension, where the kernel takes it, or a typical one."""
     sample = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
     large = msgspec.structs.replace(sample, **dict.fromkeys(sample.sizes, LARGE))
     return large if kernel.refuses(large) is None else sample

@@ -140,7 +140,6 @@ def _unfinished(db: Path, noisy_anyway: bool = False, current: bool | None = Tru
 
 
 def _latest(store: Store) -> str:
-    """Return the latest run of suites, or nothing; those of claims have none."""
     return next((run for run in reversed(store.run_ids()) if store.run(run).suites), "")
 
 
@@ -175,7 +174,6 @@ def publish(
 
 
 def _price(prices: Any) -> Price | None:
-    """Return the price of an hour of this CPU, or None."""
     found = prices.find("cpu", cpu_name())
     if found is None:
         return None

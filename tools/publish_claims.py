@@ -125,7 +125,6 @@ class Experiments:
         print(f"publish: {task.name}: {text}", flush=True)
 
     def _run(self, task: Task, command: str, begun: str, until_s: float) -> str:
-        """Measure an experiment until then, in the run that was begun if it may go on, and return the run."""
         plan, jobs = planned(task.detail, self._registry, ("cpu",))
         own: dict[str, Any] = {"command": command, "planned": case_count(jobs, self._registry)}
         with Workers() as workers, interruptible() as interrupted:
@@ -149,7 +148,6 @@ class Experiments:
         return measuring.run_id
 
     def _done(self) -> dict[str, str]:
-        """Return the runs of the answers, by their tasks."""
         return {name: one.run for name, one in self._agenda.answers.items() if one.state == "done"}
 
     @property

@@ -243,8 +243,6 @@ def convolutions() -> list[Conv]:
 
 
 def _around(rng: random.Random, layer: Conv) -> Iterator[Conv]:
-    """Yield shapes near a layer that compute no more than a problem may."""
-
     def near(size: int, least: int = 1) -> int:
         return max(least, round(size * 2 ** rng.uniform(-1, 1)))
 
@@ -290,7 +288,6 @@ def _training(title: str, source: str, notes: str, parts: Iterable[str], problem
 
 
 def _thirds(convs: list[Conv]) -> Iterator[tuple[str, list[Conv]]]:
-    """Yield each direction with its third of the convolutions."""
     for i, direction in enumerate(("fprop", "dgrad", "wgrad")):
         yield direction, convs[i::3]
 

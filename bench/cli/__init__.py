@@ -24,7 +24,6 @@ def main() -> None:
 
 
 def _leave(*_: object) -> None:
-    """End this process, which has begun nothing yet."""
     try:
         if sys.__stderr__ is not None:  # where standard error is closed, its number may be another file's
             os.write(sys.__stderr__.fileno(), b"kernelmark: interrupted\n")

@@ -134,7 +134,6 @@ def _with_tuned(plan: Plan, where: str, registry: Registry) -> Plan:
 
 
 def _name_tiles(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
-    """Name the tuned tiles that the run takes."""
     taken = dict.fromkeys(tile for planned in jobs for tile in planned.job.tiles)
     for tile in taken:
         click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)

@@ -49,8 +49,6 @@ from kernelmark.bench.run.station import Task
 
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Take the suites, the store and these options to the plan."""
-
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = json_option(name_option(db_option(function)))
         for option in reversed(options):
@@ -196,7 +194,6 @@ def _run_here(store: Store, asked: RunRequest) -> Done:
 
 
 def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) -> bool:
-    """Write what is wanted of a run, and return whether its noise is a failure."""
     if wanted.json is not None:
         write_run(store, run_id, wanted.json)
     if wanted.csv is not None:
@@ -218,7 +215,6 @@ def _exit(session: Session, planned: int, finished: bool, noisy: bool) -> NoRetu
 
 
 def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
-    """Measure a run by the workers of an executor, or by one on each of several GPUs, and record it here."""
     config, gpus = _who(asked)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
         plan, host = _planned(asked, broker, config, gpus)

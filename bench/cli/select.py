@@ -97,7 +97,6 @@ def _check(
     selection: Selection,
     json_to: IO[str] | None,
 ) -> None:
-    """Raise UsageError for what contradicts itself."""
     if not train and len(names) != 1:
         found = f"{len(names)} names" if names else "no PROBLEM"
         raise UsageError(f"select: has {found}, expected one problem; --train makes a selector of runs, which it names")
@@ -113,7 +112,6 @@ def _check(
 def _answer(
     problem_id: str, where: str, registry: Registry, style: str | None, output: Path | None, json_to: IO[str] | None
 ) -> None:
-    """Print the choice for a problem, or the selector that makes it."""
     problem = registry.problem(problem_id)
     model = kept(problem, where, registry)
     if style is not None:

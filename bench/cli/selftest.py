@@ -45,7 +45,6 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
 
 
 def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Finding]:
-    """Return the findings, with a line of progress on a terminal and nothing in a pipe."""
     total, done = checks.jobs(names, seeds), count(1)
     show_line(f"0 of {total} jobs")
     found = list(checks.run(names, lambda: show_line(f"{next(done)} of {total} jobs"), seeds))

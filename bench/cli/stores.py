@@ -100,7 +100,6 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
 
 
 def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str]]:
-    """Return the problems of shards that are missing, by planning again. Raises UsageError where it cannot."""
     try:
         asked = msgspec.convert(plan, Plan)
     except msgspec.ValidationError as error:

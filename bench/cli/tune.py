@@ -108,7 +108,6 @@ def tune(
 def _asked(
     workers: Workers, kernel_id: str, suite_name: str, static: bool, options: dict[str, Any]
 ) -> tuple[Registry, Suite, Plan, list[Subject]]:
-    """Return the registry, the suite, the plan, and the kernel on each problem. Raises UsageError."""
     if options["threads"] and len(options["threads"]) > 1:
         raise UsageError(f"--threads {','.join(map(str, options['threads']))}: a tuning has one number of threads")
     plan = plan_asked([suite_name], {**options, "devices": "auto", "kernels": (), "isas": None})
@@ -121,14 +120,12 @@ def _asked(
 
 
 def _rank(subjects: list[Subject], budget: int | None, plan: Plan) -> None:
-    """Print the tiles of each problem by what the compiler reports of them."""
     for subject in subjects:
         arch = arch_here(subject.kernel)
         click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
 
 
 def _carry_out(tuning: Tuning, file: TileFile) -> None:
-    """Search, race, and keep what is adopted; print what was found on the way."""
     run_id = tuning.session.run_id
     click.echo(f"run {run_id}")
     for subject, choice in zip(tuning.subjects, tuning.choices, strict=True):

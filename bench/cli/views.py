@@ -216,7 +216,6 @@ def export(
 def _export_constants(
     run_id: str | None, output: Path | None, where: str | None, selection: Selection, db: Path | None
 ) -> None:
-    """Write the tiles that tuning has adopted as a header of C constants. Raises UsageError."""
     named = where not in (None, AUTO)
     files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
     found = None if run_id is None else _selected(db, run_id, Selection())[1]

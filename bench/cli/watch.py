@@ -88,7 +88,6 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
 
 
 def _print(text: str) -> None:
-    """Print, on a terminal with verdicts in colour."""
     colours = {"PASS": "green", "FAIL": "red"}
     coloured = re.sub(r"\b(PASS|FAIL)\b", lambda found: click.style(found[0], fg=colours[found[0]], bold=True), text)
     click.echo(coloured, color=is_wanted(sys.stdout, os.environ))
@@ -122,7 +121,6 @@ def _session(
 
 
 def _arch(kernel: CudaKernel, arch: str) -> str:
-    """The architecture, if the kernel has instructions for it. Raises UsageError."""
     typical(arch)
     if not kernel.runs_on(arch):
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"

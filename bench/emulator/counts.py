@@ -181,7 +181,6 @@ def _spread(count: int) -> dict[int, int]:
 
 
 def _empty(operand: Operand) -> Buffer:
-    """Return a buffer of zeros, of which the last element alone is sent to the worker."""
     itemsize = DTYPES[operand.dtype].itemsize
     data = np.zeros(1, bits_dtype(operand.dtype))
     return Buffer(operand.role, data, operand.shape[-1], operand.pad, (operand.nbytes - itemsize,))

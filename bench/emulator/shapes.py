@@ -53,7 +53,6 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 
 
 def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]]) -> list[Values]:
-    """Return each pattern along the sizes of the operation, without repetitions."""
     sizes = dict.fromkeys(_repeat(pattern, len(problem_class.sizes)) for pattern in patterns)
     return [dict(zip(problem_class.sizes, size, strict=True)) for size in sizes]
 

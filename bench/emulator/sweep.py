@@ -171,7 +171,6 @@ def launches(
 
 
 def _argument(arg: Any, operands: dict[str, Operand]) -> Any:
-    """Return an argument of a plan as the worker takes it."""
     if isinstance(arg, Scratch):
         return arg.name
     if isinstance(arg, TensorMap | Im2colMap):
@@ -180,7 +179,6 @@ def _argument(arg: Any, operands: dict[str, Operand]) -> Any:
 
 
 def _tensor_map(wanted: TensorMap | Im2colMap, operand: Operand) -> EmulatedMap:
-    """Return the map over an operand as it lies in memory."""
     itemsize = DTYPES[operand.dtype].itemsize
     lengths = (*operand.shape[1:-1], operand.ld)
     strides = [itemsize * math.prod(lengths[axis:]) for axis in range(len(lengths))]

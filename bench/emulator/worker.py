@@ -136,7 +136,6 @@ def _job(
     seed: int,
     limit_s: int,
 ) -> Iterator[bytes]:
-    """Yield the job as the worker reads it (runtime/job.cpp)."""
     yield _line("limit", limit_s)
     for name, buffer in buffers.items():
         size = buffer.data.itemsize

@@ -89,7 +89,6 @@ def check(tick: Tick) -> Iterator[Finding]:
 
 
 def _fresh(job: Job, key: WorkerKey) -> list[Measurement]:
-    """A process that has done nothing before."""
     with Workers() as workers:
         return workers.run(job, key)
 

@@ -51,7 +51,6 @@ def make_samples(folder: Path) -> Path:
 
 
 def _network(net: Store) -> None:
-    """Store what `scaling` computes from, and what `history` shows."""
     begin_made(net, ROWS_RUN)
     for problem, part in ((KEPT[1], "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
         put(net, problem, KEPT[0])

@@ -143,5 +143,4 @@ def _cases(document: Any) -> dict[tuple[Any, ...], Any]:
 
 
 def _last(text: str) -> str:
-    """Return the last line that is not empty, cut."""
     return ascii(next((line for line in reversed(text.splitlines()) if line.strip()), ""))[1:-1][:200]

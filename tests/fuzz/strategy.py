@@ -126,7 +126,6 @@ def _prices(draw: Any) -> Input:
 
 @st.composite
 def _defaults(draw: Any) -> Input:
-    """Defaults with any command that ends soon."""
     words = draw(st.sampled_from([("list",), *((*words, "--db", "rows.db") for words in READERS[:9])]))
     table = draw(contents.defaults())
     if draw(once_in(3)):
@@ -150,7 +149,6 @@ def _stores(draw: Any, damages: Any) -> Input:
 
 @st.composite
 def _imports(draw: Any, text: str) -> Input:
-    """A file of results, and a command that reads what it has become."""
     damage = st.lists(contents.outside(), min_size=1, max_size=3).map(tuple)
     whole = st.builds(File, sample=st.sampled_from(EXPORTS), damage=damage)
     file = draw(st.one_of(*[contents.foreign_json(), contents.own_csv(text)] * 2, whole))
@@ -164,7 +162,6 @@ def _imports(draw: Any, text: str) -> Input:
 
 @st.composite
 def _plugins(draw: Any) -> Input:
-    """A plug-in that is loaded, and no more."""
     plugin, words = draw(contents.loading()), (*draw(st.sampled_from(LOADERS)), "--plugin", "mine.py")
     step = Step(words, refused=plugin.refused, patience_s=PATIENCE_S if plugin.lasting else 0.0)
     return Input((step,), {**ROWS, "mine.py": File(plugin.text)}, wild=plugin.wild)
@@ -182,7 +179,6 @@ def _faulty(draw: Any) -> Input:
 
 @st.composite
 def _kills(draw: Any) -> Input:
-    """A run that is killed at any moment, what is then visible of it, the same again, and the rest of it."""
     suite = contents.toml({"sweep": [{"op": "copy", "dtype": "f32", "n": 5, "m": {"linear": [1, 20, 1]}}]})
     words = ("run", "mine.toml", *QUICK["run"], "--name", "mine", "--db", "new.db")
     again = ("run", "--resume", "mine", "--db", "new.db")
