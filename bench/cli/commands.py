@@ -13,7 +13,7 @@ import click
 
 from kernelmark import __version__
 from kernelmark.bench.cli.defaults import default_map
-from kernelmark.bench.cli.ending import ReaderGone, interrupt_again, on_interrupt, status_of
+from kernelmark.bench.cli.ending import ReaderGone, leave_if_interrupted, status_of
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.family import adopt, end_rest, known
 
@@ -99,12 +99,12 @@ def call(interruptible: bool) -> int:
     """Do what the words of the command line ask for, end what a plug-in left running, and return the exit status."""
     adopt()
     others = known()
-    sys.unraisablehook = interrupt_again
+    sys.unraisablehook = leave_if_interrupted
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left then that an interrupt could end
 
     def work() -> None:
         if interruptible:
-            signal.signal(signal.SIGINT, on_interrupt)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             cli.main(prog_name="kernelmark", standalone_mode=False, default_map=_defaults())
         finally:

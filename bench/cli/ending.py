@@ -3,26 +3,20 @@
 import errno
 import io
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
-from click import echo  # held since before a plug-in could put another in its place
+from click import echo
 
 from kernelmark import __version__
 from kernelmark.bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
 from kernelmark.bench.plan.errors import Unsupported, UsageError, message
 from kernelmark.bench.plan.text import MOST, one_line
 
-#: How soon after an interrupt that could not be raised the next one follows, when what it fell into has returned.
-AGAIN_S = 0.01
-_write, _leave = os.write, os._exit
 #: What a write to standard output fails with; the error names no file then.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -32,43 +26,18 @@ class ReaderGone(Exception):
 
 
 def status_of(work: Callable[[], object]) -> int:
-    """Do the work of a command and return the exit status. No exception gets past it, whatever it is.
-
-    A plug-in may have put others in the place of functions that the ending calls. The line is then written without.
-    """
+    """Do the work of a command and return the exit status."""
     try:
         return _ended(work)
-    except KeyboardInterrupt:
-        return _interrupted()
-    except BaseException as error:
-        return _failed(error)
+    except KeyboardInterrupt:  # a second one, while the first was reported
+        return INTERRUPTED
 
 
-def on_interrupt(_: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, except where nothing would take it: `status_of` takes it everywhere else.
-
-    One that falls into `interrupt_again` adds nothing to what that function does. One that falls into the last resort
-    ends the process.
-    """
-    while frame is not None:
-        if frame.f_code is interrupt_again.__code__:
-            return
-        if frame.f_code in (_interrupted.__code__, _failed.__code__):
-            _leave(INTERRUPTED)
-        frame = frame.f_back
-    raise KeyboardInterrupt
-
-
-def _interrupted() -> int:
-    _flush()
-    return INTERRUPTED
-
-
-def _failed(error: BaseException) -> int:
-    found = _of_plugin(error)
-    what = found or f"defect: {type(error).__name__} as the command ended"
-    _write(2, f"{one_line(f'kernelmark: {what}')}\n".encode(errors="backslashreplace"))
-    return USAGE if found else DEFECT
+def leave_if_interrupted(found: Any) -> None:
+    """End the process where an interrupt fell into what cannot raise it: a callback, a finaliser."""
+    if issubclass(found.exc_type, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(found)
 
 
 def _ended(work: Callable[[], object]) -> int:
@@ -93,7 +62,7 @@ def _ended(work: Callable[[], object]) -> int:
             return _defect(error)
         _discard(1)
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
-    except Exception as error:
+    except BaseException as error:
         return _defect(error)
 
 
@@ -119,16 +88,6 @@ def _print_everything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-def interrupt_again(found: Any) -> None:
-    """Interrupt this thread again where an interrupt fell into what cannot raise it: a callback, a finaliser."""
-    if issubclass(found.exc_type, KeyboardInterrupt):
-        again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
-        again.daemon = True
-        again.start()
-    else:
-        sys.__unraisablehook__(found)
 
 
 def _done(work: Callable[[], object]) -> int:
@@ -168,7 +127,7 @@ def _complain(text: str, status: int) -> int:
     return status
 
 
-def _defect(error: Exception) -> int:
+def _defect(error: BaseException) -> int:
     """Report a defect of kernelmark's own, with its traceback in a file; one of a plug-in is bad input."""
     if found := _of_plugin(error):
         return _complain(found, USAGE)
@@ -182,7 +141,7 @@ def _of_plugin(error: BaseException) -> str | None:
     return discovery.of_plugin(error) if discovery else None
 
 
-def _saved(error: Exception) -> str:
+def _saved(error: BaseException) -> str:
     """Write what the authors need to know to a file of its own, and return its name."""
     import tempfile
     import traceback

@@ -114,7 +114,6 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
         sys.modules.pop(name, None)
         REGISTRY.kernels, REGISTRY.operations = known
         raise UsageError(f"plugin {_where(error, path)}") from None
-    REGISTRY.limit(*known, timeout_s)
     _loaded[path] = module
 
 

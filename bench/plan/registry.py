@@ -4,17 +4,14 @@ A kernel is a function that sets up and returns the timed closure (`@kernel`), o
 (`@cuda_kernel`). Registration imports nothing heavy and runs nothing.
 """
 
-import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from kernelmark.bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
 from kernelmark.bench.plan.errors import UsageError, unknown
-from kernelmark.bench.plan.foreign import limited
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
-from kernelmark.bench.plan.limiting import limit_operation, limited_kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import parse_tile
 
@@ -35,22 +32,15 @@ class Kernels(dict[str, Kernel]):
 
 @dataclass
 class Registry:
-    """The operations and kernels known to this process.
-
-    patience_s: how long the operation of a plug-in may take to read an id; infinite where another process watches it.
-    """
+    """The operations and kernels known to this process."""
 
     operations: dict[str, type[Problem]] = field(default_factory=dict)
     kernels: Kernels = field(default_factory=Kernels)
-    patience_s: float = math.inf
 
     def problem(self, text: str) -> Problem:
         """The problem with this id. Raises UsageError."""
         op, _, rest = text.partition("/")
-        problem_class = self.problem_class(op, text)
-        if problem_class.__module__.startswith("kernelmark.kernels."):
-            return _parsed(problem_class, rest)
-        return limited(_parsed, f"{op}: its reading of an id", self.patience_s)(problem_class, rest)
+        return _parsed(self.problem_class(op, text), rest)
 
     def named(self, name: str) -> Kernel:
         """Return the kernel with this id, and the tile that stands in it. Raises UsageError."""
@@ -68,14 +58,6 @@ class Registry:
             known = ", ".join(sorted(self.operations))
             raise UsageError(f"{subject}: {op!r} is not an operation; expected one of {known}")
         return self.operations[op]
-
-    def limit(self, kernels: Collection[str], operations: Collection[str], timeout_s: float) -> None:
-        """Let what all but these declare take no longer in this process; they were known before."""
-        self.patience_s = timeout_s
-        for name in self.kernels.keys() - set(kernels):
-            self.kernels[name] = limited_kernel(self.kernels[name], timeout_s)
-        for name in self.operations.keys() - set(operations):
-            limit_operation(self.operations[name], timeout_s)
 
     def add(self, kernel: Kernel) -> None:
         if kernel.id in self.kernels:
