@@ -1,4 +1,4 @@
-"""SIGKILL at random, of a run or of any process below it: no row is lost, doubled or changed, and nothing is left."""
+"""Whatever ends kernels, workers and runs, even SIGKILL: no row is lost or doubled, no process or memory is left."""
 
 import os
 import random
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.run.family import below
-from support.processes import at_work_in, complaints, wait_for
-from support.runs import WORDS, Start, all_are_there_and_ok, query, visible
+from kernelmark.bench.run.pool import Workers
+from support.processes import at_work_in, complaints, gone, wait_for
+from support.runs import TIMEOUT_S, WORDS, Measure, Start, all_are_there_and_ok, query, visible
 
 #: The variable sets another number: 100 take two minutes.
 KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))
@@ -69,3 +70,47 @@ def test_workers_that_are_killed_again_and_again_cost_no_row(folder: Path, start
     assert (run.returncode, complaints(err)) == (0, [])
     assert all_are_there_and_ok(path)
     wait_for(lambda: at_work_in(folder) == [])
+
+
+def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure: Measure, told: Path) -> None:
+    bad, good = measure("leaves_a_child", "honest")
+    assert (bad.status, bad.reason, good.status) == ("crashed", "verification: the process ended with status 3", "ok")
+    wait_for(lambda: gone(int(told.read_text())))
+
+
+@pytest.mark.parametrize("name", ["leaves_a_daemon", pytest.param("leaves_a_daemon_and_hangs", marks=pytest.mark.long)])
+def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
+    workers: Workers, measure: Measure, told: Path, name: str
+) -> None:
+    bad, good = measure(name, "honest", timeout_s=TIMEOUT_S)
+    assert (bad.status, good.status) == ("timeout" if name.endswith("hangs") else "ok", "ok")
+    workers.close()
+    assert gone(int(told.read_text()))
+
+
+@pytest.mark.long
+def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure: Measure, told: Path) -> None:
+    bad, _ = measure("shares_memory", "honest")
+    assert bad.reason.startswith("verification: the process ended with status 3")
+    assert not Path("/dev/shm", told.with_suffix(".name").read_text()).exists()
+
+
+def test_no_worker_outlives_a_run_that_is_killed(hanging: tuple[subprocess.Popen[str], int]) -> None:
+    run, worker = hanging
+    assert not gone(worker)
+    run.kill()
+    wait_for(lambda: gone(worker))
+
+
+def test_no_worker_outlives_a_second_interrupt(hanging: tuple[subprocess.Popen[str], int]) -> None:
+    run, worker = hanging
+    for _ in range(10):  # two that come at once count as one
+        run.send_signal(signal.SIGINT)
+        try:
+            run.wait(1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    assert run.returncode == 130
+    assert complaints(run.communicate()[1]) == []
+    wait_for(lambda: gone(worker))

@@ -1,14 +1,22 @@
-"""Kernels that crash or hang their process, in real processes: each costs one row."""
+"""Kernels that crash or hang their process, or take all memory, in real processes: each costs one row."""
 
 import os
+import re
 import signal
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from kernelmark.bench.measure import memory
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run import pool
+from kernelmark.bench.run.family import below
+from kernelmark.bench.run.pool import Wary
 from support.processes import complaints, gone, wait_for
 from support.runs import QUICK, TIMEOUT_S, Measure
 
@@ -149,3 +157,114 @@ def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables
     assert "crashed: copy/bad.segv: verification: SIGSEGV" in done.stdout
     assert "what a kernel prints" not in done.stdout
     assert set(complaints(done.stderr)) == {"what a kernel prints", "cannot go on"}
+
+
+KEY = WorkerKey("cuda", 1)
+Answer = Callable[[str], Measurement]
+
+
+class Pool:
+    """Stands for the workers: answers by the test's own rule, and records which kernels were called."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.called: list[tuple[str, ...]] = []
+
+    def __call__(self, job: Job, key: WorkerKey) -> list[Measurement]:
+        self.called.append(job.kernels)
+        rows = [self._answer(kernel) for kernel in job.kernels]
+        return [msgspec.structs.replace(row, problem=job.problems[0]) for row in rows]
+
+
+def job(problem: str, *kernels: str) -> Job:
+    return Job((problem,), kernels, Mode.HOT, (), 0, Budget(), 1)
+
+
+def hangs(kernel: str) -> Measurement:
+    if kernel == "b":
+        return Measurement(kernel=kernel, status="timeout", reason="sampling took more than 5 s")
+    return Measurement(kernel=kernel)
+
+
+def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third() -> None:
+    pool = Pool(hangs)
+    wary = Wary(pool)
+    for problem in ("p", "q"):
+        wary(job(problem, "a", "b", "c"), KEY)
+    assert [row.status for row in wary(job("r", "a", "b", "c"), KEY)] == ["ok", "timeout", "ok"]
+    assert pool.called[-1] == ("a", "c")
+    (row,) = wary(job("s", "b"), KEY)
+    assert row.reason == "left out after 2 lost workers: timeout on q: sampling took more than 5 s"
+    assert len(pool.called) == 3
+    assert wary.left_out == {"b": "timeout on q: sampling took more than 5 s"}
+
+
+@pytest.mark.parametrize(("attempt", "calls"), [(1, 2), (2, 1)])
+def test_a_crash_that_was_tried_again_has_cost_two_workers(attempt: int, calls: int) -> None:
+    pool = Pool(lambda kernel: Measurement(kernel=kernel, status="crashed", reason="SIGSEGV", attempt=attempt))
+    wary = Wary(pool)
+    for problem in "pqr":
+        wary(job(problem, "a"), KEY)
+    assert len(pool.called) == calls
+
+
+def test_a_kernel_that_is_wrong_or_raises_is_called_again() -> None:
+    pool = Pool(lambda kernel: Measurement(kernel=kernel, status={"a": "wrong", "b": "failed"}[kernel], reason="off"))
+    wary = Wary(pool)
+    for problem in "pqr":
+        wary(job(problem, "a", "b"), KEY)
+    assert len(pool.called) == 3
+    assert wary.left_out == {}
+
+
+def test_a_kernel_that_an_earlier_run_left_out_is_not_called() -> None:
+    pool = Pool(hangs)
+    (row,) = Wary(pool, {"a": "crashed on p: SIGSEGV"})(job("q", "a"), KEY)
+    assert pool.called == []
+    assert (row.status, row.reason) == ("crashed", "left out after 2 lost workers: crashed on p: SIGSEGV")
+
+
+def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 200_000_000)
+    monkeypatch.setattr(memory, "whole_bytes", lambda: 10_000_000_000)
+    bad, good = measure("fills_memory", "honest")
+    assert (bad.status, good.status) == ("oom", "ok")
+    assert re.fullmatch(r"verification: the process took 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
+
+
+@pytest.mark.long
+def test_a_kernel_that_leaks_64_mb_a_call_is_oom_before_nothing_is_left(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine has 1.2 GB beyond what stood before, and 134 MB must stay free; the pages are real."""
+
+    def resident() -> int:
+        return sum(member.resident_bytes for member in below(os.getpid()))
+
+    before, whole, least = resident(), 1_200_000_000, []
+
+    def available() -> int:
+        least.append(whole + before - resident())
+        return least[-1]
+
+    monkeypatch.setattr(memory, "available_bytes", available)
+    monkeypatch.setattr(memory, "whole_bytes", lambda: whole)
+    bad, good = measure("leaks", "honest")
+    assert (bad.status, good.status) == ("oom", "ok")
+    assert "verification: the process took 1." in bad.reason
+    assert min(least) > 0
+
+
+def test_a_worker_is_looked_at_sooner_where_memory_is_short() -> None:
+    assert pool.next_look_s(None) == pool.next_look_s(100e9) == pool.POLL_S
+    assert pool.SOONEST_S < pool.next_look_s(1e9) < pool.POLL_S
+    assert pool.next_look_s(-1.0) == pool.SOONEST_S
+    assert pool.floor_bytes(100_000_000_000) == 3e9
+    assert pool.floor_bytes(1_000_000_000) == pool.LEAST_FLOOR_BYTES
+
+
+def test_what_the_system_killed_for_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "kills_by_system", count().__next__)
+    bad, good = measure("killed_by_a_stranger", "honest")
+    assert (bad.status, bad.reason) == ("oom", "verification: killed by the system for want of memory")
+    assert good.status == "ok"

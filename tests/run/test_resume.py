@@ -1,18 +1,35 @@
-"""Runs that are interrupted and taken up again, with real processes and a real store."""
+"""Runs that are interrupted, or that a full disk ends, and taken up again, in real processes or in this one."""
 
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kernelmark.bench.measure.lock import held_run
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
+from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import plan_of
 from support.processes import complaints
-from support.runs import KERNELS, PROBLEMS, SUITE, WORDS, Start, query, visible
+from support.runs import (
+    KERNELS,
+    PROBLEMS,
+    SMALL,
+    SUITE,
+    WORDS,
+    Start,
+    all_are_there_and_ok,
+    copy,
+    declare,
+    nothing,
+    query,
+    visible,
+)
 
 
 def run_ids(path: Path) -> list[str]:
@@ -157,3 +174,106 @@ def test_a_run_that_is_not_there_is_named(finished, kernelmark_in, words) -> Non
 def test_nothing_can_be_taken_up_where_there_is_no_store(refused, tmp_path: Path) -> None:
     assert "there is no store" in refused("run", "--resume", "2026", "--db", "none.db")
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.fixture
+def taken_up(measured):
+    """The jobs that a session asks for which goes on with a run, and the session."""
+
+    def of(run_id, *problems, **plan):
+        asked = []
+
+        def execute(job, key):
+            asked.append(job.kernels)
+            return run_job(job)
+
+        _, session, _ = measured(*problems, execute=execute, resume=run_id, **plan)
+        return asked, session
+
+    return of
+
+
+def test_a_run_that_was_left_between_two_rows_of_a_job_measures_the_rest_beside_the_baseline(
+    measured, taken_up, store, full_after, monkeypatch
+):
+    for name in ("first", "second"):
+        declare(name, copy)
+    kernels = ("copy/mine.first", "copy/mine.second", "copy/numpy.copyto")
+    full_after(2)
+    with pytest.raises(UsageError, match="full"):
+        measured(SMALL, kernels=kernels)
+    monkeypatch.undo()
+    run_id = store.find_run(None)["run_id"]
+    before = {row.kernel: row for row, _ in store.results(run_id)}
+    assert list(before) == ["copy/numpy.copyto", "copy/mine.first"]
+    asked, session = taken_up(run_id, SMALL, kernels=kernels)
+    assert asked == [("copy/numpy.copyto", "copy/mine.second")]
+    after = {row.kernel: row for row, _ in store.results(run_id)}
+    assert {name: after.pop(name) for name in before} == before
+    assert after["copy/mine.second"].speedup is not None
+    assert session.tally == {"ok": 3}
+
+
+def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had(measured, taken_up):
+    declare("bad", nothing)
+    declare("good", copy)
+    _, before, _ = measured(SMALL, kernels=("copy/mine.*",))
+    asked, session = taken_up(before.run_id, SMALL, kernels=("copy/mine.*",))
+    assert asked == []
+    assert session.run_id == before.run_id
+    assert (session.tally, session.against) == ({"wrong": 1, "ok": 1}, 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "found"),
+    [
+        ({"seed": 1}, "plan.seed was 0 and is 1"),
+        ({"max_time_s": 0.006}, "plan.max_time_s was 0.005 and is 0.006"),
+        ({"threads": (1, 2)}, "plan.threads was [1] and is [1, 2]"),
+        ({"seed": 1, "rel_ci": 0.1, "mode": Mode.HOT, "processes": 3}, "; and 1 more; a run goes on only as it began"),
+    ],
+)
+def test_a_run_that_would_go_on_otherwise_is_refused(measured, taken_up, complaint, plan, found):
+    _, before, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
+    assert found in complaint(lambda: taken_up(before.run_id, SMALL, kernels=("copy/numpy.copyto",), **plan))
+
+
+def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(measured, store, complaint):
+    _, session, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
+    found = complaint(lambda: plan_of(store, session.run_id))
+    assert found == f"--resume {session.run_id}: the run has no record of its suites; name them"
+
+
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_file_that_may_not_grow_ends_the_run_in_one_line_and_keeps_the_rows(folder: Path, python_in) -> None:
+    script = str(Path(sys.executable).with_name("kernelmark"))
+    stopped(folder, python_in(folder, "-c", LIMITED, script, *WORDS))
+
+
+@pytest.mark.long
+def test_a_full_disk_ends_the_run_in_one_line_and_keeps_the_rows(folder: Path, small_disk, kernelmark_in) -> None:
+    small_disk("400k")
+    words = [word if word != "r.db" else "disk/r.db" for word in WORDS]
+    run_id, kept = stopped(folder, kernelmark_in(folder, *words), "disk/r.db")
+    small_disk("8m")
+    done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "disk/r.db")
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
+    assert all_are_there_and_ok(folder / "disk/r.db")
+    assert kept.items() <= visible(folder / "disk/r.db").items()
+
+
+def stopped(folder: Path, done, db: str = "r.db"):
+    """Id and rows of a run that could not be written to its end."""
+    assert done.returncode == 2, done.stderr
+    (line,) = complaints(done.stderr)
+    assert f"{db}: cannot be written: " in line
+    assert "rows recorded so far are safe" in line
+    kept = visible(folder / db)
+    assert 0 < len(kept) < PROBLEMS * len(KERNELS)
+    return done.stdout.split()[1], kept
