@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.emulator.build import HostCompileError
-from stub.pycuda_build import is_built, pycuda_folder
+from stub.library import is_built, pycuda_folder
 from support.emulated import host_compiler
 
 BUILDS = "python -m pytest --all tests/stub/test_pycuda.py"

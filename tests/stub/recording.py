@@ -1,15 +1,19 @@
-"""Records which calls in bench and kernels are executed in this process, by the places where they end in the source."""
+"""Records which calls in bench and kernels a process executes, and tells which functions of packages it left out."""
 
 import dis
 import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+
+from tabulate import tabulate
+
+from support.tools import script
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Environment variable that names the file to write.
@@ -58,3 +62,38 @@ def _ends(code: CodeType) -> dict[int, tuple[int, int]]:
         if instruction.opname.startswith("CALL") and where and where.end_lineno and where.end_col_offset:
             found[instruction.offset] = (where.end_lineno, where.end_col_offset)
     return found
+
+
+#: Packages whose functions run on the stub, and those that cannot: a stand-in for CuPy runs in its place, and
+#: cuda.pathfinder looks for cuBLAS and cuDNN.
+ON_STUB = ("cuda.core.", "cuda.bindings.", "libcuda.", "pycuda.")
+SIGNATURE_ONLY = ("cuda.pathfinder.", "cupy.", "cudnn.", "libcublas.", "libcudnn.", "nvmath.", "pynvml.")
+
+
+def recorded_in(folder: Path) -> dict[str, str]:
+    """Return the environment variable with which a process on the stub records its calls in the folder."""
+    return {RECORDED: str(folder / "calls.json")}
+
+
+def unexecuted(folder: Path, packages: Sequence[str]) -> list[str]:
+    """Return what is missing: functions of these packages that are called, and were not executed when it was recorded.
+
+    A package of which nothing is called is missing too, and so is a function of a package that is neither on the stub
+    nor among those whose signatures are all that can be checked. Prints each function and whether it was executed.
+    """
+    places = {tuple(place) for place in json.loads((folder / "calls.json").read_text())}
+    executed: dict[str, bool] = {}
+    for use in script("conformance").all_uses():
+        if use.arguments is not None:
+            executed[use.name] = executed.get(use.name, False) or (use.file, *use.end) in places
+    others = tuple(set(ON_STUB) - set(packages))
+    states = {name: _state(name, done) for name, done in sorted(executed.items()) if not name.startswith(others)}
+    print(tabulate(states.items(), headers=("function", "executed on the stub")))
+    unused = [package for package in packages if not any(name.startswith(package) for name in states)]
+    return [*unused, *(name for name, state in states.items() if state == "no")]
+
+
+def _state(name: str, executed: bool) -> str:
+    if name.startswith(SIGNATURE_ONLY):
+        return "signature only"
+    return "yes" if executed else "no"

@@ -1,12 +1,17 @@
-"""The real cuda-core and cuda-bindings start on the stub driver, whose clock gives each launch a known length."""
+"""The real cuda-core on the stub driver: spans of known lengths, several GPUs, and each breach of a rule found."""
 
+import csv
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
 
 from kernelmark.bench.measure.present import cuda_missing
-from stub.library import Run, on_stub
+from stub.library import Run, environment, on_stub
 
 NAMES = (
     "properties",
@@ -75,3 +80,135 @@ def test_the_launches_of_a_call_are_read_from_its_graph_and_none_is_run(runs: di
     assert (found["eight"], found["eleven"]) == ("; ".join([one] * 8), "; ".join([*[one] * 8, "and 3 more"]))
     assert found["long"] == f"{('longer_' * 30)[:117]}...<<<1,1,1 x 32,1,1>>>"
     assert (found["before"], found["after"]) == (0, 2)
+
+
+GPUS = [f"GPU-{UUID(bytes=b'kernelmark stub' + last)}" for last in (b".", b"/")]
+CALLS = {
+    "uuids": ("kernelmark.bench.measure.cuda:gpu_uuids",),
+    "missing": ("kernelmark.bench.measure.present:cuda_missing",),
+}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, GPUS[:1]),
+        ({"KM_STUB_DEVICES": "2"}, GPUS),
+        ({"KM_STUB_DEVICES": "2", "CUDA_VISIBLE_DEVICES": GPUS[1]}, GPUS[1:]),
+        ({"KM_STUB_DEVICES": "2", "CUDA_VISIBLE_DEVICES": "GPU-another"}, []),
+    ],
+)
+def test_a_process_sees_the_gpus_of_its_uuids(
+    tools: None, tmp_path: Path, variables: dict[str, str], expected: list[str]
+) -> None:
+    assert on_stub(CALLS, tmp_path, **variables)["uuids"].value == expected
+
+
+@pytest.mark.long
+def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(tools: None, tmp_path: Path) -> None:
+    problems = ("transfer/n1031/f32/h2d", "transfer/n2062/f32/h2d")
+    own = ("--kernels", "transfer/cuda.pinned", "--mode", "hot", "--no-ceilings", "--devices", "0,1", "--db", "r.db")
+    done = command(tmp_path, "run", *problems, *own)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+    for options, expected in (((), False), (("--identify",), True)):
+        rows = csv.DictReader(command(tmp_path, "export", *options, "--db", "r.db").stdout.splitlines())
+        found = {row["problem"]: row["device_uuid"] for row in rows}
+        assert set(found) == set(problems)
+        assert (set(found.values()) == set(GPUS)) is expected
+        assert len(set(found.values())) == 2
+
+
+def command(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    line = [sys.executable, "-m", "kernelmark", *words]
+    env = environment(KM_STUB_LOG=str(folder / "driver.log"), KM_STUB_DEVICES="2")
+    return subprocess.run(line, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+HELD = "was called while a stream was held"
+#: The breach, what it returns, and what the one violation that it causes has.
+BREACHES = [
+    ("breaches:launch_elsewhere", 0.0, "nothing ran on stream"),
+    ("breaches:launch_elsewhere_without_joining", 0.0, "nothing ran on stream"),
+    ("breaches:synchronise_while_held", "CUDA_ERROR_LAUNCH_TIMEOUT", f"cuStreamSynchronize {HELD}"),
+    ("breaches:synchronise_an_event_while_held", None, f"cuEventSynchronize {HELD}"),
+    ("breaches:synchronise_all_while_held", None, f"cuCtxSynchronize {HELD}"),
+    ("breaches:allocate_while_held", None, f"cuMemAlloc_v2 {HELD}"),
+    ("breaches:free_while_held", None, f"cuMemFree_v2 {HELD}"),
+    ("breaches:load_while_held", None, f"cuLibraryLoadData {HELD}"),
+    ("breaches:copy_while_held", None, f"cuMemcpyHtoDAsync_v2 {HELD}"),
+    (
+        "breaches:too_much_shared_memory",
+        "CUDA_ERROR_INVALID_VALUE",
+        "dynamic shared memory of 49153, expected at most 49152",
+    ),
+    ("breaches:wide_cluster", "CUDA_ERROR_INVALID_CLUSTER_SIZE", "clusters of 16, expected at most 8"),
+    ("breaches:too_many_cooperating_blocks", "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "4225, expected at most 4224"),
+    ("breaches:threads_beyond_the_bound", "CUDA_ERROR_INVALID_VALUE", "threads a block, 1025, expected at most 1024"),
+    ("breaches:copy_beyond_the_end", "CUDA_ERROR_INVALID_VALUE", "reach beyond the memory that was allocated"),
+    ("breaches:free_twice", "CUDA_ERROR_INVALID_VALUE", "is no memory that is alive"),
+    ("breaches:synchronise_while_capturing", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "while a stream was capturing"),
+    (
+        "breaches:capture_without_joining",
+        "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+        "another stream's work had joined it",
+    ),
+    ("breaches:misaligned_map", "CUDA_ERROR_INVALID_VALUE", "begins at a multiple of 16 bytes"),
+    ("breaches:misaligned_descriptor", "CUDA_ERROR_INVALID_VALUE", "expected a multiple of 128"),
+    ("breaches:box_wider_than_its_swizzle", "CUDA_ERROR_INVALID_VALUE", "a box no wider than its swizzle"),
+]
+#: What breaks no rule, with what it returns.
+ALLOWED = [
+    ("breaches:launch_elsewhere_and_join", float(np.float32(0.001))),
+    ("breaches:copy_pinned_while_held", None),
+    ("breaches:shared_memory_that_was_asked_for", "CUDA_SUCCESS"),
+    ("breaches:wide_cluster_that_was_asked_for", "CUDA_SUCCESS"),
+    ("breaches:aligned_map", "CUDA_SUCCESS"),
+]
+
+
+@pytest.fixture(scope="module")
+def breaking(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    names = (
+        *(name for name, *_ in BREACHES),
+        *(name for name, _ in ALLOWED),
+        "breaches:more_shared_memory_than_there_is",
+    )
+    calls = {name: (f"stub.{name}",) for name in names}
+    return on_stub(calls, tmp_path_factory.mktemp("stub"), KM_STUB_PATIENCE_MS="0")
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), BREACHES)
+def test_a_breach_is_found(breaking: dict[str, Run], name: str, value: Any, expected: str) -> None:
+    (violation,) = breaking[name].violations
+    assert expected in violation
+    assert breaking[name].value == value
+
+
+@pytest.mark.parametrize(("name", "value"), ALLOWED)
+def test_what_breaks_no_rule_passes(breaking: dict[str, Run], name: str, value: Any) -> None:
+    assert breaking[name].violations == []
+    assert breaking[name].value == value
+
+
+def test_more_shared_memory_than_there_is_is_refused_where_it_is_asked_for(breaking: dict[str, Run]) -> None:
+    assert breaking["breaches:more_shared_memory_than_there_is"].value == "CUDA_ERROR_INVALID_VALUE"
+
+
+def test_after_a_launch_that_failed_every_call_fails(tools: None, tmp_path: Path) -> None:
+    run = on_stub({"failing": ("stub.breaches:failing_launch",)}, tmp_path)["failing"]
+    assert set(run.value) == {"CUDA_ERROR_LAUNCH_FAILED"}
+
+
+def test_a_device_has_the_faults_that_are_asked_for(tools: None, tmp_path: Path) -> None:
+    names = ("memory_that_runs_out", "clock_that_jumps", "illegal_address")
+    breaking = on_stub({name: (f"stub.breaches:{name}",) for name in names}, tmp_path)
+    assert breaking["memory_that_runs_out"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_OUT_OF_MEMORY"] * 2]
+    hour_ms = float(np.float32(3.6e6))
+    assert breaking["clock_that_jumps"].value == pytest.approx([1e-3, hour_ms, -hour_ms])
+    assert breaking["illegal_address"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_ILLEGAL_ADDRESS"] * 3]
+
+
+def test_every_kind_of_handle_that_is_left_is_named(tools: None, tmp_path: Path) -> None:
+    run = on_stub({"leave": ("stub.breaches:leave_everything",)}, tmp_path)["end"]
+    left = {line.partition(" of ")[0] for line in run.violations}
+    assert left == {"memory", "an event", "a stream", "a graph", "an executable graph"}

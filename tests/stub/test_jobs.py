@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from tabulate import tabulate
 
-from stub.called import recording, unexecuted
 from stub.library import ROOT, Run, on_stub
+from stub.recording import recorded_in, unexecuted
 
 PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
 #: Kernels and problems, with what the log must have of one of their launches.
@@ -61,7 +61,7 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
         **timed,
         **last,
     }
-    return on_stub(calls, folder, **recording(folder))
+    return on_stub(calls, folder, **recorded_in(folder))
 
 
 @pytest.mark.parametrize("name", VERIFIED)

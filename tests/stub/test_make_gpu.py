@@ -17,8 +17,7 @@ import pytest
 
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.record.store import Store
-from stub.library import environment
-from stub.pycuda_build import is_built, pycuda_folder
+from stub.library import environment, is_built, pycuda_folder
 
 REHEARSAL = Path(__file__).with_name("rehearsal.py")
 DEADLINE_S = 540

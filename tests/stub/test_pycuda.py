@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stub.called import recording, unexecuted
 from stub.library import Run, environment, on_stub
+from stub.recording import recorded_in, unexecuted
 
 PLAIN = ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT")
 #: Kernels and problems, with what the log must have of one of their launches.
@@ -60,7 +60,7 @@ def runs(pycuda: Path, folder: Path) -> dict[str, Run]:
     others = {"way": ("stub.jobs:way", "PyCUDA"), "first launcher": ("stub.jobs:verified", *PLAIN, "cuda-core")}
     launched = {name: (f"stub.second_launcher:{name}",) for name in ("parameters", "spans", "refused_stream")}
     calls = {**verified, **refused, **launched, **others, **timed}
-    return on_stub(calls, folder, packages=pycuda, **recording(folder))
+    return on_stub(calls, folder, packages=pycuda, **recorded_in(folder))
 
 
 @pytest.fixture(scope="module")

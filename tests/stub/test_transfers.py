@@ -1,9 +1,13 @@
-"""Transfers between host and GPU on the stub driver: every kind of host memory, and streams that events join."""
+"""What crosses to a GPU and between GPUs, on the stub driver: copies, sums on the host, sums by peers and NCCL."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kernelmark.bench.measure.operands import GUARD_BYTES
+from kernelmark.bench.plan.discovery import discover
 from stub.library import Run, on_stub
 
 COPIES = ("pageable", "pinned", "write_combined", "managed", "staged", "pipelined", "mapped")
@@ -98,3 +102,170 @@ def test_memory_beyond_a_quarter_of_the_hosts_is_refused_before_it_is_locked(run
     assert runs["much"].value == f"pinned memory: 2.4e-05 GB would be locked; {expected}"
     assert sum(line.startswith("cuMemHostAlloc") for line in runs["much"].log) == 1
     assert runs["managed much"].value == ""
+
+
+PROBLEMS = ("aggregate/w3n1031/f32", "aggregate/w2n70/f64/update/ef")
+KERNELS = ("aggregate/cuda.host_serial", "aggregate/cuda.host_parallel")
+SUM = (KERNELS[0], "aggregate/w3n1031/f32")
+NBYTES = 4 * 1031 * 4
+
+
+@pytest.fixture(scope="module")
+def sums(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    calls = {f"{kernel} {problem}": ("stub.jobs:summed", kernel, problem) for kernel in KERNELS for problem in PROBLEMS}
+    calls["enough"] = ("stub.jobs:summed_in", 4 * NBYTES, *SUM)
+    calls["little"] = ("stub.jobs:summed_in", 4 * NBYTES - 4, *SUM)
+    return on_stub(calls, tmp_path_factory.mktemp("stub"))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gradients_that_cross_to_the_host_are_summed(sums: dict[str, Run], kernel: str, problem: str) -> None:
+    found = sums[f"{kernel} {problem}"]
+    assert {status for status, _, _ in found.value.values()} == {"ok"}
+    assert found.violations == []
+
+
+def test_what_is_locked_counts_as_scratch(sums: dict[str, Run]) -> None:
+    assert sums[" ".join(SUM)].value[KERNELS[0]][2] == NBYTES
+
+
+def test_sums_of_one_device_share_their_operands(sums: dict[str, Run]) -> None:
+    allocated = re.findall(r"^cuMemAlloc_v2 of (\d+)", "\n".join(sums[" ".join(SUM)].log), re.MULTILINE)
+    guarded = [str(operand.nbytes + 2 * GUARD_BYTES) for operand in discover().problem(SUM[1]).operands()]
+    assert sorted(nbytes for nbytes in allocated if nbytes in guarded) == sorted(guarded)
+
+
+def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(sums: dict[str, Run]) -> None:
+    assert sums["enough"].value[KERNELS[0]][0] == "ok"
+    status, reason, _ = sums["little"].value[KERNELS[0]]
+    assert status == "oom"
+    assert reason.startswith("pinned memory: 1.65e-05 GB would be locked; expected at most ")
+    assert sums["little"].value["aggregate/cuda.device"][0] == "ok"
+
+
+STRATEGIES = ("p2p.device", "p2p.stripes", "p2p.tree", "p2p.ring")
+#: Stripes of unequal lengths, fewer of them than GPUs, and weights that go back to all.
+STRIPED = ("w3n1031/f32", "w4n17/f32/ef", "w4n1056/f32/update")
+RING = ("stub.jobs:between_gpus", "aggregate/p2p.ring", "aggregate/w3n1031/f32")
+CALLS = {
+    **{f"{name} {RING[2]}": (RING[0], f"aggregate/{name}", RING[2]) for name in ("p2p.ring", "p2p.stripes")},
+    **{f"nccl {name}": (RING[0], f"aggregate/nccl.{name}", RING[2]) for name in ("allreduce", "reduce")},
+    "nccl step": (RING[0], "aggregate/nccl.reduce", "aggregate/w3n1031/f32/update"),
+    "nccl two": (RING[0], "aggregate/nccl.allreduce", "aggregate/w2n33/f64/ef"),
+    "peer": (RING[0], "transfer/cuda.peer", "transfer/n1031/bf16/p2p"),
+}
+LONG = {
+    **{f"{name} {p}": (RING[0], f"aggregate/{name}", f"aggregate/{p}") for name in STRATEGIES for p in STRIPED},
+    "two": (RING[0], "aggregate/p2p.tree", "aggregate/w2n33/f64/ef"),
+    "graph": (RING[0], "aggregate/p2p.tree", RING[2], "graph"),
+    "cold": (RING[0], "aggregate/p2p.stripes", RING[2], "cold"),
+}
+#: Kernels whose sums are not right, or that write where they must not.
+CHEATS = """
+from kernelmark import kernel
+from kernelmark.kernels._gpus import between
+from kernelmark.kernels._launches import in_turn
+from kernelmark.kernels.aggregate.peers import P2P, device
+
+MINE = {**P2P, "provider": "mine"}
+STREAMS = []
+
+
+@kernel("aggregate", **MINE)
+def forgets(problem, x):
+    return between(0, x.s, 2, x.g[2], x.stream)
+
+
+@kernel("aggregate", **MINE)
+def spoils(problem, x):
+    return in_turn(device(problem, x), between(1, x.g[1], 0, x.g[0], x.stream))
+
+
+@kernel("aggregate", **MINE)
+def hurries(problem, x):
+    import cupy
+
+    with cupy.cuda.Device(1):
+        STREAMS.append(cupy.cuda.Stream(non_blocking=True))
+    return in_turn(device(problem, x), between(0, x.s, 1, x.g[1], STREAMS[-1]))
+"""
+REFUSED = {
+    "too few": (*RING[:2], "aggregate/w5n70/f32"),
+    "no step": (RING[0], "aggregate/nccl.allreduce", "aggregate/w2n70/f32/update"),
+    "no nccl": (RING[0], "aggregate/nccl.allreduce", RING[2]),
+}
+
+
+@pytest.fixture(scope="module")
+def peers(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return on_stub(CALLS, tmp_path_factory.mktemp("stub"), KM_STUB_DEVICES="4", KM_STUB_NCCL="1")
+
+
+@pytest.fixture(scope="module")
+def long_runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return on_stub(LONG, tmp_path_factory.mktemp("stub"), KM_STUB_DEVICES="4")
+
+
+def status_of(run: Run) -> tuple[Any, ...]:
+    return run.value["status"], run.value["reason"], run.value["complaints"], run.violations
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_lies_on_several_gpus_is_summed_and_copied(peers: dict[str, Run], name: str) -> None:
+    assert status_of(peers[name]) == ("ok", "", [], [])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LONG)
+def test_every_strategy_sums_in_every_mode(long_runs: dict[str, Run], name: str) -> None:
+    assert status_of(long_runs[name]) == ("ok", "", [], [])
+
+
+@pytest.mark.long
+def test_each_gpu_sums_what_it_owns_on_a_stream_of_its_own(long_runs: dict[str, Run]) -> None:
+    streams = {"device": 1, "stripes": 4, "tree": 2, "ring": 4}
+    for name, count in streams.items():
+        log = "\n".join(long_runs[f"p2p.{name} w4n1056/f32/update"].log)
+        assert len(set(re.findall(r"^cuLaunchKernelEx \S+ on (0x\w+):", log, re.MULTILINE))) == count
+
+
+def test_nothing_is_left_when_the_process_ends(peers: dict[str, Run]) -> None:
+    assert peers["end"].violations == []
+
+
+def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers: dict[str, Run]) -> None:
+    asked = [line for run in peers.values() for line in run.log if line.startswith("cuCtxEnablePeerAccess of")]
+    assert len(asked) == len(set(asked)) == 6  # three GPUs
+
+
+def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> None:
+    found = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
+    assert [run.value["status"] for name, run in found.items() if name != "end"] == ["unsupported"] * 3
+    assert found["too few"].value["reason"] == (
+        "this takes 5 GPUs that can read each other's memory, this process sees 4"
+    )
+    assert found["no step"].value["reason"] == "aggregate/nccl.allreduce has no update path; it has sum"
+    assert found["no nccl"].value["reason"] == ("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
+
+
+@pytest.mark.long
+def test_gpus_that_cannot_use_each_others_memory_are_named(tools: None, tmp_path: Path) -> None:
+    found = on_stub({"apart": RING}, tmp_path, KM_STUB_DEVICES="4", KM_STUB_APART="1")["apart"].value
+    assert (found["status"], found["reason"]) == (
+        "unsupported",
+        "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can",
+    )
+
+
+@pytest.mark.long
+def test_operands_on_several_gpus_are_verified_on_each(tools: None, tmp_path: Path) -> None:
+    (tmp_path / "cheats.py").write_text(CHEATS)
+    names = ("forgets", "spoils", "hurries")
+    calls = {
+        name: (RING[0], f"aggregate/mine.{name}", RING[2], "verify", str(tmp_path / "cheats.py")) for name in names
+    }
+    found = on_stub(calls, tmp_path, KM_STUB_DEVICES="3")
+    assert [found[name].value["status"] for name in names] == ["wrong"] * 3
+    assert found["spoils"].value["reason"] == "changed its input g"
+    assert found["forgets"].value["reason"].startswith("s")
