@@ -16,10 +16,8 @@ import tempfile
 import time
 from collections import Counter
 
-from emulator.corners import corners
 from emulator.mutation import mutants
-from emulator.proof import DOCS, Fate, fates, headers_by_name, kernels_by_source, mention, plan
-from emulator.short import is_kept
+from emulator.proof import DOCS, Fate, corners, fates, headers_by_name, is_kept, kernels_by_source, mention, plan
 from kernelmark.bench.emulator.build import CUDA, missing_tool
 from kernelmark.bench.plan.discovery import discover
 

@@ -18,7 +18,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.kernel import CudaKernel, Scratch
 from kernelmark.bench.plan.limits import H100
-from kernelmark.bench.plan.operation import Operand
+from kernelmark.bench.plan.operation import Operand, Problem
 from kernelmark.bench.plan.tiles import tile_on
 from support.emulated import program_entries
 
@@ -52,6 +52,47 @@ def last_block(planned: list[Launch]) -> list[Launch]:
     return [*planned[:-1], last(planned[-1])]
 
 
+def case_of(kernel: str, problem: Problem, tile: Mapping[str, int] | None = None) -> EmulatedCase:
+    """Return the problem under these values of a tile, or under the one that a run takes."""
+    found = discover().kernels[kernel]
+    assert isinstance(found, CudaKernel)
+    assert not found.refuses(problem)
+    taken = tile_on(H100, tile) if tile else found.tile_for(problem, H100)
+    assert taken is not None
+    return EmulatedCase(found, problem, taken)
+
+
+def drawn(problem: Problem) -> dict[str, Array]:
+    """Draw values for all operands; what is to be written holds the mark of an element that was not."""
+    rng = np.random.default_rng(1)
+    values = {o.name: rng.uniform(-1, 1, o.shape).astype(numpy_dtype(o.dtype)) for o in problem.operands()}
+    for operand in problem.operands():
+        if operand.role == "out":
+            poison(values[operand.name], operand.dtype)
+    return values
+
+
+def faults(
+    case: EmulatedCase,
+    part: Problem,
+    values: dict[str, Array],
+    buffers: dict[str, Buffer],
+    cuda: Path = CUDA,
+    choose: Choose = list,
+    *scratch: Callable[[Scratch], Buffer],
+) -> list[str]:
+    """Run launches of a case once; return the reports, and what is wrong with its outputs as those of `part`."""
+    inputs = {o.name: values[o.name].copy() for o in part.operands() if o.role != "out"}
+    reference = part.reference(inputs, np.random.default_rng(1))
+    planned = choose(list(launches(case, buffers, *scratch)))
+    names = program_entries([case]) if cuda == CUDA else entries([case])
+    worker = program(cuda / case.kernel.source, names, include=cuda)
+    (outcome,) = run(worker, buffers, planned, orders=("forward",), limit_s=60)
+    outputs = {o.name: outcome.outputs[o.name].reshape(o.shape) for o in part.operands() if o.role != "in"}
+    wrong = part.check(outputs, reference, case.kernel.numerics_for(part)).reason
+    return [*map(str, unwaived(outcome.reports)), *filter(None, [wrong])]
+
+
 @dataclass(frozen=True)
 class End:
     """What the chosen blocks compute of a problem with the sizes `whole`: the problem `part`.
@@ -73,37 +114,17 @@ class End:
 
     def faults(self, cuda: Path = CUDA) -> list[str]:
         """Return the reports, and what is wrong with the outputs."""
-        kernel, part = discover().kernels[self.kernel], discover().problem(self.part)
-        assert isinstance(kernel, CudaKernel)
-        whole = msgspec.structs.replace(part, **self.whole)
-        assert not kernel.refuses(whole)
-        assert max(operand.elements for operand in whole.operands()) > 2**32
-        tile = tile_on(H100, self.tile) if self.tile else kernel.tile_for(whole, H100)
-        assert tile is not None
-        case = EmulatedCase(kernel, whole, tile)
-        rng = np.random.default_rng(1)
-        values = {o.name: _values(o, rng) for o in part.operands()}
-        reference = part.reference({o.name: values[o.name] for o in part.operands() if o.role != "out"}, rng)
-        buffers = {o.name: _at_the_end(o, values[o.name]) for o in whole.operands()}
-        planned = self.choose(list(launches(case, buffers, self._scratch)))
-        names = program_entries([case]) if cuda == CUDA else entries([case])
-        worker = program(cuda / kernel.source, names, include=cuda)
-        (outcome,) = run(worker, buffers, planned, orders=("forward",), limit_s=60)
-        outputs = {o.name: outcome.outputs[o.name].reshape(o.shape) for o in part.operands() if o.role != "in"}
-        wrong = part.check(outputs, reference, kernel.numerics_for(part)).reason
-        return [*map(str, unwaived(outcome.reports)), *filter(None, [wrong])]
+        part = discover().problem(self.part)
+        case = case_of(self.kernel, msgspec.structs.replace(part, **self.whole), self.tile)
+        assert max(operand.elements for operand in case.problem.operands()) > 2**32
+        values = drawn(part)
+        buffers = {o.name: _at_the_end(o, values[o.name]) for o in case.problem.operands()}
+        return faults(case, part, values, buffers, cuda, self.choose, self._scratch)
 
     def _scratch(self, wanted: Scratch) -> Buffer:
         rows, nbytes = self.rows.get(wanted.name, (1, wanted.nbytes))
         places = tuple((row + 1) * wanted.nbytes // rows - nbytes for row in range(rows))
         return Buffer("scratch", np.full(rows * nbytes, 0xFF, np.uint8), places=places)
-
-
-def _values(operand: Operand, rng: np.random.Generator) -> Array:
-    values: Array = rng.uniform(-1, 1, operand.shape).astype(numpy_dtype(operand.dtype))
-    if operand.role == "out":
-        poison(values, operand.dtype)
-    return values
 
 
 def _at_the_end(operand: Operand, values: Array) -> Buffer:

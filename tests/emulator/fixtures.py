@@ -1,16 +1,23 @@
 """Running one kernel of a test's own .cu: arrays in, arrays out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from _pytest.mark import ParameterSet
 
 from kernelmark.bench.emulator.build import program, source_folder
 from kernelmark.bench.emulator.report import Diagnostic
 from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, run
 
 Array = np.ndarray[Any, Any]
+
+
+def first_short(values: Iterable[Any], name: Callable[[Any], str] = str) -> list[ParameterSet]:
+    """Return a parameter for each value, with its name; the short run takes the first alone."""
+    return [pytest.param(value, id=name(value), marks=pytest.mark.long if i else ()) for i, value in enumerate(values)]
 
 
 def read(array: Array) -> Buffer:

@@ -1,11 +1,184 @@
 """Operands of more than 2^32 elements: offsets that need 33 bits are right, and overflows planted in them are found."""
 
+from dataclasses import replace
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
 import pytest
 
-from emulator.ends import End
-from emulator.ends_listed import ENDS
-from emulator.overflows import Overflow
-from kernelmark.bench.emulator.worker import WorkerError
+from emulator.ends import Choose, End, case_of, drawn, ends, faults, last, numbered
+from emulator.fixtures import first_short
+from emulator.proof import Overflow
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.report import unwaived
+from kernelmark.bench.emulator.sweep import EmulatedCase, launches
+from kernelmark.bench.emulator.worker import Array, Buffer, Launch, WorkerError, run
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.tiles import tile_on
+from kernelmark.kernels.gemm.ladder import SMALL
+from support.emulated import program_entries
+
+
+def _all_ends(planned: list[Launch]) -> list[Launch]:
+    return [ends(launch) for launch in planned]
+
+
+def _corner(planned: list[Launch]) -> list[Launch]:
+    """Choose the blocks that swap the last two tiles along the diagonal (transpose/pairs.cuh), of an even number."""
+    (launch,) = planned
+    assert isinstance(launch.grid, tuple)
+    return [numbered(launch, 0, launch.grid[0], launch.grid[0] + 1)]
+
+
+def _spectra(channels: int, filters: int) -> Choose:
+    """Choose what fft_tiled.cu does for the last 32 images, of which a block transforms 16."""
+
+    def choose(planned: list[Launch]) -> list[Launch]:
+        of_w, of_x, multiply, to_y = planned
+        return [of_w, ends(of_x, channels, 2), ends(multiply), ends(to_y, filters, 2)]
+
+    return choose
+
+
+def _channels_spectra(planned: list[Launch]) -> list[Launch]:
+    """Choose what fft_tiled.cu does for the filters of the last 16 channels."""
+    of_x, of_y, multiply, to_w = planned
+    return [ends(of_x), of_y, ends(multiply), ends(to_w, blocks=16)]
+
+
+#: 64 x 64 in f32.
+_SQUARES = {"SQUARES": 16, "RING": 96, "BLOCKS": 2**21, "GROUP": 4}
+_PACKS = {"V": 4, "THREADS": 256, "BLOCKS": 2**23}
+_CODES = {"V": 4, "THREADS": 128, "BLOCKS": 2**23}
+_LARGE = 3 * 2**29  # elements of a gradient, of four or five
+#: Rows of scratch of four workers, and what a block of 128 threads has of it.
+_ONE_BIT = {"words_of_workers": (4, 256), "scales_of_workers": (4, 32)}
+_ONE_BIT |= {"words_of_owners": (1, 256), "scales_of_owners": (1, 32)}
+_BYTES = {"words_of_workers": (4, 1024), "scales_of_workers": (4, 16)}
+_BYTES |= {"words_of_owners": (1, 1024), "scales_of_owners": (1, 16)}
+_FFT_TILE = {"T": 16, "BM": 16, "BN": 32, "BK": 8, "WM": 16, "WN": 32, "TM": 4, "TN": 4, "STAGES": 3}
+
+ENDS = (
+    End("transpose/cuda.unpadded", "transpose/m3n3/f32/out", {"m": 65603, "n": 65571}),
+    End("transpose/cuda.tiled", "transpose/m3n3/f16/out", {"m": 65603, "n": 65571}),
+    End("transpose/cuda.vectorised", "transpose/m8n8/f32/out", {"m": 65608, "n": 65544}),
+    End("transpose/cuda.tma", "transpose/m64n64/f32/out", {"m": 65600, "n": 65600}, _SQUARES),
+    End(
+        "transpose/cuda.batched",
+        "transpose/b2m64n64/f32/out",
+        {"batch": 2**20 + 2},
+        {"TILE": 64, "THREADS": 256},
+        lambda planned: [last(planned[0], 2)],
+    ),
+    End("transpose/cuda.tiled_inplace", "transpose/m64n64/f32/in", {"m": 65600, "n": 65600}, choose=_corner),
+    End("transpose/cuda.vectorised_inplace", "transpose/m128n128/f32/in", {"m": 65664, "n": 65664}, choose=_corner),
+    # More than 2^32 vectors of 16 bytes.
+    End("copy/cuda.vectorised", "copy/m1n16384/f64", {"m": 2**19 + 1}, {"THREADS": 512, "LOADS": 16, "BLOCKS": 2**20}),
+    End(
+        "transfer/cuda.arrived",
+        "transfer/n8192/f64/d2d/work2",
+        {"n": 2**33 + 8192},
+        {"THREADS": 512, "LOADS": 8, "BLOCKS": 2**21},
+    ),
+    End("fft/cuda.small", "fft/b16h8w8/f32/c2c", {"b": 2**26 + 16}),
+    End("fft/cuda.small", "fft/b32h8w8/f32/r2c", {"b": 2**26 + 32}),
+    End("fft/cuda.small", "fft/b32h8w8/f32/c2r", {"b": 2**26 + 32}),
+    End("aggregate/cuda.device", "aggregate/w5n1024/f32", {"n": _LARGE}, _PACKS | {"ROWS": 4}, _all_ends),
+    End("aggregate/cuda.device", "aggregate/w5n1024/f32/update", {"n": _LARGE}, _PACKS | {"ROWS": 4}, _all_ends),
+    End("aggregate/cuda.tree", "aggregate/w4n1024/f32", {"n": _LARGE}, _PACKS, _all_ends, {"partial": (2, 4096)}),
+    End(
+        "aggregate/cuda.tree", "aggregate/w4n1024/f32/update", {"n": _LARGE}, _PACKS, _all_ends, {"partial": (2, 4096)}
+    ),
+    End("aggregate/cuda.onebit", "aggregate/w4n2048/f32/ef", {"n": _LARGE}, _CODES, _all_ends, _ONE_BIT),
+    End("aggregate/cuda.int8", "aggregate/w4n1024/f32/update/ef", {"n": _LARGE}, _CODES, _all_ends, _BYTES),
+    End("conv/cuda.direct", "conv/n1c8h4w8k64r2s2/f32/nchw/dgrad", {"n": 3_200_000}),
+    End("conv/cuda.direct", "conv/n1c32h2w4k512r2s2/f32/nhwc/dgrad", {"n": 2_800_000}),
+    End("conv/cuda.direct_tiled", "conv/n1c64h33w33k32r1s1stride8/f32/nchw/fprop", {"n": 65535}),
+    End("conv/cuda.direct_tiled", "conv/n1c64h33w33k32r1s1stride8/f32/nhwc/fprop", {"n": 65535}),
+    End("conv/cuda.direct_tiled", "conv/n1c32h8w8k1040r1s1/f32/nchw/dgrad", {"n": 65535}),
+    End(
+        "conv/cuda.depthwise",
+        "conv/n1c4h46w46k4r1s1stride15/f32/nchw/fprop/g4",
+        {"n": 65535, "c": 32, "k": 32, "groups": 32},
+    ),
+    End(
+        "conv/cuda.depthwise",
+        "conv/n1c32h46w46k32r1s1stride15/f32/nhwc/fprop/g32",
+        {"n": 65535},
+        choose=lambda planned: [last(planned[0], 4)],
+    ),
+    End(
+        "conv/cuda.depthwise",
+        "conv/n1c16h8w8k16r3s3pad1/f32/nchw/dgrad/g16",
+        {"n": 65535, "c": 1056, "k": 1056, "groups": 1056},
+    ),
+    End(
+        "conv/cuda.depthwise",
+        "conv/n1c32h8w8k32r3s3pad1/f32/nhwc/dgrad/g32",
+        {"n": 65535, "c": 1056, "k": 1056, "groups": 1056},
+        choose=lambda planned: [last(planned[0], 2)],
+    ),
+    End("conv/cuda.implicit", "conv/n2c8h8w8k64r2s2/f32/nchw/dgrad", {"n": 1_400_000}),
+    End("conv/cuda.implicit", "conv/n2c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
+    End("conv/cuda.implicit_mma", "conv/n1c8h8w8k64r2s2/f16/nhwc/dgrad", {"n": 1_400_000}),
+    End("conv/cuda.implicit_tf32", "conv/n1c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
+    *(
+        End(
+            "conv/cuda.im2col",
+            f"conv/n1c8h9w9k4096r2s2/f32/{layout}/dgrad",
+            {"n": 16390},
+            SMALL | {"SLICE": 8, "KIB": 1},
+            choose=lambda planned: planned[-2:],
+        )
+        for layout in ("nchw", "nhwc")
+    ),
+    End("conv/cuda.winograd", "conv/n1c64h16w8k32r3s3pad1/f32/nchw/fprop", {"n": 524_300}),
+    End("conv/cuda.winograd", "conv/n1c32h16w8k64r3s3pad1/f32/nhwc/dgrad", {"n": 524_300}),
+    *(
+        End(
+            "conv/cuda.winograd4",
+            part,
+            {"n": 131_080},
+            SMALL | {"KIB": 64},
+            choose=lambda planned: [planned[0], *planned[-3:]],
+        )
+        for part in ("conv/n4c256h16w8k4r3s3pad1/f32/nchw/fprop", "conv/n4c4h16w8k256r3s3pad1/f32/nhwc/dgrad")
+    ),
+    *(
+        End(
+            "conv/cuda.winograd4_fused",
+            part,
+            {"n": 131_080},
+            {"STAGES": 3, "KIB": 64},
+            choose=lambda planned: [planned[0], *planned[-2:]],
+        )
+        for part in ("conv/n4c256h16w8k4r3s3pad1/f32/nchw/fprop", "conv/n4c4h16w8k256r3s3pad1/f32/nhwc/dgrad")
+    ),
+    End(
+        "conv/cuda.fft_tiled",
+        "conv/n32c8h16w16k16r5s5/f32/nchw/fprop",
+        {"n": 2_097_184},
+        _FFT_TILE,
+        _spectra(8, 16),
+        {"spectrum_x": (144 * 8, 256), "spectrum_y": (144 * 16, 256)},
+    ),
+    End(
+        "conv/cuda.fft_tiled",
+        "conv/n1c16h16w16k16r9s9/f32/nchw/wgrad",
+        {"c": 3_400_000},
+        _FFT_TILE,
+        _channels_spectra,
+        {"spectrum_x": (144, 128), "spectrum_w": (144, 2048)},
+    ),
+    End("conv/cuda.fft_fused", "conv/n2c8h16w16k8r5s5/f32/nchw/fprop", {"n": 2_097_184}, {"T": 16, "BLOCKS": 1}),
+)
+
 
 _ROW = ("common.cuh", "size_t(row) * ld + col :", "row * ld + col :")
 _PLACE = ("conv/geometry.cuh", "((size_t(a) * channels + b)", "((a * channels + b)")
@@ -14,6 +187,7 @@ _FEED = (
     "static_cast<long long>(first) * map.image.image()",
     "int(first) * map.image.image()",
 )
+_CODED = ("aggregate/quantised.cuh", "g += blockIdx.y * n;", "g += unsigned(blockIdx.y * n);")
 _PATCH = ("conv/winograd.cuh", "x + at.image * images.image()", "x + unsigned(at.image * images.image())")
 _PIXEL = ("conv/fft_tiled_cut.cuh", "size_t pixel = at.image", "unsigned pixel = at.image")
 _TILE_0 = (
@@ -34,16 +208,7 @@ OVERFLOWS = (
         "aggregate/cuda.tree",
         Overflow("aggregate/tree.cu", "from + (blockIdx.y + half) * n", "from + unsigned((blockIdx.y + half) * n)"),
     ),
-    *(
-        (
-            f"aggregate/cuda.{name}",
-            Overflow(
-                *("aggregate/quantised.cuh", "g += blockIdx.y * n;", "g += unsigned(blockIdx.y * n);"),
-                f"aggregate/{name}.cu",
-            ),
-        )
-        for name in ("onebit", "int8")
-    ),
+    *((f"aggregate/cuda.{name}", Overflow(*_CODED, f"aggregate/{name}.cu")) for name in ("onebit", "int8")),
     *((f"conv/cuda.{name}", Overflow(*_PLACE, f"conv/{name}.cu")) for name in ("direct", "direct_tiled", "depthwise")),
     *((f"conv/cuda.{name}", Overflow(*_FEED, f"conv/{name}.cu")) for name in ("implicit", "implicit_mma")),
     *(
@@ -56,9 +221,7 @@ OVERFLOWS = (
 )
 
 
-@pytest.mark.parametrize(
-    "end", [pytest.param(end, id=end.id, marks=pytest.mark.long if i else ()) for i, end in enumerate(ENDS)]
-)
+@pytest.mark.parametrize("end", first_short(ENDS, lambda end: end.id))
 def test_the_end_of_large_operands_is_right(end: End) -> None:
     assert not end.faults()
 
@@ -76,3 +239,120 @@ def test_launch_of_more_threads_than_the_emulator_numbers_is_refused() -> None:
     naive = End("transpose/cuda.naive", "transpose/m8n32/f32/out", {"m": 65600, "n": 65600})
     with pytest.raises(WorkerError, match=r"transpose_naive.*: the emulator numbers at most 2\^31-1 threads"):
         naive.faults()
+
+
+W = 8  # columns of a stripe
+DTYPES = {2: "f16", 4: "f32"}  # by bytes
+
+
+def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places: Array, stages: int = 1) -> Array:
+    """Return what the last block of one pass makes of the elements at these places, in elements, which alone exist."""
+    rows, cols = sides
+    assert rows * cols > 2**32
+    m, n = (cols, rows) if back else (rows, cols)
+    problem = discover().problem(f"transpose/m{m}n{n}/{DTYPES[values.itemsize]}/in")
+    kernel = discover().kernels["transpose/cuda.c2r"]
+    assert isinstance(kernel, CudaKernel)
+    device = replace(H100, multiprocessors=2**20)  # a stripe for each block of a ring
+    case = EmulatedCase(kernel, problem, tile_on(device, {"SCRATCH": 0, "W": W, "STAGES": stages}), device)
+    planned = launches(case, {}, lambda wanted: Buffer("scratch", np.empty(0)))
+    (launch,) = (last(launch) for launch in planned if launch.entry.startswith(entry))
+    at = tuple((places.astype(np.int64) * values.itemsize).tolist())
+    buffers = {"a": Buffer("inout", values.ravel(), values.size, 0, at)}
+    worker = program(CUDA / kernel.source, program_entries([case]), include=CUDA)
+    (outcome,) = run(worker, buffers, [launch], orders=("forward",))
+    assert not [str(report) for report in unwaived(outcome.reports)]
+    return outcome.outputs["a"].reshape(values.shape)
+
+
+def _drawn(*shape: int, bits: type[np.unsignedinteger[Any]] = np.uint16) -> Array:
+    return np.random.default_rng(1).integers(0, 2**16, shape, bits)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("sides", [(40000, 110000), (40000, 110080)], ids=["short runs", "long runs"])
+def test_the_last_row_is_permuted(sides: tuple[int, int], back: bool) -> None:
+    rows, cols = sides
+    i, j, b, row = rows - 1, np.arange(cols), cols // gcd(*sides), _drawn(cols)
+    goes_to = ((i + j // b) % rows + j * rows) % cols
+    wanted = np.empty_like(row)
+    if back:
+        wanted = row[goes_to]
+    else:
+        wanted[goes_to] = row
+    assert np.array_equal(_moved(sides, back, "c2r_rows<", row, np.array([i * cols])), wanted)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("step", ["ROTATE", "PERMUTE"])
+@pytest.mark.parametrize(("sides", "stages"), [((14400, 300000), 1), ((3600, 1200400), 2)])
+def test_the_last_stripe_is_permuted(sides: tuple[int, int], stages: int, step: str, back: bool) -> None:
+    rows, cols = sides
+    a, b = (side // gcd(*sides) for side in sides)
+    i, j, stripe = (
+        np.arange(rows)[:, None],
+        np.arange(cols - W, cols),
+        _drawn(rows, W, bits=np.uint16 if stages == 1 else np.uint32),
+    )
+    comes_from = (i + j // b if step == "ROTATE" else i * cols + j - i // a) % rows
+    wanted = np.empty_like(stripe)
+    if back:
+        np.put_along_axis(wanted, comes_from, stripe, 0)
+    else:
+        wanted = np.take_along_axis(stripe, comes_from, 0)
+    entry = f"c2r_columns{'' if stages == 1 else '_by_ring'}<bits::{DTYPES[stripe.itemsize]}, {W}, Step::{step}"
+    assert np.array_equal(_moved(sides, back, entry, stripe, i.ravel() * cols + cols - W, stages), wanted)
+
+
+#: Images of which a tile meets less than 2^31 elements, as the kernels require, and which together have more than 2^32.
+FACTOR = 800
+MAGNIFIED = (
+    ("conv/cuda.direct", "conv/n16c8h9w9k8r2s2/f32/nchw/fprop"),
+    ("conv/cuda.direct", "conv/n16c8h9w9k8r2s2/f32/nhwc/wgrad"),
+    ("conv/cuda.depthwise", "conv/n16c8h9w9k8r2s2/f32/nchw/wgrad/g8"),
+    ("conv/cuda.depthwise", "conv/n16c8h9w9k8r2s2/f32/nhwc/wgrad/g8"),
+    ("conv/cuda.im2col", "conv/n16c8h9w9k8r2s2/f32/nchw/wgrad"),
+    ("conv/cuda.im2col", "conv/n16c8h9w9k8r2s2/f32/nhwc/fprop"),
+    ("conv/cuda.implicit", "conv/n16c8h9w9k8r2s2/f32/nchw/fprop"),
+    ("conv/cuda.implicit", "conv/n16c8h9w9k8r2s2/f32/nhwc/fprop"),
+    ("conv/cuda.implicit_mma", "conv/n16c8h9w9k8r2s2/f16/nhwc/fprop"),
+)
+
+
+def _magnified(problem: Problem) -> Problem:
+    sides = {side: (getattr(problem, side) - 1) * FACTOR + 1 for side in ("h", "w")}
+    return msgspec.structs.replace(problem, **sides, stride=FACTOR, dilation=FACTOR)
+
+
+def _pixels(data: Array, shape: tuple[int, ...], layout: str) -> Buffer:
+    """Return the large x: its pixels, in nchw the elements of each, at their places."""
+    *axes, size = data.shape if layout == "nhwc" else (*data.shape, 1)
+    steps = (1, FACTOR, FACTOR) if layout == "nhwc" else (1, 1, FACTOR, FACTOR)
+    at = np.ravel_multi_index(np.indices(axes) * np.reshape(steps, (-1, *[1] * len(axes))), shape[: len(axes)])
+    return Buffer("in", data.ravel(), 0, 0, tuple((at.ravel() * size * data.itemsize).tolist()))
+
+
+def _magnified_faults(kernel: str, text: str, cuda: Path = CUDA) -> list[str]:
+    problem = discover().problem(text)
+    case = case_of(kernel, _magnified(problem))
+    (x,) = (operand for operand in case.problem.operands() if operand.name == "x")
+    assert x.elements > 2**32
+    values = drawn(problem)
+    buffers = {o.name: Buffer(o.role, values[o.name].ravel()) for o in problem.operands()}
+    buffers["x"] = _pixels(values["x"], x.shape, problem.layout)
+    return faults(case, problem, values, buffers, cuda)
+
+
+@pytest.mark.parametrize("named", first_short(MAGNIFIED, " ".join))
+def test_convolution_of_large_images_is_right(named: tuple[str, str]) -> None:
+    assert not _magnified_faults(*named)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("place", "planted"), [(0, Overflow(*_PLACE, "conv/direct.cu")), (6, Overflow(*_FEED, "conv/implicit.cu"))]
+)
+def test_overflow_in_a_convolution_of_large_images_is_found(place: int, planted: Overflow) -> None:
+    assert _magnified_faults(*MAGNIFIED[place], planted.folder())

@@ -1,4 +1,4 @@
-"""The mutation script itself, and the part of it that every test run repeats: no barrier can be taken away."""
+"""The mutants and the short run, and the part of them that every test run repeats: no barrier can be taken away."""
 
 import re
 import subprocess
@@ -10,20 +10,22 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from emulator import proof
-from emulator.corners import corners
 from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import (
+    ALSO,
     DOCS,
     all_cases,
     are_explained,
+    corners,
     fate,
     headers_by_name,
     included,
     is_explained,
+    is_kept,
     kernels_by_source,
     plan,
+    short_cases,
 )
-from emulator.short import is_kept
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.discovery import discover
@@ -59,7 +61,7 @@ def _barriers() -> Iterator[ParameterSet]:
                 yield pytest.param(source, mutant, id=name, marks=marks)
 
 
-def _plan(file: str) -> list[list[EmulatedCase]]:
+def _plans(file: str) -> list[list[EmulatedCase]]:
     """The cases of the short run, each a program of its own, then all, and those beyond the sweep's."""
     every = plan(discover(), file)
     first = [[case] for group in every for case in group if is_kept(case)]
@@ -68,7 +70,7 @@ def _plan(file: str) -> list[list[EmulatedCase]]:
 
 @pytest.mark.parametrize(("source", "mutant"), list(_barriers()))
 def test_kernel_without_a_barrier_wait_or_fence_is_reported_with_file_and_line(source: str, mutant: Mutant) -> None:
-    complaint = fate(source, mutant, _plan(source)).complaint
+    complaint = fate(source, mutant, _plans(source)).complaint
     if complaint is None:
         assert is_explained(source, mutant), f"no case notices it, and {DOCS.name} does not explain why: {mutant}"
         return
@@ -138,4 +140,43 @@ def test_case_that_is_over_time_may_take_as_long_as_the_slow_machine_makes_it(mo
 def test_mistake_in_a_header_is_found_by_a_kernel_that_includes_it() -> None:
     header = "gemm/pipeline.cuh"
     wait = next(m for m in mutants((CUDA / header).read_text()) if m.kind == "no wait for copies")
-    assert re.search(r": \w+\.cuh?:\d+: copy-in-flight: ", fate(header, wait, _plan(header)).complaint or "")
+    assert re.search(r": \w+\.cuh?:\d+: copy-in-flight: ", fate(header, wait, _plans(header)).complaint or "")
+
+
+TILED = all_cases()["gemm/cuda.tiled"]
+SHORT = short_cases(TILED)
+
+
+def test_each_storage_type_layout_direction_tile_and_last_size_is_kept() -> None:
+    for every in all_cases().values():
+        for trait in ("dtype", "layout", "direction", "place"):
+            values = [{getattr(case.problem, trait, "") for case in cases} for cases in (every, short_cases(every))]
+            assert values[0] == values[1]
+        assert {str(case.tile) for case in every} == {str(case.tile) for case in short_cases(every)}
+    sizes = [{case.problem.k for case in cases if case.problem.k <= 512} for cases in (TILED, SHORT)]
+    assert sizes[0] == sizes[1]
+
+
+def test_each_option_is_kept_in_each_layout() -> None:
+    layouts = {"NN", "NT", "TN", "TT"}
+    assert {case.problem.layout for case in SHORT if case.problem.batch > 1 and case.problem.lda_pad} == layouts
+
+
+def test_one_long_problem_of_a_kernel_is_kept() -> None:
+    assert len([case for case in SHORT if case.problem.k == 613]) == 1
+
+
+def test_case_is_kept_where_no_other_shows_its_traits() -> None:
+    assert short_cases(SHORT[:1] * 3) == SHORT[:1]
+    assert [is_kept(case) for case in TILED].count(True) == len(SHORT)
+
+
+def test_problem_that_mutants_need_besides_is_one_of_the_sweep() -> None:
+    for kernel, problems in ALSO.items():
+        kept = {case.problem.id for case in all_cases()[kernel] if is_kept(case)}
+        assert kept.issuperset(problems)
+
+
+def test_short_run_keeps_less_than_a_seventh_of_the_sweep() -> None:
+    counts = [sum(map(len, cases)) for cases in (all_cases().values(), map(short_cases, all_cases().values()))]
+    assert counts[1] * 7 < counts[0]

@@ -1,39 +1,44 @@
-"""Aggregation: strategies are right on ragged sizes, what they must not do is seen, bad problems are refused."""
+"""Aggregation: strategies are right on ragged sizes and in any order of streams, and what is wrong is seen."""
 
+import ctypes
+import random
+import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from kernelmark.bench.measure.cuda import Addressed
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.kernels.aggregate import _plans, _steps
+from kernelmark.kernels.aggregate import _plans, _steps, peers
 from kernelmark.kernels.aggregate._formats import FORMATS
-from support.kernels import REGISTRY
-from support.kernels import verified as rows_of
+from kernelmark.kernels.aggregate.problem import LR, AggregateProblem
+from support.kernels import REGISTRY, verified
 
 EXACT = ("host_serial", "host_parallel", "local", "tree", "ring")
 COMPRESSED = ("onebit", "int8")
 
 
-def verified(problem: str, *names: str, threads: int = 2) -> dict[str, Measurement]:
+def by_name(problem: str, *names: str, threads: int = 2) -> dict[str, Measurement]:
     """Return what the kernels are found to be on a problem, by name."""
-    rows = rows_of(problem, *(f"aggregate/cpu.{name}" for name in names), threads=threads)
+    rows = verified(problem, *(f"aggregate/cpu.{name}" for name in names), threads=threads)
     return {row.kernel.rpartition(".")[2]: row for row in rows}
 
 
 @pytest.mark.parametrize("problem", ["w2n1/f32", "w2n33/f32/update", "w3n9001/f32", "w3n1031/f64/update/ef"])
 def test_strategies_that_send_all_are_right_on_ragged_sizes(problem: str) -> None:
-    found = verified(f"aggregate/{problem}", *EXACT)
+    found = by_name(f"aggregate/{problem}", *EXACT)
     assert {name: row.reason for name, row in found.items()} == dict.fromkeys(EXACT, "")
 
 
 @pytest.mark.parametrize("problem", ["w2n512/f32/ef", "w3n9001/f32/ef", "w2n1537/f32/update/ef"])
 def test_compressed_strategies_are_right_on_short_last_blocks(problem: str) -> None:
-    found = verified(f"aggregate/{problem}", *COMPRESSED, threads=3)
+    found = by_name(f"aggregate/{problem}", *COMPRESSED, threads=3)
     assert {name: row.reason for name, row in found.items()} == dict.fromkeys(COMPRESSED, "")
     assert found["onebit"].compression_error == pytest.approx(1 / 3, abs=0.03)
     assert found["int8"].compression_error == pytest.approx(3e-5, abs=1e-5)
@@ -42,13 +47,13 @@ def test_compressed_strategies_are_right_on_short_last_blocks(problem: str) -> N
 def test_gradients_of_several_buckets_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (_steps, _plans):
         monkeypatch.setattr(module, "BUCKET", 1024)
-    found = verified("aggregate/w3n2500/f32/ef", *EXACT, *COMPRESSED)
-    found |= verified("aggregate/w3n2500/f32", "bf16")
+    found = by_name("aggregate/w3n2500/f32/ef", *EXACT, *COMPRESSED)
+    found |= by_name("aggregate/w3n2500/f32", "bf16")
     assert {row.reason for row in found.values()} == {""}
 
 
 def test_bytes_on_the_wire_shrink_by_as_much_as_the_formats_do() -> None:
-    found = verified("aggregate/w2n5120/f32/ef", "ring", *COMPRESSED)
+    found = by_name("aggregate/w2n5120/f32/ef", "ring", *COMPRESSED)
     wire = {name: row.wire_bytes or 0 for name, row in found.items()}
     assert wire["ring"] / wire["onebit"] == pytest.approx(28.4, abs=0.05)
     assert wire["ring"] / wire["int8"] == pytest.approx(3.94, abs=0.005)
@@ -66,9 +71,9 @@ def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed() ->
 
 
 def test_what_is_shorter_than_a_block_or_keeps_no_residual_is_not_compressed() -> None:
-    (short,) = verified("aggregate/w2n511/f32/ef", "onebit").values()
+    (short,) = by_name("aggregate/w2n511/f32/ef", "onebit").values()
     assert (short.status, short.reason) == ("unsupported", "n is 511, expected at least 512, a block of onebit")
-    (plain,) = verified("aggregate/w2n1000/f32", "onebit").values()
+    (plain,) = by_name("aggregate/w2n1000/f32", "onebit").values()
     assert (plain.status, plain.reason) == ("unsupported", "aggregate/cpu.onebit has no plain path; it has ef")
 
 
@@ -163,3 +168,119 @@ def test_blocks_of_zeros_and_of_one_sign_are_right_on_the_cpu(name: str, block: 
     kernel.launch(problem, x)()
     outputs = {"s": np.asarray(x.s), "e": np.asarray(x.e)}
     assert problem.check(outputs, problem.reference(drawn, rng), name).reason is None
+
+
+STRATEGIES = ("device", "stripes", "tree", "ring")
+SIZES = ((2, 1), (2, 70), (3, 1031), (4, 17), (5, 333), (8, 1056))
+
+
+class Stream:
+    """Work in the order in which it was queued; each piece waits for those of other streams that it comes after."""
+
+    every: ClassVar[list["Stream"]] = []
+
+    def __init__(self, non_blocking=True):
+        self.work, self.done, self.ptr = [], 0, self
+        Stream.every.append(self)
+
+    def queue(self, run, after=None):
+        """Add what is to be run after all that is queued here, and after as many pieces of another stream."""
+        self.work.append((after or (self, 0), run))
+
+    def wait_event(self, event):
+        self.queue(lambda: None, event.at)
+
+    def ready(self):
+        """Return whether the next piece can be run."""
+        if self.done == len(self.work):
+            return False
+        other, count = self.work[self.done][0]
+        return other.done >= count
+
+
+class Event:
+    def __init__(self, disable_timing=True):
+        self.at = None
+
+    def record(self, stream):
+        stream.queue(lambda: None)
+        self.at = stream, len(stream.work)
+
+
+def copy_between(target, to, source, at, nbytes, stream):
+    stream.queue(lambda: ctypes.memmove(target, source, nbytes))
+
+
+def array(*shape):
+    return np.full(shape, np.nan).view(Addressed)
+
+
+class PeerOperands:
+    """PeerOperands in the host's memory, and the sums that strategies launch on streams."""
+
+    def __init__(self, problem, timed, rng):
+        self.stream, self.chosen = timed, {}
+        self.g = [rng.random(problem.n).view(Addressed) for _ in range(problem.w)]
+        self.weights, self.s = rng.random(problem.n).view(Addressed), array(problem.n)
+        self.replicas = [array(problem.n) for _ in range(problem.w)]
+
+    def scratch(self, shape, dtype, gpu=0):
+        return array(*shape)
+
+    def chose(self, **settings):
+        self.chosen |= settings
+
+    def launch(self, kernel, problem, stream, g, s=None, weights=None, replicas=None):
+        asked = AggregateProblem.parse(problem.partition("/")[2])
+        assert g.shape == (asked.w, asked.n)
+        assert g.flags.c_contiguous
+        assert kernel == "aggregate/cuda.device" or asked.w == 2
+        run = (lambda: np.copyto(s, sum(g))) if asked.step == "sum" else (lambda: step(g, weights, replicas))
+        return lambda: stream.queue(run)
+
+
+def step(g, weights, replicas):
+    weights -= LR * sum(g)
+    replicas[:] = weights
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """The stream that the events stand on; CuPy is what strategies ask of it."""
+    Stream.every = []
+    cuda = SimpleNamespace(Device=lambda gpu: nullcontext(), Stream=Stream, Event=Event)
+    cuda.runtime = SimpleNamespace(memcpyPeerAsync=copy_between)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    return Stream()
+
+
+def run(timed, order):
+    """Run pieces in a drawn order until the timed stream has none; return how many the others have left.
+
+    One stream is late: it runs a piece where no other can.
+    """
+    late = order.choice(Stream.every)
+    while timed.done < len(timed.work):
+        ready = [stream for stream in Stream.every if stream.ready()]
+        stream = order.choice([stream for stream in ready if stream is not late] or ready)
+        stream.work[stream.done][1]()
+        stream.done += 1
+    return sum(len(stream.work) - stream.done for stream in Stream.every)
+
+
+@pytest.mark.parametrize("step", ["sum", "update"])
+@pytest.mark.parametrize(("w", "n"), SIZES)
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_gradients_are_summed_whatever_runs_first(timed, name, w, n, step):
+    problem = AggregateProblem(w=w, n=n, dtype="f64", step=step)
+    for seed in range(8):
+        x = PeerOperands(problem, timed, np.random.default_rng(seed))
+        launch, want, order = getattr(peers, name)(problem, x), 2 * sum(x.g), random.Random(seed)
+        weights = x.weights - 2 * LR * want
+        timed.queue(lambda x=x: [np.copyto(g, 2 * g) for g in x.g])
+        launch()  # begins where the gradients may still be the old ones
+        launch()  # begins where the first may still be under way
+        assert run(timed, order) == 0
+        for row in [x.s] if step == "sum" else [x.weights, *x.replicas]:
+            np.testing.assert_allclose(row, want if step == "sum" else weights, rtol=1e-14, atol=1e-14)
+        assert x.chosen == {"devices": w}

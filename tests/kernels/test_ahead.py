@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba")
-
 from kernelmark.kernels import _ahead, _numba
 from kernelmark.kernels._ahead import ahead
 from kernelmark.kernels._numba import bind, jit

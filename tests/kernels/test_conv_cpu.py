@@ -1,18 +1,26 @@
-"""Every CPU kernel of conv is right on parameters drawn at random, in all directions and layouts, on any threads."""
+"""CPU kernels of conv: right on drawn parameters, and cut for threads and caches so that nothing is done twice."""
 
 import random
+from collections.abc import Iterator
 from itertools import product
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
-
+from kernelmark import Array
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.kernels._host import split
+from kernelmark.kernels._launches import parts
 from kernelmark.kernels._product import SCRATCH
-from kernelmark.kernels.conv.direct import _pixels
+from kernelmark.kernels.conv._shape import Shape, shape
+from kernelmark.kernels.conv.columns import _plan
+from kernelmark.kernels.conv.direct import _phases, _pixels, _stages
+from kernelmark.kernels.conv.direct import _plan as direct
+from kernelmark.kernels.conv.direct._phases import phases
+from kernelmark.kernels.conv.direct._tile import ROWS, tile_rows
 from support.kernels import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
 
 DRAWN = 210
@@ -146,3 +154,226 @@ def test_columns_take_scratch_for_blocks_only() -> None:
     assert products < scratch.nbytes <= products + 2 * 2**19  # half a second-level cache of columns for each
     *_, scratch = set_up("conv/n1c256h56w56k64r1s1/f32/nhwc/wgrad", "conv/cpu.im2col")
     assert scratch.nbytes == products + 4 * 256 * 64
+
+
+#: And less than one block, strip or item of what is cut into them.
+SIZES = (
+    *RAGGED,
+    "n1c1h1w1k1r1s1",
+    "n2c6h7w5k9r3s2pad1stride2|/g3",
+    "n1c8h12w3k8r4s1pad2|/dil2x1/g8",
+    "n3c2h17w19k35r6s6pad4stride3x1",
+    "n8c9h13w31k21r1s1",
+)
+
+
+TILE = next(discover().kernels["conv/cpu.im2col"].tiles())
+
+
+def _shapes() -> Iterator[tuple[Shape, bool]]:
+    for sizes, layout in product(SIZES, ("nchw", "nhwc")):
+        sizes, _, words = sizes.partition("|")
+        problem = discover().problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
+        yield shape(problem), problem.pointwise
+
+
+def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
+    for (g, plain), threads in product(_shapes(), (1, 2, 5)):
+        for plan_of in (_plan.forward, _plan.image_gradient, _plan.filter_gradient):
+            covered = np.zeros((g.c, g.r * g.s), int)
+            for c0, c1, t0, t1 in plan_of(g, plain, threads, TILE).blocks:
+                covered[c0:c1, t0:t1] += 1
+            assert (covered == 1).all()
+
+
+def test_items_of_columns_cover_each_output_once() -> None:
+    for (g, plain), threads in product(_shapes(), (1, 2, 5)):
+        images, pixels = (1, g.n * g.p * g.q) if g.channels_last else (g.n, g.p * g.q)
+        y = np.zeros((images, g.groups, g.k, pixels), int)
+        for n, group, f0, f1, p0, p1 in _plan.forward(g, plain, threads, TILE).items:
+            y[n, group, f0:f1, p0:p1] += 1
+        plan = _plan.image_gradient(g, plain, threads, TILE)
+        x = np.zeros((images, g.groups, g.c, pixels) if plain else (g.n, g.groups, g.c, g.p * g.q), int)
+        for n, group, e0, e1, p0, p1 in plan.items:
+            (bounds,) = {(block[0], block[1]) for block in plan.blocks[e0:e1].tolist()}
+            x[n, group, slice(*bounds), p0:p1] += 1
+        plan = _plan.filter_gradient(g, plain, threads, TILE)
+        w = np.zeros((g.groups, g.k, len(plan.blocks), pixels), int)
+        for group, f0, f1, e0, e1, p0, p1 in plan.items:
+            w[group, f0:f1, e0:e1, p0:p1] += 1
+        assert (y == 1).all()
+        assert (x == 1).all()
+        assert (w == 1).all()
+
+
+def test_items_of_direct_sums_cover_each_output_once() -> None:
+    for (g, _), threads in product(_shapes(), (1, 2, 5)):
+        y, x, w = g.n * g.groups * g.k * g.p * g.q, g.n * g.groups * g.c * g.h * g.w, g.groups * g.k * g.c * g.r * g.s
+        plans = (direct.forward, y), (_phases.image_gradient, x), (direct.filter_gradient, w)
+        for plan_of, elements in plans:
+            plan, written = plan_of(g, 8, threads, 24), np.zeros(elements, int)
+            for r0, r1, _t0, _t1, _b, _v, out, lanes, *_ in plan.items:
+                assert r1 - r0 <= 24
+                np.add.at(written, out + plan.targets[r0:r1, None] + plan.lanes[1] * np.arange(lanes), 1)
+            assert (written == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ("n1c512h7w7k2048r1s1", True),
+        ("n1c512h1w1k64r1s1", True),
+        ("n1c512h14w14k64r1s1", False),
+        ("n8c512h7w7k2048r1s1", False),
+        ("n2c512h4w4k64r1s1", False),
+        ("n1c512h7w7k64r1s1stride2", False),
+        ("n1c512h7w7k64r1s1pad1", False),
+        ("n1c512h7w7k64r3s3pad1", False),
+    ],
+)
+def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expected: bool) -> None:
+    g = shape(discover().problem(f"conv/{sizes}/f32/nchw/fprop"))  # type: ignore[arg-type]
+    assert _pixels.is_better(g, 32) == expected
+
+
+@pytest.mark.parametrize(
+    ("problem", "rows"),
+    [
+        ("n8c128h56w56k128r3s3pad1stride2/f32/nhwc/fprop", 256),
+        ("n8c128h56w56k128r3s3pad1stride2/f32/nhwc/dgrad", 1024),
+        ("n8c128h56w56k128r3s3pad1stride2/f32/nchw/fprop", 1024),
+        ("n8c512h7w7k64r1s1/f32/nchw/fprop", 256),
+        ("n8c512h7w7k64r1s1/f32/nchw/dgrad", 1024),
+        ("n8c64h7w7k512r1s1/f32/nhwc/dgrad", 256),
+        ("n8c512h7w7k512r1s1/f32/nhwc/wgrad", 1024),
+        ("n8c512h7w7k512r1s1/f32/nhwc/fprop/g2", 1024),
+    ],
+)
+def test_few_rows_are_summed_at_once_where_what_they_meet_leaves_the_cache(problem, rows, monkeypatch) -> None:
+    monkeypatch.setattr("kernelmark.kernels.conv.direct.cpu.second_level_bytes", lambda: 2**21)
+    registry = discover()
+    assert rows == registry.kernels["conv/numba.direct"].tile_for(registry.problem(f"conv/{problem}")).AT_ONCE
+
+
+def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart() -> None:
+    length = ROWS * (ROWS - 1)
+    assert tile_rows(length, None) == tile_rows(length, 4 * ROWS) == ROWS
+    assert tile_rows(length, 4 * (ROWS - 1)) == ROWS - 1
+    assert tile_rows(length, length) == ROWS - 1  # an odd number of half tiles otherwise
+    assert tile_rows(ROWS, 4 * (ROWS - 1)) == ROWS
+    assert tile_rows(ROWS - 1, ROWS) == ROWS - 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"), [([7], 1), ([0, 9], 2), ([0, 2, 4, 6], 4), ([0, 1, 2, 5, 6, 7], 3), ([0, 1, 5, 9], 2)]
+)
+def test_rows_are_counted_until_one_is_not_as_far_apart(rows: list[int], count: int) -> None:
+    assert _stages._even(np.array(rows)) == count
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_parts_cover_a_length_and_are_at_most_that_long(most: int) -> None:
+    for length, others, threads in product((1, 5, 97), (1, 2, 3, 16), (1, 2, 6)):
+        parts = split(length, most, others, threads)
+        assert [stop for _, stop in parts[:-1]] == [start for start, _ in parts[1:]]
+        assert (parts[0][0], parts[-1][1]) == (0, length)
+        assert all(0 < stop - start <= most for start, stop in parts)
+
+
+@pytest.mark.parametrize(
+    ("length", "most", "others", "threads", "expected"),
+    [
+        (512, 40, 1, 1, 13),
+        (512, 40, 1, 2, 14),  # one part more, and no thread waits
+        (64, 64, 1, 2, 2),
+        (64, 64, 9, 2, 2),  # one thread would have 5 items, the other one 4
+        (64, 64, 15, 2, 1),  # 8 and 7: twice as many would take longer
+        (64, 64, 64, 2, 1),
+        (64, 64, 65, 64, 3),
+        (3, 3, 1, 4, 3),  # no more than there are
+    ],
+)
+def test_there_are_more_parts_where_threads_share_them_more_evenly(
+    length: int, most: int, others: int, threads: int, expected: int
+) -> None:
+    assert len(split(length, most, others, threads)) == expected
+
+
+def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others() -> None:
+    for (g, _), threads in product(_shapes(), (1, 2, 5)):
+        for plan_of in (direct.forward, _phases.image_gradient, direct.filter_gradient):
+            plan = plan_of(g, 8, threads, 24)
+            for start, stop in parts(len(plan.items), threads):
+                met = set[int]()
+                for r0, r1, t0, t1, b, _v, _out, _lanes, images, next_b, _ in plan.items[start:stop].tolist():
+                    places = b + direct.grid(plan.rows[r0:r1], plan.steps[t0:t1], direct.line(images, next_b))
+                    met |= set((places // plan.border.strides[2]).tolist())
+                assert direct.lines_met(plan, g.n, start, stop).tolist() == sorted(met)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "threads", "cache", "copies"),
+    [
+        ("n1c128h28w28k128", 2, 2**21, 2),  # each thread meets all lines
+        ("n1c128h28w28k128", 2, 2**18, 1),  # an image is more than the cache
+        ("n1c64h56w56k64", 2, 2**21, 2),  # each meets half of the lines, and the next one
+        ("n1c128h28w28k128", 4, 2**21, 1),  # four threads would surround all lines four times
+        ("n4c128h28w28k128", 4, 2**22, 4),  # images of their own
+    ],
+)
+def test_threads_surround_images_for_themselves_where_that_is_little(
+    sizes: str, threads: int, cache: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_stages, "second_level_bytes", lambda: cache)
+    problem = discover().problem(f"conv/{sizes}r3s3pad1/f32/nchw/fprop")
+    plan = direct.forward(shape(problem), 32, threads, 1024)
+    taken: list[int] = []
+
+    class Noted:
+        def __init__(self) -> None:
+            self.threads = threads
+
+        def scratch(self, shape: tuple[int], _dtype: str) -> Array:
+            taken.append(*shape)
+            return np.empty(shape, "f4")
+
+    images, _ = _stages._images(np.empty(1, "f4"), plan, problem.n, cast(Any, Noted()))
+    assert taken == [problem.n * plan.border.strides[0]] * copies
+    assert len({id(image) for image in images}) == copies
+
+
+@pytest.mark.parametrize(
+    ("size", "taps", "pad", "stride", "dilation"), [(9, 3, 1, 1, 1), (7, 3, 0, 2, 1), (5, 2, 3, 4, 3)]
+)
+def test_phases_meet_each_output_through_each_tap_where_it_is(
+    size: int, taps: int, pad: int, stride: int, dilation: int
+) -> None:
+    outputs = (size + 2 * pad - (taps - 1) * dilation - 1) // stride + 1
+    met = set()
+    for phase in phases(size, taps, pad, stride, dilation):
+        for u, (tap, first) in product(range(phase.length), zip(phase.taps, phase.outputs, strict=True)):
+            met.add((phase.first + u * stride, int(tap), int(first) + u))
+    places = product(range(outputs), range(taps))
+    defined = {(output * stride + tap * dilation - pad, tap, output) for output, tap in places}
+    assert {place for place in defined if 0 <= place[0] < size} == {place for place in met if 0 <= place[2] < outputs}
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize(("c", "k", "longer"), [(256, 64, "channels"), (64, 256, "filters")])
+def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c: int, k: int, longer: str) -> None:
+    problem = discover().problem(f"conv/n1c{c}h28w28k{k}r1s1/f32/{layout}/wgrad")
+    plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
+    filters = {(int(item[1]), int(item[2])) for item in plan.items}
+    halves = {
+        "channels": ([[0, 128, 0, 1], [128, 256, 0, 1]], {(0, 64)}),
+        "filters": ([[0, 64, 0, 1]], {(0, 128), (128, 256)}),
+    }
+    assert (plan.blocks.tolist(), filters) == halves[longer]
+
+
+def test_threads_add_up_parts_of_a_1x1_filters_gradient_where_pixels_are_many() -> None:
+    problem = discover().problem("conv/n8c256h28w28k64r1s1/f32/nhwc/wgrad")
+    plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
+    assert (plan.parts, plan.blocks.tolist()) == (2, [[0, 256, 0, 1]])
+    assert plan.items.tolist() == [[0, 0, 64, 0, 1, 0, 3136], [0, 0, 64, 0, 1, 3136, 6272]]
+    assert _plan.filter_gradient(shape(problem), True, 1, TILE).parts == 1

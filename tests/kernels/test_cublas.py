@@ -1,14 +1,27 @@
-"""The cuBLAS calls mean the problem, in both conventions: a stand-in computes what column-major BLAS defines."""
+"""cuBLAS, cuBLASLt and strategies around them mean the problem: stand-ins compute what is documented."""
 
 import itertools
+import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-import kernelmark.kernels.gemm._cublas as module
-from support.blas import Blas, HostOperands, blas_stand_in
+from kernelmark import kernel
+from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
+from kernelmark.bench.measure.present import EXTRAS
+from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.run.job import run_job
+from kernelmark.kernels.gemm import _cublas, _cublaslt, cublaslt
+from support.blas import Blas, CublasLt, HostOperands, blas_stand_in, matrix
 from support.kernels import LAYOUTS, REGISTRY
 
 EVERY = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.gemm.cublas"]
@@ -19,8 +32,7 @@ OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_cublas_is_asked_for_the_problem(kernel: Any, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_cublas", blas_stand_in(Blas()))
+def test_cublas_is_asked_for_the_problem(kernel: Any, options: str) -> None:
     for dtype in kernel.domain["dtype"]:
         for layout in LAYOUTS:
             problem = REGISTRY.problem(f"gemm/m5n7k4/{dtype}/{layout}{options}")
@@ -42,8 +54,7 @@ def test_cublas_is_asked_for_the_problem(kernel: Any, options: str, monkeypatch:
     ],
 )
 @pytest.mark.parametrize("kernel", GROUPED, ids=lambda kernel: kernel.id)
-def test_groups_are_multiplied_each_by_its_own_b(kernel: Any, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_cublas", blas_stand_in(Blas()))
+def test_groups_are_multiplied_each_by_its_own_b(kernel: Any, options: str) -> None:
     for dtype, layout in itertools.product(("f64", "f32", "f16", "bf16"), kernel.domain["layout"]):
         problem = REGISTRY.problem(f"gemm/m7n8k16/{dtype}/{layout}/{options}")
         operands = HostOperands(problem)
@@ -55,13 +66,12 @@ def test_groups_are_multiplied_each_by_its_own_b(kernel: Any, options: str, monk
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_nt_is_the_call_that_its_label_has(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_cublas", blas_stand_in(Blas()))
+def test_nt_is_the_call_that_its_label_has(kernel: Any) -> None:
     problem = REGISTRY.problem(f"gemm/m5n7k4/{kernel.domain['dtype'][0]}/NT")
     ops = kernel.setup(problem, HostOperands(problem, kernel.order)).args[1:3]
-    names = {number: f"OP_{name}" for name, number in module.OP.items()}
+    names = {number: f"OP_{name}" for name, number in _cublas.OP.items()}
     assert f"NT is the call ({', '.join(names[op] for op in ops)})" in kernel.label
-    assert ops == ((module.OP["N"], module.OP["T"]) if kernel.order == "F" else (module.OP["T"], module.OP["N"]))
+    assert ops == ((_cublas.OP["N"], _cublas.OP["T"]) if kernel.order == "F" else (_cublas.OP["T"], _cublas.OP["N"]))
 
 
 def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(
@@ -72,8 +82,315 @@ def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [name for name in sys.modules if name.startswith("nvmath")]:
         monkeypatch.delitem(sys.modules, name)
-    module._nvmath.cache_clear()
+    _cublas._nvmath.cache_clear()
     try:
-        assert module.binding() == "ctypes"
+        assert _cublas.binding() == "ctypes"
     finally:
-        module._nvmath.cache_clear()
+        _cublas._nvmath.cache_clear()
+
+
+LT = {k.name: k for k in REGISTRY.kernels.values() if k.provider == "cublaslt"}
+CACHED = (_cublaslt.handle, _cublaslt.described, _cublaslt.listed, _cublaslt._preference)
+NT = "gemm/m5n7k4/f32/NT"
+#: Storage types, and the numerics of each but for those on request.
+DTYPES = {"f32": "fp32", "f16.f32": "f16", "bf16": "bf16", "e4m3.f32": "e4m3", "s8.s32": "exact"}
+
+
+@pytest.fixture
+def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[CublasLt]:
+    """Stand-in for the bindings; what was made of it is forgotten at the end."""
+    found = CublasLt()
+    monkeypatch.setattr(_cublaslt, "api", lambda: found)
+    yield found
+    for function in CACHED:
+        function.cache_clear()
+
+
+def set_up(name: str, problem: str) -> tuple[Any, HostOperands]:
+    parsed = REGISTRY.problem(problem)
+    assert LT[name].refuses(parsed) is None
+    operands = HostOperands(parsed)
+    return LT[name].setup(parsed, operands), operands
+
+
+def test_there_is_a_kernel_for_what_the_heuristic_chooses_and_one_for_each_algorithm() -> None:
+    assert list(LT) == ["heuristic", "heuristic_tf32", *(f"algo_{i}" for i in range(20))]
+    assert {name for name, k in LT.items() if k.on_request} == {f"algo_{i}" for i in range(20)}
+
+
+def test_without_the_bindings_they_are_unavailable() -> None:
+    assert {k.modules for k in LT.values()} == {("cupy", "nvmath.bindings")}
+    assert EXTRAS["nvmath.bindings"] == "gpu"
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", ["heuristic", "heuristic_tf32", "algo_1"])
+def test_cublaslt_is_asked_for_the_problem(name: str, options: str, lt: CublasLt) -> None:
+    for dtype in LT[name].domain["dtype"]:
+        if dtype == "s8.s32" and "beta" in options:
+            continue
+        for layout in ("NT",) if dtype.startswith(("e4m3", "s8")) else LAYOUTS:
+            launch, operands = set_up(name, f"gemm/m5n7k4/{dtype}/{layout}{options}")
+            launch()
+            problem = REGISTRY.problem(f"gemm/m5n7k4/{dtype}/{layout}{options}")
+            assert operands.complaint(problem, LT[name].numerics_for(problem)) is None, problem.id
+    assert {number for number, _, _ in lt.ran} == {1 if name == "algo_1" else 0}
+
+
+def test_numerics_and_the_type_of_sums_belong_together(lt: CublasLt) -> None:
+    problems = {dtype: REGISTRY.problem(f"gemm/m5n7k4/{dtype}/NT") for dtype in DTYPES}
+    found = {dtype: LT["heuristic"].numerics_for(problem) for dtype, problem in problems.items()}
+    assert found == DTYPES
+    for name, compute in (("heuristic", 68), ("algo_0", 68), ("heuristic_tf32", 77)):
+        set_up(name, NT)[0]()
+        assert lt.ran[-1][2] == compute
+    for name in ("heuristic", "algo_0"):
+        set_up(name, "gemm/m5n7k4/s8.s32/NT")[0]()
+        assert lt.ran[-1][2] == 72
+
+
+def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of_32_mib(lt: CublasLt) -> None:
+    for name in ("heuristic", "algo_0", "algo_1"):
+        set_up(name, NT)
+    assert [asked["most"] for asked in lt.asked] == [1, 20]
+    assert {asked["MAX_WORKSPACE_BYTES"] for asked in lt.asked} == {32 * 2**20}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "mask"), [("f32", 7), ("f16.f32", 7), ("f16", 2), ("bf16", 2), ("e4m3.bf16", 2), ("s8.s32", 7)]
+)
+def test_slices_of_k_are_summed_in_32_bits(dtype: str, mask: int, lt: CublasLt) -> None:
+    set_up("heuristic", f"gemm/m5n7k4/{dtype}/NT")
+    assert lt.asked[0]["REDUCTION_SCHEME_MASK"] == mask
+
+
+def test_an_algorithm_gets_the_workspace_that_it_asked_for_and_no_more(lt: CublasLt) -> None:
+    lt.algorithms = (0, 65)
+    assert set_up("algo_0", NT)[1].kept == []
+    launch, operands = set_up("algo_1", NT)
+    assert [space.nbytes for space in operands.kept] == [66]
+    launch()
+    assert lt.ran == [(1, 65, 68)]
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "reason"),
+    [
+        ((0,) * 7, "cuBLASLt lists 7 algorithms for this problem"),
+        ((0,), "cuBLASLt lists 1 algorithm for this problem"),
+        ((), "cuBLASLt lists no algorithm for this problem"),
+    ],
+)
+def test_a_number_beyond_the_list_is_unsupported(algorithms: tuple[int, ...], reason: str, lt: CublasLt) -> None:
+    lt.algorithms = algorithms
+    with pytest.raises(cublaslt.Unsupported, match=f"^{reason}$"):
+        set_up(f"algo_{len(algorithms)}", NT)
+
+
+def test_a_problem_that_the_library_does_not_support_is_unsupported_and_another_error_is_not(lt: CublasLt) -> None:
+    lt.status = 15
+    with pytest.raises(cublaslt.Unsupported, match="lists no algorithm"):
+        set_up("heuristic", NT)
+    for lt.status in (7, 13):
+        with pytest.raises(CublasLt.cuBLASLtError, match=f"status {lt.status}"):
+            set_up("heuristic", f"gemm/m5n7k{lt.status}/f32/NT")
+
+
+def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt: CublasLt) -> None:
+    chosen = [set_up(name, NT)[1].chosen for name in ("algo_0", "algo_1")]
+    assert [settings["algorithm"] for settings in chosen] == [66, 67]
+    assert json.loads(json.dumps(chosen[0])) == {
+        "algorithm": 66,
+        "tile": "128x256",
+        "stages": 99,  # for which the bindings have no name
+        "cluster": "2x1x1",
+        "splitk": 3,
+        "reduction": 2,
+        "swizzling": 1,
+        "option": 4,
+        "waves": 1.5,
+    }
+
+
+@pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/lda+3/ldb+1/ldc+5"])
+@pytest.mark.parametrize("dtype", ["e4m3.f32", "e4m3.bf16"])
+def test_scales_of_blocks_are_those_of_the_problem(dtype: str, options: str, lt: CublasLt) -> None:
+    """Three blocks of k and two of columns, of which the last ones end early; other operands have other scales."""
+    problem = REGISTRY.problem(f"gemm/m132n140k300/{dtype}/NT{options}/scale-blocks")
+    _, others = set_up("heuristic", problem.id)
+    launch, operands = set_up("heuristic", problem.id)
+    for name in ("scale_a", "scale_b"):
+        others.flat[name].fill(float("nan"))
+    launch()
+    assert operands.complaint(problem, "e4m3") is None
+
+
+def test_a_library_without_scales_of_blocks_is_unsupported_in_one_line(lt: CublasLt) -> None:
+    lt.version = 120804
+    reason = r"^cublaslt 12\.8\.4 by nvmath has no scales of blocks, which 12\.9 is the first to have$"
+    with pytest.raises(cublaslt.Unsupported, match=reason):
+        set_up("heuristic", "gemm/m8n8k16/e4m3.f32/NT/scale-blocks")
+    lt.version = 120900
+    set_up("heuristic", "gemm/m8n8k16/e4m3.f32/NT/scale-blocks")
+
+
+def test_the_version_is_the_librarys(lt: CublasLt) -> None:
+    assert re.fullmatch(r"cublaslt 13\.0\.2 by nvmath", _cublaslt.version(None))
+
+
+def test_bindings_that_do_not_load_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    _cublaslt.api.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "nvmath", None)
+    with pytest.raises(cublaslt.Unsupported, match=r"^nvmath\.bindings\.cublasLt does not load: "):
+        _cublaslt.api()
+
+
+TRANSPOSING = ("gemm/cublas.tnn_geam", "gemm/cublas.tnn", "gemm/cublas.inplace")
+TWO_STEP = "gemm/cublas.two_step"
+F32 = 4
+
+
+class Lab(HostOperands):
+    """Operands in host memory, for strategies that launch other kernels."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = REGISTRY.problem(problem)
+        self.launched: list[str] = []
+        super().__init__(self.problem)
+
+    def run(self, kernel_id: str) -> None:
+        """Set up and launch twice: what one launch leaves must not change the next."""
+        launch = REGISTRY.kernels[kernel_id].setup(self.problem, self)
+        launch()
+        if "c" in self.before:
+            self.views["c"][...] = self.before["c"]
+        launch()
+
+    @property
+    def scratch_bytes(self) -> int:
+        return sum(part.nbytes for part in self.kept)
+
+    def launch(self, kernel_id: str, problem: str, **arrays: Any) -> Any:
+        """One of our transpositions, if it takes the problem."""
+        parsed, chosen = REGISTRY.problem(problem), REGISTRY.kernels[kernel_id]
+        assert chosen.refuses(parsed) is None
+        self.launched.append(f"{kernel_id} {problem}")
+        m, n = parsed.m, parsed.n
+
+        def move() -> None:
+            source = matrix(arrays["a"].data.ptr, "f32", n, n, m).T.copy()
+            target = arrays["b"] if parsed.place == "out" else arrays["a"]
+            matrix(target.data.ptr, "f32", m, m, n)[...] = source
+
+        return move
+
+
+@pytest.fixture(autouse=True)
+def blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cublas, "_cublas", blas_stand_in(Blas()))
+
+
+@pytest.mark.parametrize("options", ["", "/alpha0.5/beta2"])
+@pytest.mark.parametrize("shape", ["m5n7k4", "m3n6k6", "m1n1k1", "m2n1k9"])
+@pytest.mark.parametrize("kernel_id", TRANSPOSING)
+def test_transposing_first_is_the_product_and_leaves_the_inputs(kernel_id: str, shape: str, options: str) -> None:
+    lab = Lab(f"gemm/{shape}/f32/NT{options}")
+    lab.run(kernel_id)
+    assert lab.complaint(lab.problem, "fp32") is None
+
+
+@pytest.mark.parametrize(
+    ("kernel_id", "launched", "scratch_bytes"),
+    [
+        ("gemm/cublas.tnn_geam", [], 7 * 4 * F32),
+        ("gemm/cublas.tnn", ["transpose/cuda.vectorised transpose/m7n4/f32/out"], 7 * 4 * F32),
+        (
+            "gemm/cublas.inplace",
+            ["transpose/cuda.c2r transpose/m7n4/f32/in", "transpose/cuda.c2r transpose/m4n7/f32/in"],
+            0,
+        ),
+    ],
+)
+def test_each_strategy_transposes_b_as_it_says(kernel_id: str, launched: list[str], scratch_bytes: int) -> None:
+    lab = Lab("gemm/m5n7k4/f32/NT")
+    lab.run(kernel_id)
+    assert (lab.launched, lab.scratch_bytes) == (launched, scratch_bytes)
+
+
+def test_squares_are_transposed_in_place_by_the_kernel_for_squares() -> None:
+    lab = Lab("gemm/m5n8k8/f32/NT")
+    lab.run("gemm/cublas.inplace")
+    assert lab.launched == ["transpose/cuda.vectorised_inplace transpose/m8n8/f32/in"] * 2
+
+
+@pytest.mark.parametrize("alpha", ["", "/alpha-0.01", "/alpha0"])
+@pytest.mark.parametrize("shape", ["m5n7k4", "m1n1k1"])
+def test_two_steps_are_the_update(shape: str, alpha: str) -> None:
+    lab = Lab(f"gemm/{shape}/f32/TN{alpha}/beta1")
+    lab.run(TWO_STEP)
+    assert lab.complaint(lab.problem, "fp32") is None
+    assert lab.scratch_bytes == lab.problem.m * lab.problem.n * F32
+
+
+def test_the_seed_suite_sets_every_strategy_of_every_provider_side_by_side() -> None:
+    founding = REGISTRY.problem("gemm/m1024n2048k26752/f32/NT")
+    taken = {k.id for k in REGISTRY.kernels.values() if k.op == "gemm" and k.refuses(founding) is None}
+    cpu = {"gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/numpy.tnn", "gemm/openblas.tnn", "gemm/openblas.inplace"}
+    assert taken > cpu | set(TRANSPOSING) | {"gemm/cublas.sgemm", "gemm/cuda.streamk"}
+
+
+def _operands(problem: str) -> Operands:
+    return Operands(OperandSet(REGISTRY.problem(problem), Cpu()), "C", Cpu(), 1, ScratchBuffers(Cpu()))
+
+
+def test_a_kernel_launches_another_on_arrays_of_its_choice(registry: Any) -> None:
+    seen = []
+
+    def set_up(problem: Any, x: Any) -> Any:
+        seen.append((problem.id, x.a, x.b, x.threads, x.scratch((2, 3), "f32").shape))
+        return lambda: np.copyto(x.b, x.a.T)
+
+    kernel("transpose", name="mine", provider="p", device="cpu", numerics="exact")(set_up)
+    x = _operands("gemm/m2n3k4/f32/NT")
+    turned = x.scratch((4, 3), "f32")
+    x.b[...] = np.arange(12).reshape(3, 4)
+    x.launch("transpose/p.mine", "transpose/m3n4/f32/out", a=x.b, b=turned)()
+    assert np.array_equal(turned, x.b.T)
+    ((problem, a, b, threads, scratch),) = seen
+    assert (problem, threads, scratch) == ("transpose/m3n4/f32/out", 1, (2, 3))
+    assert a is x.b
+    assert b is turned
+
+
+def test_what_the_other_kernel_refuses_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelmark.bench.measure.launch.present_limits", lambda: H100)
+    x = _operands("gemm/m2n3k4/f32/NT")
+    with pytest.raises(Unsupported, match="square"):
+        x.launch("transpose/cuda.vectorised_inplace", "transpose/m3n4/f32/in", a=x.b)
+
+
+SCIPY_TWO_STEP = "gemm/scipy.two_step"
+
+
+def _measure(problem: str, mode: Mode = Mode.VERIFY):
+    (measured,) = run_job(Job((problem,), (SCIPY_TWO_STEP,), mode, (), 0, Budget(0.05), threads=2))
+    return measured
+
+
+@pytest.mark.parametrize("sizes", ["m1n1k1", "m31n33k17", "m127n1k3", "m1n64k129"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("alpha", ["", "/alpha-0.01", "/alpha0"])
+def test_two_steps_of_scipy_are_the_update(sizes: str, dtype: str, alpha: str) -> None:
+    measured = _measure(f"gemm/{sizes}/{dtype}/TN{alpha}/beta1")
+    assert (measured.status, measured.reason) == ("ok", "")
+
+
+@pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
+def test_two_steps_are_right_after_any_number_of_samples(mode: Mode) -> None:
+    measured = _measure("gemm/m33n31k65/f32/TN/alpha-0.01/beta1", mode)
+    assert (measured.status, measured.reason) == ("ok", "")
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("f32", 4), ("f64", 8)])
+def test_the_gradient_is_counted_as_scratch(dtype: str, size: int) -> None:
+    assert _measure(f"gemm/m31n33k17/{dtype}/TN/alpha-0.01/beta1").scratch_bytes == 31 * 33 * size

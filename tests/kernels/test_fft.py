@@ -1,13 +1,24 @@
-"""Fourier transforms: the reference is the sum of the definition, CPU kernels are right, bad problems are refused."""
+"""Fourier transforms: the reference is the definition, kernels are right, and FFTW's plans are kept."""
 
+import ctypes
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyfftw
 import pytest
 
+import kernelmark.kernels._fftw as fftw
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.plan.suites import find_suite
-from support.kernels import REGISTRY, verified
+from support.emulated import host_compiler
+from support.kernels import REGISTRY, chosen, lean, set_up, verified
 
 KINDS = ("r2c", "c2r", "c2c", "c2c/inverse")
 SIZES = [(1, 1, 1), (3, 1, 2), (2, 1, 7), (5, 1, 16), (2, 2, 1), (1, 6, 5), (3, 5, 6), (1, 8, 8), (2, 7, 3)]
@@ -165,3 +176,272 @@ def test_the_suite_has_each_problem_once_and_every_kind() -> None:
         ("c2c", "inverse"),
     }
     assert max(problem.footprint_bytes for problem in problems) < 64 * 2**20
+
+
+SMALL = "fft/cuda.small"
+
+
+def case(problem: str) -> EmulatedCase:
+    return chosen(SMALL, f"fft/{problem}")
+
+
+@pytest.mark.parametrize(
+    ("problem", "blocks", "threads"),
+    [
+        ("b1h32w32/f32/c2c", 1, 128),
+        ("b4h32w32/f32/c2c", 1, 128),
+        ("b5h32w32/f32/c2c", 2, 128),
+        ("b8h32w32/f32/r2c", 1, 128),
+        ("b9h32w32/f32/c2r", 2, 128),
+        ("b9h16w16/f64/r2c", 2, 64),
+        ("b256h1w32/f32/r2c", 1, 128),
+        ("b257h1w32/f32/r2c", 2, 128),
+        ("b17h1w64/f32/c2c", 2, 128),
+    ],
+)
+def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem: str, blocks: int, threads: int) -> None:
+    ((_, call),) = case(problem).calls
+    assert (call.grid, call.block) == (blocks, threads)
+
+
+@pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.long), "sm_90a"])
+@pytest.mark.usefixtures("cuda_compiler")
+def test_no_large_shape_spills_registers_or_uses_stack(arch: str) -> None:
+    sides = ("h16w16", "h32w32", "h1w16", "h1w32")
+    problems = [f"b64{sizes}/{dtype}/{kind}" for sizes in sides for dtype in ("f32", "f64") for kind in KINDS]
+    problems += [f"b64h1w{length}/f32/{kind}" for length in (256, 1024) for kind in KINDS]
+    lean(SMALL, entries([case(problem) for problem in problems]), arch)
+
+
+KERNEL = REGISTRY.kernels["fft/cufft.plan"]
+FORWARD = -1
+
+
+class Plan:
+    """PlanNd of dense arrays in C order. Complex input of a real transform has to be Hermitian, and is overwritten."""
+
+    work_area = SimpleNamespace(mem=SimpleNamespace(size=96))
+
+    def __init__(self, shape: Any, *rest: Any) -> None:
+        self.shape, (*embedding, kind, batch, order, _, _) = shape, rest
+        assert (embedding[0], embedding[3], order) == (None, None, "C")
+        self.kind, self.batch, self.double = kind & ~0x40, batch, kind & 0x40
+
+    def fft(self, a: Any, out: Any, direction: int) -> None:
+        assert a.dtype == out.dtype == (np.float64 if self.double else np.float32)
+        axes = tuple(range(1, 1 + len(self.shape)))
+        source, target = a.reshape(self.batch, -1), out.reshape(self.batch, -1)
+        if self.kind == 0x2A:
+            target[...] = parts(np.fft.rfftn(source.reshape(-1, *self.shape), axes=axes)).reshape(target.shape)
+        elif self.kind == 0x2C:
+            half = as_complex(source).reshape(self.batch, *self.shape[:-1], self.shape[-1] // 2 + 1)
+            found = np.fft.irfftn(half, self.shape, axes, norm="forward")
+            np.testing.assert_allclose(np.fft.rfftn(found, axes=axes, norm="forward"), half, atol=1e-5)
+            target[...] = found.reshape(target.shape)
+            source.fill(np.nan)
+        else:
+            values = as_complex(source).reshape(-1, *self.shape)
+            run = np.fft.fftn(values, axes=axes) if direction == FORWARD else inverse(values, axes)
+            target[...] = parts(run).reshape(target.shape)
+
+
+def inverse(values: Any, axes: tuple[int, ...]) -> Any:
+    return np.fft.ifftn(values, axes=axes, norm="forward")
+
+
+def as_complex(values: Any) -> Any:
+    return values.astype(np.float64).view(np.complex128)
+
+
+def parts(values: Any) -> Any:
+    return np.ascontiguousarray(values, np.complex128).view(np.float64)
+
+
+SOURCE = """
+#include <complex>
+template <class T> void run(const T* x, T* out, long long size, long long h, long long columns, long long w) {
+    for (long long i = 0; i < size; ++i) { T& y = out[i]; BODY }
+}
+using c8 = std::complex<float>;
+using c16 = std::complex<double>;
+extern "C" void f32(c8* x, c8* y, long long n, long long h, long long c, long long w) { run(x, y, n, h, c, w); }
+extern "C" void f64(c16* x, c16* y, long long n, long long h, long long c, long long w) { run(x, y, n, h, c, w); }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The body of our elementwise kernel, compiled for the host, called as CuPy calls it."""
+    from kernelmark.kernels.fft import cufft
+
+    folder: Path = tmp_path_factory.mktemp("hermitian")
+    (folder / "part.cpp").write_text(SOURCE.replace("BODY", cufft._HERMITIAN))
+    command = [
+        host_compiler(),
+        *["-std=c++17", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "part.cpp", "-o", "part.so"],
+    ]
+    subprocess.run(command, cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "part.so"))
+
+    def call(x: Any, h: int, columns: int, w: int, y: Any) -> None:
+        assert x.shape == y.shape
+        routine = library.f32 if x.dtype == np.complex64 else library.f64
+        sizes = [ctypes.c_longlong(value) for value in (x.size, h, columns, w)]
+        routine(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), *sizes)
+
+    return call
+
+
+@pytest.fixture
+def stood_in(compiled_part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy, as far as `kernels/fft/cufft.py` uses it."""
+    from kernelmark.kernels.fft import cufft
+
+    modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy.cuda.cufft")}
+    modules["cupy.cuda"].cufft = modules["cupy.cuda.cufft"]  # type: ignore[attr-defined]
+    modules["cupy.cuda.cufft"].PlanNd = Plan  # type: ignore[attr-defined]
+    modules["cupy.cuda.cufft"].getVersion = lambda: 12004  # type: ignore[attr-defined]
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(cufft, "_hermitian_part", lambda: compiled_part)
+    cufft._plan.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["r2c", "c2r", "c2c", "c2c/inverse"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("b", "h", "w"), SIZES)
+def test_cufft_is_asked_for_the_problem(b: int, h: int, w: int, dtype: str, kind: str, stood_in: None) -> None:
+    problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/{dtype}/{kind}")
+    launch, operands, draw, scratch = set_up(problem.id, KERNEL.id, threads=1)
+    operands.poison()
+    reference = problem.reference(draw.views("C"), np.random.default_rng(0))
+    launch()
+    verdict = problem.check(operands.outputs("C"), reference, KERNEL.numerics_for(problem))
+    assert (verdict.reason, operands.damage(draw)) == (None, None)
+    assert scratch.nbytes == (problem.operands()[0].nbytes if kind == "c2r" else 0)
+
+
+def test_the_row_tells_the_work_area_and_the_version(stood_in: None) -> None:
+    problem = REGISTRY.problem("fft/b2h4w6/f32/r2c")
+    assert KERNEL.library_scratch(problem) == 96
+    assert KERNEL.library_version(problem) == "cufft 12.0.4"
+
+
+@pytest.fixture
+def wisdom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], fftw.Wisdom]:
+    """Begins a process anew, as far as FFTW's memory goes."""
+
+    def begin() -> fftw.Wisdom:
+        pyfftw.forget_wisdom()
+        started = fftw.Wisdom(tmp_path / "cache" / "wisdom.json")
+        monkeypatch.setattr(fftw, "_wisdom", lambda: started)
+        return started
+
+    begin()
+    return begin
+
+
+def arrays(n: int = 96) -> tuple[Any, Any]:
+    return pyfftw.empty_aligned((4, n), "c8", n=64), pyfftw.empty_aligned((4, n), "c8", n=64)
+
+
+def facts(n: int = 96, **options: Any) -> dict[str, str]:
+    return fftw.plan(*arrays(n), (1,), **options).facts
+
+
+def test_a_plan_is_new_once_and_found_by_later_processes(wisdom: Callable[[], Any]) -> None:
+    assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "new"}
+    assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "new"}  # the next operands of the same job
+    wisdom()
+    assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "found"}
+    assert facts(n=100)["wisdom"] == facts(inverse=True)["wisdom"] == "new"
+
+
+def test_what_cannot_be_planned_in_time_says_so_and_is_not_tried_again(
+    wisdom: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fftw, "PLANNING_S", 1e-6)
+    assert facts(n=4096) == {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
+    monkeypatch.setattr(fftw, "PLANNING_S", 5.0)
+    assert facts(n=4096) == {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
+
+
+DAMAGED = ["", "{", "null", "3", '"abc"', "[]", "[1, 2, 3]", '["a", "b"]', '["(fftw-3.3.5 fftw", "(", ""]', "\x00\xff"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_file_is_ignored_and_replaced(text: str, wisdom: Callable[[], Any], tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "wisdom.json"
+    file.parent.mkdir()
+    file.write_text(text, "latin-1")
+    wisdom()
+    assert facts()["wisdom"] == "new"
+    wisdom()
+    assert facts()["wisdom"] == "found"
+    assert [part[:5] for part in json.loads(file.read_text())] == ["(fftw"] * 3
+
+
+def test_a_truncated_file_is_ignored_and_replaced(wisdom: Callable[[], Any], tmp_path: Path) -> None:
+    facts()
+    file = tmp_path / "cache" / "wisdom.json"
+    file.write_text(file.read_text()[:-40])
+    wisdom()
+    assert facts()["wisdom"] == "new"
+    wisdom()
+    assert facts()["wisdom"] == "found"
+
+
+def test_a_folder_that_refuses_costs_only_time(wisdom: Callable[[], Any], tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file in the folder's place")
+    wisdom()
+    assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "new"}
+
+
+def test_what_another_process_wrote_meanwhile_is_kept(wisdom: Callable[[], Any], tmp_path: Path) -> None:
+    other = wisdom()
+    wisdom()
+    facts(n=96)
+    pyfftw.forget_wisdom()
+    source, target = arrays(100)
+    options = {"axes": (1,), "direction": "FFTW_FORWARD", "threads": 1}
+    other.learn(source, target, options, ())
+    wisdom()
+    assert (facts(n=96)["wisdom"], facts(n=100)["wisdom"]) == ("found", "found")
+    assert not list((tmp_path / "cache").glob(".writing-*"))
+
+
+LEARN = """
+import numpy as np, sys
+import pyfftw
+from kernelmark.kernels._fftw import plan
+for n in range(int(sys.argv[1]), int(sys.argv[1]) + 8):
+    plan(pyfftw.empty_aligned((2, n), "c8", n=64), pyfftw.empty_aligned((2, n), "c8", n=64), (1,))
+"""
+
+
+def test_processes_at_once_leave_a_whole_file(wisdom: Callable[[], Any], tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    writers = [subprocess.Popen([sys.executable, "-c", LEARN, str(first)], env=env) for first in (10, 20, 30)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    (file,) = (tmp_path / "kernelmark").iterdir()
+    assert pyfftw.import_wisdom(tuple(part.encode() for part in json.loads(file.read_text())))[:2] == (True, True)
+
+
+def test_the_file_belongs_to_this_pyfftw_and_this_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(fftw, "_cpu", lambda: " Some CPU @ 2.0GHz/é")
+    started = fftw._wisdom.__wrapped__()
+    started.write()
+    (file,) = (tmp_path / "kernelmark").iterdir()
+    assert file.name.startswith(f"fftw-wisdom-{pyfftw.__version__}-")
+    assert file.name.endswith("-Some-CPU-2.0GHz-.json")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_plans_transform_what_their_arrays_hold_later(threads: int, wisdom: Callable[[], Any]) -> None:
+    source, target = np.empty((3, 8, 6, 2), "f4"), np.empty((3, 8, 6, 2), "f4")
+    planned = fftw.plan(fftw.as_complex(source), fftw.as_complex(target), (1, 2), threads=threads, inverse=True)
+    source[...] = np.random.default_rng(0).uniform(-1, 1, source.shape)
+    planned.execute()
+    expected = np.fft.ifft2(fftw.as_complex(source).astype("c16"), norm="forward")
+    np.testing.assert_allclose(fftw.as_complex(target), expected, atol=1e-4)

@@ -5,11 +5,10 @@ from itertools import product
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune.profile.counted import count
-from support.emulated import host_compiler, wrong_in_emulator
+from support.emulated import host_compiler
 from support.kernels import CUDA, LAYOUTS, REGISTRY, lean
 from support.kernels import refusal as refusal_of
 
@@ -58,58 +57,10 @@ def layout_of(name: str) -> str:
     return OF_TF32.get(name, "NT")
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize(
-    ("sizes", "operand"),
-    [("m8n8k16/{0}/NT/lda+1", "a"), ("m8n8k17/{0}/NT", "a"), ("m8n8k16/{0}/NT/ldb+2", "b"), ("m8n7k16/{0}/NT", "c")],
-)
-def test_rows_that_the_tma_cannot_address_are_refused(name: str, sizes: str, operand: str) -> None:
-    assert f"rows of {operand} begin every " in refusal(name, sizes.format(dtype_of(name)))
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_padding_makes_rows_acceptable_that_the_tma_stores_whole(name: str) -> None:
-    sizes, by_tma = f"k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+", (*PERSISTENT, "wgmma_fp8", BLOCKS, GROUPED)
-    assert refusal(name, f"m33n24{sizes}8") == ""
-    assert ("a row of c has " in refusal(name, f"m33n29{sizes}3")) == (name in by_tma)
-
-
-def test_c_may_be_wider_than_its_operands() -> None:
-    assert refusal("wgmma", "m8n4k8/bf16.f32/NT") == ""
-    assert "rows of c" in refusal("wgmma", "m8n4k8/bf16/NT")
-
-
-@pytest.mark.parametrize("name", ALONG_K)
-def test_tf32_and_bytes_are_multiplied_along_k_only(name: str) -> None:
-    assert "has no NN path" in refusal(name, f"m8n8k16/{dtype_of(name)}/NN")
-    assert "has no TT path" in refusal(name, f"m8n8k16/{dtype_of(name)}/TT")
-
-
-def test_one_operand_is_along_k_and_the_other_is_not_where_one_is_in_registers() -> None:
-    assert [bool(refusal(REGISTERS, f"m8n8k8/f32/{layout}")) for layout in LAYOUTS] == [False, True, True, False]
-    assert "rows of a begin every " in refusal(REGISTERS, "m8n8k7/f32/NN")
-    assert "rows of a begin every " in refusal(REGISTERS, "m9n8k8/f32/TT")
-    assert "a row of c has " in refusal(REGISTERS, "m8n7k8/f32/NN/ldb+1/ldc+1")
-
-
-def test_neither_operand_is_along_k_where_one_is_turned() -> None:
-    assert [bool(refusal(TURNED, f"m8n8k8/f32/{layout}")) for layout in LAYOUTS] == [True, True, False, True]
-    assert refusal(TURNED, "m8n8k7/f32/TN") == ""
-    assert "rows of a begin every " in refusal(TURNED, "m9n8k8/f32/TN")
-    assert "rows of b begin every " in refusal(TURNED, "m8n9k8/f32/TN/ldc+3")
-    assert "a row of c has " in refusal(TURNED, "m8n7k8/f32/TN/ldb+1/ldc+1")
-
-
 @pytest.mark.parametrize("name", [*KERNELS, *OF_TF32])
 def test_only_hopper_has_wgmma(name: str) -> None:
     runs = [arch for arch in ("sm_80", "sm_89", "sm_90a", "sm_100", "sm_120") if kernel(name).runs_on(arch)]
     assert runs == ["sm_90a"]
-
-
-def test_what_no_grid_can_cover_is_refused() -> None:
-    assert "blocks along y" in refusal("wgmma", f"m{65535 * 128 + 1}n8k8/bf16/NT")
-    assert "blocks along z" in refusal("wgmma", "m8n8k8/bf16/NT/batch65536")
-    assert "tiles, expected at most" in refusal("wgmma_persistent", "m8388608n8388608k8/bf16/NT")
 
 
 @pytest.mark.parametrize("name", [*KERNELS, *OF_TF32])
@@ -234,86 +185,13 @@ def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str
     lean(f"gemm/cuda.{name}", (entry for calls in plans for entry, _ in calls), "sm_90a")
 
 
-def check(name: str, problem: str, *tiles: Tile) -> None:
-    """Through the emulator, under each tile, whether or not the declaration would take it for so small a problem."""
-    parsed = REGISTRY.problem(id_of(name, problem))
-    assert kernel(name).refuses(parsed) is None
-    every = [EmulatedCase(kernel(name), parsed, tile) for tile in tiles]
-    assert not wrong_in_emulator(every)
-
-
-RAGGED = "alpha2/beta0.5/batch2/lda+8/ldb+16/ldc+8"
-PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters for several tiles each
 ALONE = Tile(BN=64, STAGES=2, CLUSTER=1, SMS=3)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_one_block_a_tile_is_right_in_every_layout(layout: str) -> None:
-    check("wgmma", f"m136n136k200/bf16/{layout}/{RAGGED}", *known_tiles("wgmma"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_persistent_grid_is_right_in_every_layout(layout: str) -> None:
-    check("wgmma_persistent", f"m264n136k264/f16/{layout}/{RAGGED}", PAIRS, ALONE)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["wgmma", "wgmma_splitk"])
-@pytest.mark.parametrize("scaled", ["", "/alpha2/beta0.5"])
-def test_half_a_pair_at_the_end_of_a_row_is_right(name: str, scaled: str) -> None:
-    """Rows of C end in an odd element, and what follows it must not be written."""
-    check(name, f"m133n133k72/bf16.f32/NN{scaled}/ldb+3/ldc+3", *known_tiles(name)[-1:])
-    check(name, f"m133n133k72/f16/TT{scaled}/lda+3/ldc+3", *known_tiles(name)[-1:])
-
-
-@pytest.mark.long
-def test_the_last_of_several_bands_of_tiles_is_right() -> None:
-    check("wgmma_persistent", "m1160n72k8/bf16/NT", ALONE)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "tiles"),
-    [
-        ("wgmma_tf32", (PAIRS, ALONE)),
-        ("wgmma_3xtf32", [Tile(**vars(tile), REGISTERS=0) for tile in (PAIRS, ALONE)]),
-        ("wgmma_3xtf32", [Tile(**vars(PAIRS) | {"STAGES": stages}, REGISTERS=1) for stages in (2, 3)]),
-    ],
-    ids=["tf32", "3xtf32", "3xtf32 from registers"],
-)
-@pytest.mark.parametrize("depth", ["k132/f32/NT/alpha2/beta0.5/batch2/lda+4", "k100/f32/NT/beta0.5"])
-def test_tf32_is_right_over_the_edges_of_tiles(name: str, tiles: list[Tile], depth: str) -> None:
-    """An odd and an even number of steps, of which products are promoted in turn."""
-    check(name, f"m264n132{depth}/ldc+4", *tiles)
 
 
 def test_half_of_a_tile_is_at_least_64_columns_where_a_is_split_in_registers() -> None:
     problem, three = REGISTRY.problem("gemm/m256n256k256/f32/NT"), kernel("wgmma_3xtf32")
     found = [three.unfit(problem, Tile(**vars(ALONE) | {"BN": width}, REGISTERS=1), H100) for width in (64, 128)]
     assert found == ["half of BN = 64 is multiplied at a time, expected at least 64 columns", None]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("layout", ["NN", "TT"])
-@pytest.mark.parametrize("depth", ["k132{}/alpha2/beta0.5/batch2/lda+4/ldb+4", "k100{}"])
-def test_rows_from_registers_are_right_over_the_edges_of_tiles(layout: str, depth: str) -> None:
-    """An odd and an even number of steps, of which rows lie in other registers each time."""
-    check(REGISTERS, f"m264n132{depth.format(f'/f32/{layout}')}/ldc+4", PAIRS, ALONE)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("layout", ["NN", "TT"])
-def test_the_widest_tile_with_rows_from_registers_is_right(layout: str) -> None:
-    check(REGISTERS, f"m264n264k72/f32/{layout}", known_tiles(REGISTERS)[0])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("depth", ["k132/f32/TN/alpha2/beta0.5/batch2/lda+4/ldb+4", "k3/f32/TN"])
-def test_turned_columns_are_right_over_the_edges_of_tiles(depth: str) -> None:
-    """Less than a step too, and rows that the second half of a warpgroup lacks."""
-    check(TURNED, f"m552n132{depth}/ldc+4", PAIRS, ALONE)
 
 
 def test_rows_and_columns_meet_all_banks_as_they_are_turned() -> None:
@@ -324,42 +202,11 @@ def test_rows_and_columns_meet_all_banks_as_they_are_turned() -> None:
         assert total.wavefronts == total.least_wavefronts > 0
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("dtype", "tile"), [("e4m3.bf16", PAIRS), ("e5m2.f32", ALONE)])
-@pytest.mark.parametrize("k", [272, 400])
-def test_fp8_is_right_over_the_edges_of_tiles(dtype: str, tile: Tile, k: int) -> None:
-    """An odd and an even number of steps, as for TF32."""
-    check("wgmma_fp8", f"m264n136k{k}/{dtype}/NT/alpha2/beta0.5/batch2/lda+16/ldc+8", tile)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "tile", [Tile(BN=256, STAGES=3, CLUSTER=2, SMS=4), PAIRS, ALONE], ids=lambda tile: f"{tile.BN}"
-)
-def test_integers_are_right_over_the_edges_of_tiles(tile: Tile) -> None:
-    check("wgmma_int8", "m264n264k272/s8.s32/NT/batch2/lda+16/ldc+8", tile)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("dtype", "tile"), [("e4m3.bf16", PAIRS), ("e4m3.f32", ALONE)])
-@pytest.mark.parametrize("k", [272, 528])
-def test_scales_are_those_of_the_rows_columns_and_steps(dtype: str, tile: Tile, k: int) -> None:
-    """Three and five steps, whose scales end in padding, as those of the rows do."""
-    check(BLOCKS, f"m262n264k{k}/{dtype}/NT/alpha2/beta0.5/batch2/ldc+8", tile)
-
-
 def test_scales_are_arguments_of_the_kernel_that_has_them_alone() -> None:
     sizes = "m8n8k16/e4m3.f32/NT"
     without, with_scales = plan("wgmma_fp8", sizes), plan(BLOCKS, sizes)
     assert with_scales.args == (*without.args, "scale_a", "scale_b")
     assert with_scales.entry == without.entry.replace(">", ", const float *, const float *>")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("problem", "tile"), [("f16.f32/NN/beta0.5/ldc+8", PAIRS), ("bf16/NT/alpha2/ldb+8", ALONE)])
-def test_groups_end_within_tiles_of_a_cluster_and_of_a_block(problem: str, tile: Tile) -> None:
-    """Multiply groups of 549, 275 and 184 rows."""
-    check(GROUPED, f"m1008n136k72/{problem}", tile)
 
 
 def test_a_launch_knows_where_rows_and_tiles_of_each_group_end() -> None:
@@ -371,21 +218,3 @@ def test_a_launch_knows_where_rows_and_tiles_of_each_group_end() -> None:
         [3, 5, 6, 0],
     )
     assert call.grid == 2 * 6 * 2
-    assert "257 groups, expected at most 256" in refusal_of("gemm/cuda.wgmma_grouped", f"gemm/{sizes}/groups257-equal")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_slices_of_unequal_depth_add_up(layout: str) -> None:
-    """Three slices of five steps: two, two and one."""
-    sizes, tiles = (
-        f"m136n72k264/f16/{layout}/{RAGGED}",
-        [Tile(**vars(t) | {"SMS": 24, "DEPTH": 64}) for t in (PAIRS, ALONE)],
-    )
-    assert [plan("wgmma_splitk", sizes, tile).args[-2:] for tile in tiles] == [(2, 3), (2, 3)]
-    check("wgmma_splitk", sizes, *tiles)
-
-
-@pytest.mark.long
-def test_the_widest_tile_is_right() -> None:
-    check("wgmma_persistent", "m264n264k328/bf16/NT", known_tiles("wgmma_persistent")[0])

@@ -146,33 +146,6 @@ def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores() -> N
             assert kernel(name).numerics_for(problem) == dtype.partition(".")[0]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", PIPELINED)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_copies_of_16_bytes_are_right_over_the_edges_of_tiles(name: str, layout: str) -> None:
-    """The sweep's ragged problems are aligned nowhere; this one is ragged for every tile and aligned everywhere."""
-    every = cases(name, f"gemm/m72n264k40/{storage(name)}/{layout}/alpha2/beta0.5/batch2/lda+8/ldb+8/ldc+8")
-    assert not wrong_in_emulator(every)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "dtype"), [("mma", "bf16"), ("mma_f64", "f64")])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_that_end_within_16_bytes_are_cut_where_they_end(layout: str, name: str, dtype: str) -> None:
-    """Aligned by their leading dimensions alone: the last copy of a row takes a part, and NaN follows."""
-    stored = {"NN": (51, 77), "NT": (51, 51), "TN": (75, 77), "TT": (75, 51)}[layout]
-    pads = [-length % 8 for length in (*stored, 77)]
-    every = cases(name, f"gemm/m75n77k51/{dtype}/{layout}/beta0.5/lda+{pads[0]}/ldb+{pads[1]}/ldc+{pads[2]}")
-    assert not wrong_in_emulator(every)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", PIPELINED)
-def test_more_rows_of_tiles_than_a_band_of_the_order_are_all_stored(name: str) -> None:
-    case = cases(name, f"gemm/m1160n136k16/{storage(name)}/NN")[0]
-    assert not wrong_in_emulator([case])
-
-
 @pytest.mark.parametrize(
     ("three", "one", "depths"),
     [

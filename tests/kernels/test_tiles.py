@@ -1,7 +1,11 @@
-"""The tiles that our kernels declare: how many there are, what is taken by default, and that each does something."""
+"""Tiles and plans: what is taken by default, that tiles are right, and that launches keep to every device's limits."""
 
+import itertools
 import json
+import math
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,12 +13,17 @@ from typing import Any
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
-from kernelmark.bench.plan.kernel import Kernel, Tile
-from kernelmark.bench.plan.limits import TYPICAL
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.launch import resident_blocks
+from kernelmark.bench.measure.tensormap import extents
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
+from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.space import Space
 from kernelmark.bench.plan.tiles import tile_text
 from support.emulated import wrong_in_emulator
+from support.kernels import CUDA as KERNELS
 from support.kernels import REGISTRY, TUNABLE, TUNABLE_CPU, TUNABLE_CUDA, typical, verified
 
 RECORDED = json.loads(Path(__file__).parents[1].joinpath("data/default_tiles.json").read_text())
@@ -126,7 +135,7 @@ def test_many_tiles_of_a_kernel_on_the_cpu_are_right(name: str) -> None:
     assert [text for problem in SMALL[name] for text in wrong(problem, name, 12)] == []
 
 
-#: Kernels whose tiles have rules of their own; drawn tiles of these are run on the TUNABLE_CPU access by access.
+#: Kernels whose tiles have rules of their own; drawn tiles of these are run on the CPU access by access.
 EMULATED = {
     "gemm/cuda.blocktile1d": "gemm/m140n70k33/f32/NT",
     "gemm/cuda.blocktile2d": "gemm/m140n70k33/f32/TN",
@@ -150,3 +159,159 @@ def test_a_drawn_tile_is_right_in_the_emulator(name: str) -> None:
     problem = REGISTRY.problem(EMULATED[name])
     (tile,) = drawn(TUNABLE_CUDA[name], problem, 1)
     assert not wrong_in_emulator([EmulatedCase(TUNABLE_CUDA[name], problem, tile)])
+
+
+C2R, FUSED = KERNELS["transpose/cuda.c2r"], KERNELS["transpose/cuda.c2r_fused"]
+FOUNDING = REGISTRY.problem("transpose/m1024n26752/f32/in")
+MULTIPROCESSORS = (46, 58, 84, 108, 114, 132, 148)
+#: By the shared memory that a block may have, in KiB: a device of each kind, to be given other multiprocessors.
+KINDS = {64: TYPICAL[75], 99: TYPICAL[86], 163: TYPICAL[80], 227: TYPICAL[90]}
+DEVICES = [replace(kind, multiprocessors=count) for kind, count in itertools.product(KINDS.values(), MULTIPROCESSORS)]
+IDS = [f"{device.multiprocessors} x {device.block_shared_bytes // 1024} KiB" for device in DEVICES]
+#: By operation; the storage types are those of each kernel.
+PROBLEMS = {
+    "gemm": (
+        "m1024n2048k26752/{}/NT",
+        "m512n512k512/{}/NN",
+        "m512n512k512/{}/TN",
+        "m8192n8192k8192/{}/NT",
+        "m8192n8192k8192/{}/NT/scale-blocks",
+        "m8192n4096k4096/{}/NT/groups8-skewed",
+        "m64n64k128/{}/NT/batch1000",
+        "m16n4096k4096/{}/NT",
+        "m1n576k7168/{}/NN",
+        "m1024n2048k784/{}/NT/epi-bias-relu",
+        "m2048n784k1024/{}/TN/epi-update",
+    ),
+    "transpose": (
+        "m1024n26752/{}/in",
+        "m26752n2048/{}/in",
+        "m1024n26752/{}/out",
+        "b8m64n3136/{}/out",
+        "m8192n8192/{}/in",
+        "m999n6/{}/in",
+        "m300n30001/{}/in",
+    ),
+    "conv": (
+        "n1c64h56w56k64r3s3pad1/{}/nchw/fprop",
+        "n16c256h28w28k512r1s1/{}/nhwc/fprop",
+        "n16c256h28w28k512r1s1/{}/nhwc/wgrad",
+        "n8c3h64w64k32r9s9/{}/nchw/fprop",
+        "n8c16h64w64k16r5s5pad2/{}/nhwc/dgrad",
+        "n4c64h28w28k64r3s3pad1/{}/nchw/wgrad/g64",
+    ),
+    "copy": ("m1024n26752/{}",),
+    "transfer": ("n51200000/{}/h2d", "n1031/{}/d2h", "n51200000/{}/d2d/work64"),
+    "aggregate": ("w4n51200000/{}", "w8n1000001/{}/update", "w4n51200000/{}/ef", "w96n65537/{}/update/ef"),
+    "fft": ("b64h32w32/{}/r2c",),
+    "fma": ("n1000000k64/{}", "n1000000k64/{}/fed", "n1000000k64/{}/mma"),
+}
+
+
+@cache
+def problems(name: str) -> list[Problem]:
+    """The problems of the operation that the kernel takes, as far as it does not depend on the device."""
+    found, kernel = [], KERNELS[name]
+    for dtype, text in itertools.product(kernel.domain.get("dtype", ("f32", "f16")), PROBLEMS[kernel.op]):
+        try:
+            problem = REGISTRY.problem(f"{kernel.op}/{text.format(dtype)}")
+        except UsageError:  # the operation has no such variant of this storage type
+            continue
+        if kernel.outside(problem) is None and not (kernel.supports and kernel.supports(problem)):
+            found.append(problem)
+    return found
+
+
+def complaint(kernel: CudaKernel, tile: Tile, call: KernelCall, device: DeviceLimits) -> str | None:
+    """Return which limit of the device the launch exceeds, or None."""
+    grid, block, threads = extents(call.grid), extents(call.block), math.prod(extents(call.block))
+    if not all(1 <= count <= most for count, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)):
+        return f"a grid of {grid}"
+    if not 1 <= threads <= min(1024, device.sm_threads) or block[2] > 64:
+        return f"blocks of {block}"
+    if grid[0] % call.cluster or call.shared_bytes > device.block_shared_bytes:
+        return f"clusters of {call.cluster}, {call.shared_bytes} bytes of shared memory a block"
+    if getattr(tile, "SMS", 1) not in (1, device.multiprocessors):
+        return f"a tile for {tile.SMS} multiprocessors"
+    held = min(device.sm_threads // threads, device.blocks_by_shared(call.shared_bytes))
+    if kernel.cooperative and math.prod(grid) > held * device.multiprocessors:
+        return f"{math.prod(grid)} blocks that synchronise, {held} on each multiprocessor"
+    return None
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=IDS)
+def test_each_kernel_has_launches_within_the_limits_or_a_line_with_the_reason(device: DeviceLimits) -> None:
+    planned = set()
+    able = {name: kernel for name, kernel in KERNELS.items() if kernel.runs_on(device.arch)}
+    for name, kernel in able.items():
+        for problem in problems(name):
+            tile = kernel.tile_for(problem, device)
+            if tile is None:
+                assert "\n" not in (kernel.refuses(problem, device) or "\n")
+                continue
+            calls = [call for _, call in kernel.calls(problem, tile, device)]
+            assert [found for call in calls if (found := complaint(kernel, tile, call, device))] == [], problem.id
+            planned.add(name)
+    assert planned == set(able)
+
+
+def test_a_tile_that_takes_more_shared_memory_than_the_device_has_is_left_out() -> None:
+    kernel, problem = KERNELS["gemm/cuda.wgmma"], REGISTRY.problem("gemm/m512n512k512/f16/NT")
+    small, none = (replace(H100, block_shared_bytes=kib * 1024) for kib in (64, 16))
+    assert [tile.BN for device in (H100, small) if (tile := kernel.tile_for(problem, device))] == [128, 64]
+    assert kernel.refuses(problem, none) == (
+        "gemm/cuda.wgmma: no tile is valid: a block takes 99328 bytes of shared memory, expected at most 16384"
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=IDS)
+def test_the_founding_shape_is_transposed_in_place_on_every_device(device: DeviceLimits) -> None:
+    assert C2R.refuses(FOUNDING, device) is None
+    rows_are_shared = device.block_shared_bytes >= 26752 * 4
+    tile = C2R.tile_for(FOUNDING, device)
+    by_scratch = [entry.partition("<")[0] for entry, _ in C2R.calls(FOUNDING, tile, device) if "scratch" in entry]
+    assert tile.SCRATCH == 0
+    assert ("c2r_rows_by_scratch" in by_scratch) != rows_are_shared
+    assert (FUSED.refuses(FOUNDING, device) is None) == rows_are_shared
+
+
+#: Compiled for each architecture; rows that the device has shared memory for.
+COOPERATIVE = [
+    ("75", "m300n30001/f16"),
+    ("86", "m1024n20000/f32"),
+    ("80", "m1024n26752/f32"),
+    ("90", "m26752n1024/f32"),
+]
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+@pytest.mark.parametrize(("capability", "sizes"), COOPERATIVE)
+def test_all_blocks_of_a_compiled_cooperative_launch_are_resident(capability: str, sizes: str) -> None:
+    device = TYPICAL[int(capability)]
+    problem = REGISTRY.problem(f"transpose/{sizes}/in")
+    tile = FUSED.tile_for(problem, device)
+    made = FUSED.calls(problem, tile, device)
+    cubin = compile_cubin(FUSED.source, [entry for entry, _ in made], device.arch)
+    for entry, call in made:
+        held = resident_blocks(call, cubin.resources[entry], device)
+        assert math.prod(extents(call.grid)) <= held * device.multiprocessors, entry
+
+
+def small_cases() -> Iterator[EmulatedCase]:
+    """Yield more rows than blocks that are resident on 108 or 114 multiprocessors, and rows that need scratch."""
+    problem = REGISTRY.problem("transpose/m231n497/f32/in")
+    for count in (108, 114):
+        device = replace(TYPICAL[80], multiprocessors=count)
+        yield EmulatedCase(FUSED, problem, FUSED.tile_for(problem, device) or Tile(), device)
+    problem = REGISTRY.problem("transpose/m40n600/f32/in")
+    device = replace(TYPICAL[86], block_shared_bytes=2048)
+    yield EmulatedCase(C2R, problem, C2R.tile_for(problem, device) or Tile(), device)
+
+
+@pytest.mark.parametrize(
+    "case", list(small_cases()), ids=lambda case: f"{case.kernel.name} {case.device.multiprocessors}"
+)
+def test_emulated_transpositions_for_other_devices_are_right(case: EmulatedCase) -> None:
+    (_, rows), *_ = (named for named in case.calls if "rows" in named[0])
+    assert rows.grid in (2 * case.device.multiprocessors, 4)
+    assert not wrong_in_emulator([case])

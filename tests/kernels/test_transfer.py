@@ -94,7 +94,6 @@ def test_both_ways_are_checked() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("problem", ["n1/f64/h2h/work4", "n1031/f32/h2h/work64", "n600011/f32/h2h/work1"])
 def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) -> None:
-    pytest.importorskip("numba")
     assert verified(WORKED, problem, threads) == {}
 
 
@@ -102,7 +101,6 @@ def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) 
 def test_the_thread_that_copies_waits_for_the_one_that_works(
     monkeypatch: pytest.MonkeyPatch, nbytes: int, ahead: int
 ) -> None:
-    pytest.importorskip("numba")
     monkeypatch.setattr(worked, "PIECE_BYTES", nbytes)
     monkeypatch.setattr(worked, "AHEAD", ahead)
     assert verified(["transfer/numba.staged"], "n60011/f64/h2h/work4") == {}
@@ -226,3 +224,20 @@ def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along() -> None:
     worker.kill()
     worker.communicate()
     assert ends(ended)
+
+
+def baselines(problem: str) -> dict[str, str | None]:
+    """The baseline of each problem of the suite's jobs on a GPU that measure this one, by their ids."""
+    planned = jobs([find_suite("transfer", REGISTRY)], REGISTRY, Plan(("cpu", "cuda")))
+    (job,) = (each.job for each in planned if problem in each.job.problems)
+    return {name: job.baseline_of(name) for name in job.problems}
+
+
+def test_a_gpus_baselines_are_those_of_the_direction() -> None:
+    assert baselines("transfer/n1024/f32/h2d") == {"transfer/n1024/f32/h2d": "transfer/cuda.pageable"}
+    assert baselines("transfer/n51200000/f32/d2d") == {"transfer/n51200000/f32/d2d": "transfer/cuda.device"}
+
+
+def test_on_a_gpu_the_work_alone_is_measured_in_turn_with_the_transfer_before_it() -> None:
+    at_once, within = (f"transfer/n51200000/f32/{way}/work64" for way in ("h2d", "d2d"))
+    assert baselines(at_once) == {at_once: "transfer/cuda.serial", within: None}

@@ -54,7 +54,7 @@ FEW = "".join(
 ).strip()
 #: What is run in place of a command that would take minutes, or that promises what noise can break.
 REPLACED = {
-    "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_block.py",
+    "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_intrinsics.py -k block",
     "python -m pytest tests/emulator -k tiled.cu": "python -m pytest tests/emulator/test_kernels.py "
     "-k tiled.cu --collect-only -q",
     "pytest --benchmark-only --benchmark-compare --benchmark-compare-fail=median:5%": "pytest --benchmark-only "

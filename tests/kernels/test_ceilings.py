@@ -1,4 +1,4 @@
-"""Ceilings of arithmetic are exact: a step left out, done twice or given to another accumulator is a wrong result."""
+"""Ceilings of bandwidth and arithmetic: every byte is copied, and every step of a sum is made once."""
 
 import math
 import os
@@ -6,16 +6,60 @@ import platform
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 
-from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.limits import H100
+from kernelmark.kernels.copy import _numba as moves
 from kernelmark.kernels.fma.problem import LONGEST, TILES, coarse
-from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, REGISTRY, compiled_by, refusal, set_up, verified
+
+VECTORISED = CUDA["copy/cuda.vectorised"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 63), (1, 64), (1, 65), (31, 33), (257, 129), (1000, 1031)])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_streaming_copies_every_byte(m: int, n: int, dtype: str, threads: int) -> None:
+    (measured,) = verified(f"copy/m{m}n{n}/{dtype}", "copy/numba.streaming", threads=threads)
+    assert measured.status == "ok", measured.reason
+
+
+@pytest.mark.parametrize("offset", [*range(0, 64, 7), 63])
+@pytest.mark.parametrize("size", [1, 5, 63, 64, 65, 127, 128, 1000])
+def test_lines_are_streamed_wherever_the_bytes_lie(offset: int, size: int) -> None:
+    a = np.random.default_rng(0).integers(1, 255, size, np.uint8)
+    raw = np.zeros(size + 256, np.uint8)
+    start = -raw.ctypes.data % 64 + 64 + offset
+    moves.stream(raw[start : start + size], a, min(size, -offset % 64), (0,), (0,), 0, True)
+    assert np.array_equal(raw[start : start + size], a)
+    assert not raw[:start].any()
+    assert not raw[start + size :].any()
+
+
+def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() -> None:
+    assert not compiled_by(set_up("copy/m100n100/f32", "copy/numba.streaming").launch)
+    fresh = numba.njit(moves.stream.py_func)  # numba shows no code that it read from its cache
+    arguments = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 0, (0,), (0,), 0, True
+    fresh.compile(types := tuple(map(numba.typeof, arguments)))
+    assert any(word in fresh.inspect_asm(types) for word in ("movnt", "stnp"))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (31, 33), (1024, 4096), (1024, 4097), (26752, 26752)])
+def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, dtype: str) -> None:
+    problem = REGISTRY.problem(f"copy/m{m}n{n}/{dtype}")
+    for tile in VECTORISED.tiles():
+        (call,) = VECTORISED.plan(problem, tile, H100)
+        vectors = tile.THREADS * tile.LOADS * call.grid
+        assert vectors * 16 >= problem.footprint_bytes // 2 or call.grid == tile.BLOCKS
+        assert (vectors - tile.THREADS * tile.LOADS) * 16 < problem.footprint_bytes // 2
+        assert call.args[-1] == m * n
+        assert isinstance(call.args[-1], np.int64)
+
 
 NAMES = ("ffma", "ffma_fed", "mma", "wgmma")
 
@@ -116,19 +160,16 @@ def right_on(problem: str, threads: int) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("n", [1, 31, 95, 96, 97, 191, 192, 193, 383, 384, 385, 1009, 4096])
 def test_numba_is_right_below_a_group_of_registers_and_where_the_last_group_reaches_back(n: int, dtype: str) -> None:
-    pytest.importorskip("numba")
     for threads in (1, 2, 5):
         right_on(f"fma/n{n}k17/{dtype}", threads)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 1000, LONGEST])
 def test_numba_takes_every_number_of_steps(k: int) -> None:
-    pytest.importorskip("numba")
     right_on(f"fma/n400k{k}/f32", 1)
 
 
 def test_numba_compiles_nothing_after_set_up() -> None:
-    pytest.importorskip("numba")
     assert not compiled_by(set_up("fma/n1000k10/f64", "fma/numba.fma").launch)
 
 
@@ -158,7 +199,6 @@ if row.status == "ok":
 
 def on_cpu(**environment: str) -> list[str]:
     """What CODE prints where Numba generates code for another CPU."""
-    pytest.importorskip("numba")
     done = subprocess.run(
         [sys.executable, "-c", CODE], env=os.environ | environment, check=True, capture_output=True, text=True
     )
@@ -217,28 +257,3 @@ def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) 
 def test_a_ceiling_belongs_to_a_numerics(name: str, problem: str, numerics: str) -> None:
     assert refusal(f"fma/cuda.{name}", problem) == ""
     assert CUDA[f"fma/cuda.{name}"].numerics_for(REGISTRY.problem(problem)) == numerics
-
-
-def test_more_accumulators_than_a_c_int_counts_are_refused() -> None:
-    assert "expected at most 2147483647" in refusal("fma/cuda.ffma", "fma/n2147483648k1/f32")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("ffma", "fma/n4200k63/f32"),
-        ("ffma", "fma/n2049k193/f64"),
-        ("ffma_fed", "fma/n33000k43/f32/fed"),
-        ("mma", "fma/n8321k129/f32/mma"),
-        ("mma", "fma/n8321k135/f16/mma"),
-        ("mma", "fma/n16000k128/bf16/mma"),
-        ("wgmma", "fma/n33000k70/f16/mma"),
-        ("wgmma", "fma/n9000k193/bf16/mma"),
-        ("wgmma", "fma/n9000k70/f32/mma"),
-    ],
-)
-def test_cuda_is_right_over_several_blocks_and_rounds_of_the_unrolled_loop(name: str, problem: str) -> None:
-    """Longer and wider than what the sweep takes every kernel through."""
-    kernel = CUDA[f"fma/cuda.{name}"]
-    assert not wrong_in_emulator([EmulatedCase(kernel, REGISTRY.problem(problem), next(kernel.tiles()))])

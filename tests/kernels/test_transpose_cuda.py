@@ -1,7 +1,8 @@
-"""In-place transposition of rectangles: the steps' index maps, what a plan stages through, and what it refuses."""
+"""Transposition in place and by the TMA: index maps, what a plan stages through, and what it refuses."""
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import occupancy, typical
-from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
+from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 from support.emulated import wrong_in_emulator
-from support.kernels import CUDA, REGISTRY, cases, refusal
+from support.kernels import CUDA, REGISTRY, cases, chosen
 
 C2R, FUSED = CUDA["transpose/cuda.c2r"], CUDA["transpose/cuda.c2r_fused"]
 SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))
@@ -121,12 +122,6 @@ def test_what_is_too_large_for_shared_memory_goes_through_scratch(problem: str) 
     assert 0 < 10 * scratch_bytes(made) <= REGISTRY.problem(f"transpose/{problem}").footprint_bytes
 
 
-def test_few_rows_that_no_stage_holds_are_refused() -> None:
-    reason = refusal(C2R.id, "transpose/m9n1000000/f32/in")
-    assert "a row of 1000000 elements takes 4000000 bytes" in reason
-    assert reason.endswith("it has 9 rows, expected at least 10")
-
-
 def stashed(s: int, j: int, b: int, c: int) -> tuple[int, int]:
     """Row and column of the stash that keep element j of row s, as in c2r_fused.cu."""
     return (c - 2 - s, j - (s + 1) * b) if s >= c // 2 else (s, j)
@@ -174,24 +169,6 @@ def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(
         used = cubin.resources[str(call.entry)]
         fits = occupancy(typical("sm_90a"), call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
         assert call.grid <= H100.multiprocessors * fits.blocks_per_sm, call.entry
-
-
-UNFIT = "transpose/cuda.c2r_fused: no tile is valid: "
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ("m64n128", "the stash takes 32 of 64 rows, expected at most a tenth: gcd(m, n) is 64"),
-        (
-            "m9n1000000",
-            f"{UNFIT}a row of 1000000 elements takes 4000000 bytes, expected at most 232448, of shared memory",
-        ),
-        ("m10001n9001", f"{UNFIT}a stripe of 8 columns takes 288032 bytes, expected at most 232448, of shared memory"),
-    ],
-)
-def test_c2r_fused_says_what_of_a_problem_is_too_large(sizes: str, expected: str) -> None:
-    assert refusal(FUSED.id, f"transpose/{sizes}/f32/in") == expected
 
 
 @pytest.mark.parametrize(
@@ -252,4 +229,75 @@ def waves() -> Iterator[EmulatedCase]:
 
 @pytest.mark.parametrize("case", [*further_cases(), *waves()], ids=lambda case: case.id)
 def test_emulated_rectangles_are_right_without_reports(case: EmulatedCase) -> None:
+    assert not wrong_in_emulator([case])
+
+
+TMA = CUDA["transpose/cuda.tma"]
+BOX = 8  # vectors in a row of a box
+KIB = 1024
+SHARED_LIMIT = 99 * KIB  # a block, on the smallest device with a TMA
+
+
+def origin(tile: int, rows: int, cols: int, group: int) -> tuple[int, int]:
+    """Row and column of a tile's number, as in bands.cuh."""
+    first = tile // (group * rows) * group
+    width, nth = min(group, cols - first), tile - first * rows
+    return nth // width, first + nth % width
+
+
+@pytest.mark.parametrize("group", [1, 2, 4, 16])
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+@pytest.mark.parametrize("cols", [1, 3, 4, 5, 8, 11])
+def test_every_tile_has_one_number(rows: int, cols: int, group: int) -> None:
+    found = Counter(origin(tile, rows, cols, group) for tile in range(rows * cols))
+    assert found == Counter(itertools.product(range(rows), range(cols)))
+
+
+@pytest.mark.parametrize("vector", [2, 4, 8])
+def test_eight_lanes_meet_eight_places_when_they_read_and_when_they_write(vector: int) -> None:
+    for d, line in itertools.product(range(BOX), range(vector)):
+        squares = [(i ^ d, i) for i in range(BOX)]  # row and column of the square that lane i turns over
+        read = {x ^ (y * vector + line) % 8 for y, x in squares}
+        written = {y ^ (x * vector + line) % 8 for y, x in squares}
+        assert len(read) == len(written) == BOX
+
+
+@pytest.mark.parametrize(("dtype", "height", "columns"), [("f64", 32, 16), ("f32", 64, 32), ("bf16", 128, 64)])
+def test_a_box_is_128_bytes_of_each_row_of_a_tile(dtype: str, height: int, columns: int) -> None:
+    ((_, call),) = chosen(TMA.id, f"transpose/m1000n1000/{dtype}/out").calls
+    assert call.args == (
+        TensorMap("a", (height, columns), "128B"),
+        TensorMap("b", (height, columns), "128B"),
+        1000,
+        1000,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_the_ring_has_at_least_three_tiles_and_fits_wherever_there_is_a_tma(dtype: str) -> None:
+    ((entry, call),) = chosen(TMA.id, f"transpose/m4096n4096/{dtype}/out").calls
+    stages = int(entry.split(", ")[2])
+    height, columns = call.args[0].box
+    ring = stages * height * height * 128 // columns
+    assert stages >= 3
+    assert ring + KIB == call.shared_bytes
+    assert call.shared_bytes + KIB <= SHARED_LIMIT
+
+
+_SMALL = {"SQUARES": 8, "RING": 16, "BLOCKS": 1, "GROUP": 4}
+_LARGE = {"SQUARES": 16, "RING": 96, "BLOCKS": 1, "GROUP": 2}
+_LARGEST = {"SQUARES": 32, "RING": 128, "BLOCKS": 1, "GROUP": 1}
+
+
+def long_cases() -> Iterator[EmulatedCase]:
+    """One block that goes round its ring many times, through several bands, the last of them narrower."""
+    for dtype, (sizes, tile) in itertools.product(
+        ("f64", "f32", "f16"), (("m72n336", _SMALL), ("m200n72", _SMALL), ("m152n616", _LARGE))
+    ):
+        yield EmulatedCase(TMA, REGISTRY.problem(f"transpose/{sizes}/{dtype}/out"), Tile(**tile))
+    yield EmulatedCase(TMA, REGISTRY.problem("transpose/m264n392/f32/out"), Tile(**_LARGEST))
+
+
+@pytest.mark.parametrize("case", list(long_cases()), ids=lambda case: case.id)
+def test_emulated_rings_are_right_without_reports(case: EmulatedCase) -> None:
     assert not wrong_in_emulator([case])

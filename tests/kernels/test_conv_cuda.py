@@ -1,9 +1,10 @@
-"""Direct, tiled, depthwise and im2col convolutions: plans cover the output, random parameters come out right."""
+"""Direct, depthwise, im2col and implicit convolutions: plans cover the output, and drawn parameters come out right."""
 
 import itertools
 import math
 import random
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,13 @@ from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import compile_cubin, cuda_sources
 from kernelmark.bench.measure.cubin import elf_parameters
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
+from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap
+from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
+from kernelmark.kernels.conv.implicit import hopper
+from kernelmark.kernels.conv.implicit._product import taps
+from kernelmark.kernels.conv.problem import ConvProblem
 from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, chosen, lean
 
@@ -134,7 +139,7 @@ def test_the_sweep_meets_each_option_and_each_bad_shape_in_every_variant(dtype: 
     assert max(p.q for p in taken) > 32
 
 
-@pytest.mark.long  # test_handwritten.py compiles a variant of each
+@pytest.mark.long  # test_declarations.py compiles a variant of each
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.usefixtures("cuda_compiler")
@@ -161,17 +166,6 @@ def test_direct_has_a_thread_for_each_element_and_no_idle_block(
     assert (call.grid[x], call.grid[y]) == (math.ceil(along / 32), math.ceil(across / 8))
 
 
-def test_tiled_refuses_strided_gradients_and_what_no_shared_memory_holds() -> None:
-    k = kernel("direct_tiled")
-    assert k.refuses(conv(LAYER + "stride2", "nchw/dgrad")) == (
-        "stride is 2, expected 1: dgrad is run as a forward convolution"
-    )
-    assert "has no wgrad path" in (k.refuses(conv(LAYER, "nchw/wgrad")) or "")
-    reason = k.refuses(conv("n1c1h200w200k1r90s90", "nchw/fprop")) or ""
-    assert "no tile is valid: 4 channels take" in reason
-    assert k.tile_for(conv("n1c9h64w64k1r15s15", "nchw/fprop")).BC == 1  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("width", "columns"), [(1, 8), (7, 8), (8, 8), (9, 16), (14, 16), (17, 32), (56, 32), (64, 32)]
 )
@@ -182,9 +176,8 @@ def test_tiles_of_the_tiled_kernel_are_as_narrow_as_the_image(width: int, column
     assert call.args[3] == int(math.log2(columns))
 
 
-def test_depthwise_wants_a_group_for_each_channel() -> None:
-    reason = kernel("depthwise").refuses(conv("n1c8h9w9k8r3s3", "nchw/fprop", "g4"))
-    assert reason == "groups is 4, expected c = 8: each filter reads one channel"
+def test_a_large_filter_leaves_shared_memory_for_one_channel() -> None:
+    assert chosen("conv/cuda.direct_tiled", "conv/n1c9h64w64k1r15s15/f32/nchw/fprop").tile.BC == 1
 
 
 @pytest.mark.parametrize("variant", ["nchw/fprop", "nhwc/fprop", "nchw/dgrad", "nhwc/dgrad"])
@@ -203,11 +196,6 @@ def test_blocks_of_depthwise_fit_and_cover_the_output(sizes: str, variant: str) 
         assert call.grid[1] == math.ceil(64 / planes)
 
 
-def test_a_filter_that_no_shared_memory_holds_is_refused_by_depthwise() -> None:
-    reason = kernel("depthwise").refuses(conv("n1c1h200w200k1r120s120", "nchw/fprop")) or ""
-    assert reason.endswith("bytes of shared memory, expected at most 49152")
-
-
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("sizes", [LAYER, "n1c64h5w5k64r3s3", "n3c64h112w112k64r3s3stride2"])
 def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: str, sizes: str) -> None:
@@ -220,3 +208,192 @@ def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: 
         assert bool(added) == (count > 1)
         for _, call in added:
             assert call.args[2:] == (128 * 9 if "k128" in sizes else 64 * 9, count)
+
+
+def im2col_calls(sizes: str, variant: str, options: str = "") -> list[tuple[str, KernelCall]]:
+    """The launches under the tile that a run takes; variant is `nchw/fprop`."""
+    return chosen("conv/cuda.im2col", f"conv/{sizes}/f32/{variant}/{options}".rstrip("/")).calls
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_pointwise_convolution_needs_no_columns(direction: str) -> None:
+    for layout in ("nchw", "nhwc"):
+        made = im2col_calls("n4c64h14w14k96r1s1", f"{layout}/{direction}")
+        assert not any("im2col" in entry or "col2im" in entry for entry, _ in made)
+        assert not any(arg.name == "columns" for _, call in made for arg in call.args if isinstance(arg, Scratch))
+    assert "conv_im2col_nchw" in dict(im2col_calls("n4c64h14w14k96r1s1stride2", "nchw/fprop"))
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_images_of_which_scratch_holds_not_all_are_taken_in_passes(layout: str, direction: str) -> None:
+    made = im2col_calls("n128c64h112w112k64r3s3pad1", f"{layout}/{direction}")
+    scratch = {arg for _, call in made for arg in call.args if isinstance(arg, Scratch) and arg.name == "columns"}
+    assert len(scratch) == 1
+    assert max(one.nbytes for one in scratch) <= 2**29
+    moved = [call for entry, call in made if "im2col" in entry or "col2im" in entry]
+    image = 2**29 // (4 * 576 * 112 * 112)
+    assert [call.args[2] for call in moved] == list(range(0, 128, image))
+
+
+def test_packs_are_moved_where_rows_are_whole_vectors_or_padded_to_them() -> None:
+    def widths(text: str, variant: str) -> tuple[str, ...]:
+        entry = next(entry for entry, _ in im2col_calls(text, variant) if "columns" in entry)
+        return tuple(entry.split(", ")[8:10])
+
+    assert widths("n1c8h7w7k8r3s3pad1", "nchw/fprop") == ("4", "1")  # 49 pixels, in columns padded to 52
+    assert widths("n1c8h8w8k8r3s3pad1", "nchw/fprop") == ("4", "4")
+    assert widths("n1c8h7w7k8r1s1", "nchw/fprop") == ("1", "1")  # the columns are x itself
+    assert widths("n1c8h7w7k8r3s3pad1", "nhwc/wgrad") == ("4", "4")
+    assert widths("n1c8h7w7k6r3s3pad1", "nhwc/wgrad") == ("1", "4")
+
+
+def test_a_wide_grid_of_images_and_groups_is_cut_into_passes() -> None:
+    made = im2col_calls("n300c512h2w2k512r1s1stride2", "nchw/fprop", "g512")
+    depths = [call.grid[2] for entry, call in made if "columns" in entry]  # type: ignore[index]
+    assert max(depths) <= 65535
+    assert sum(depths) == 300 * 512
+
+
+IMPLICIT, MMA, TF32 = "conv/cuda.implicit", "conv/cuda.implicit_mma", "conv/cuda.implicit_tf32"
+TENSOR_CORES = (MMA, TF32, "conv/cuda.implicit_3xtf32")
+VGG = ("n1c256h56w56k256", "n1c512h28w28k512", "n1c512h14w14k512")
+
+
+@pytest.mark.parametrize("sizes", VGG)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_small_images_of_vgg_are_cut_into_slices_until_half_of_an_h100_has_work(
+    sizes: str, layout: str, direction: str
+) -> None:
+    (_, call), *_ = chosen(IMPLICIT, f"conv/{sizes}r3s3pad1/f32/{layout}/{direction}").calls
+    x, y, z = call.grid
+    assert x * y * z >= 66
+
+
+def test_64_channels_get_a_tile_that_is_64_wide() -> None:
+    sides = {
+        layout: chosen(IMPLICIT, f"conv/n1c64h224w224k64r3s3pad1/f32/{layout}/fprop").tile
+        for layout in ("nchw", "nhwc")
+    }
+    assert (sides["nchw"].BM, sides["nhwc"].BN) == (64, 64)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_slices_cover_the_reduction_and_none_is_empty(direction: str) -> None:
+    for name in (IMPLICIT, *TENSOR_CORES):
+        dtype = CUDA[name].domain["dtype"][0]
+        one = chosen(name, f"conv/n2c64h14w14k64r3s3pad1/{dtype}/nhwc/{direction}")
+        (_, call), *_ = one.calls
+        deep, count = call.args[3:5]
+        depth = 2 * 14 * 14 if direction == "wgrad" else 64 * 3 * 3
+        assert deep % one.tile.BK == 0
+        assert (count - 1) * deep < depth <= count * deep
+
+
+def test_several_slices_leave_fp32_sums_apart_for_a_second_launch() -> None:
+    one = chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/wgrad")
+    assert len(one.calls) == 1
+    one = chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/fprop")
+    (product_, first), (sum_, second) = one.calls
+    assert "float, Direction::fprop" in product_
+    assert sum_ == "conv_sum<__half>"
+    assert isinstance(first.args[2], Scratch)
+    assert first.args[2] == second.args[0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [("r3s3", 9), ("r3s3stride2", 4), ("r1s1stride2", 1), ("r7s7pad3stride2", 16), ("r5s4stride4x3", 4)],
+)
+def test_pixels_of_an_inputs_gradient_meet_one_stride_squared_of_the_taps(sizes: str, expected: int) -> None:
+    assert taps(REGISTRY.problem(f"conv/n1c4h16w16k4{sizes}/f32/nchw/dgrad")) == expected
+
+
+def test_dilation_that_shares_a_divisor_with_the_stride_leaves_more_taps_to_fewer_phases() -> None:
+    problem = REGISTRY.problem("conv/n1c4h16w16k4r3s3stride2/f32/nchw/dgrad/dil2")
+    assert taps(problem) == 9
+
+
+def test_a_pixel_has_bits_for_at_most_32_taps() -> None:
+    for sizes, masked in (("r4s8", "true"), ("r3s11", "false")):
+        one = chosen(IMPLICIT, f"conv/n1c4h16w16k4{sizes}/f32/nchw/fprop")
+        (entry, _), *_ = one.calls
+        assert entry.endswith(f", {masked}>")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "masked"),
+    [
+        ("h16w16k4r15s15", True),
+        ("h16w20k4r16s3", False),
+        ("h16w20k4r3s16", False),
+        ("h40w40k4r3s3pad99-0x40-0", True),
+        ("h4w4k4r1s3pad0-1", True),
+        ("h4w4k4r1s3pad0-2", False),
+    ],
+)
+def test_taps_of_a_filters_gradient_have_bits_where_they_are_near(sizes: str, masked: bool) -> None:
+    (entry, _), *_ = chosen(IMPLICIT, f"conv/n1c4{sizes}/f32/nchw/wgrad").calls
+    assert entry.endswith(f", {str(masked).lower()}>")
+
+
+WGMMA = "conv/cuda.implicit_wgmma"
+IMAGES = ("n2c16h9w7k24r3s2pad1", "n1c8h12w9k8r2s3pad0-1x2-0", "n1c8h5w6k16r1s1", "n3c8h1w20k8r1s5pad0x7")
+STRIDED = ("n1c8h11w9k8r3s3pad1stride2x3", "n1c8h8w8k8r2s2stride8", "n1c8h9w9k8r5s3pad2stride3x1")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "direction"), [*product(IMAGES, DIRECTIONS), *product(STRIDED, ("fprop", "wgrad"))], ids=str
+)
+@pytest.mark.parametrize("dilated", ["", "/dil2x1"])
+def test_the_first_tap_visits_one_pixel_for_each_of_the_output(sizes: str, direction: str, dilated: str) -> None:
+    p = REGISTRY.problem(f"conv/{sizes}/f16/nhwc/{direction}{dilated}")
+    assert isinstance(p, ConvProblem)
+    found = hopper.images(p, 128)
+    axes = (
+        (p.h, p.p, p.r, p.dilation_h, p.pad_h.before, p.stride_h),
+        (p.w, p.q, p.s, p.dilation_w, p.pad_w.before, p.stride_w),
+    )
+    for i, (inputs, outputs, length, dilation, pad, stride) in enumerate(axes):
+        if direction == "dgrad":
+            visited = range(found.lower[i], outputs + found.upper[i], found.stride[i])
+            assert list(visited) == [place + pad - (length - 1) * dilation for place in range(inputs)]
+        else:
+            visited = range(found.lower[i], inputs + found.upper[i], found.stride[i])
+            assert list(visited) == [place * stride - pad for place in range(outputs)]
+
+
+def test_an_inputs_gradient_gathers_the_outputs_with_filters_across_the_reduction() -> None:
+    fprop, dgrad, wgrad = (chosen(WGMMA, f"conv/n8c64h28w28k64r3s3pad1/f16/nhwc/{d}").calls[0][1] for d in DIRECTIONS)
+    boxes = [
+        [(a.operand, a.box) for a in c.args if isinstance(a, TensorMap | Im2colMap)] for c in (fprop, dgrad, wgrad)
+    ]
+    assert boxes[0] == [("x", (128, 64)), ("w", (64, 64)), ("y", (64, 64))]
+    assert boxes[1] == [("y", (128, 64)), ("w", (64, 64)), ("x", (64, 64))]
+    assert boxes[2] == [("y", (64, 64)), ("x", (64, 64))]
+
+
+@pytest.mark.parametrize(("columns", "width"), [(64, 64), (96, 128), (128, 128), (160, 256), (320, 128), (512, 256)])
+def test_a_tile_is_not_twice_as_wide_as_what_it_holds(columns: int, width: int) -> None:
+    tile = chosen(WGMMA, f"conv/n64c64h56w56k{columns}r3s3pad1/f16/nhwc/fprop").tile
+    assert width == tile.BN
+
+
+def test_slices_of_pixels_fill_the_device_and_cover_them() -> None:
+    one = chosen(WGMMA, "conv/n32c256h14w14k256r3s3pad1/bf16/nhwc/wgrad")
+    (entry, call), (summed, _) = one.calls
+    assert "float" in entry
+    assert summed == "conv_sum<__nv_bfloat16>"
+    assert isinstance(call.args[2], Scratch)
+    pixels, depth, count = call.args[3:6]
+    steps = -(-pixels // 64)
+    assert (count - 1) * depth < steps <= count * depth
+    assert call.grid in range(H100.multiprocessors // 2, H100.multiprocessors + 1)
+
+
+@pytest.mark.parametrize("direction", ["dgrad", "wgrad"])  # what inspect shows is fprop
+def test_every_tile_compiles_without_spills_and_with_wgmma_in_flight(direction: str, cuda_compiler: str) -> None:
+    problem = REGISTRY.problem(f"conv/n8c64h14w14k64r3s3pad1/f16/nhwc/{direction}")
+    kernel = chosen(WGMMA, problem.id).kernel
+    lean(WGMMA, (entry for tile in kernel.tiles(H100) for entry, _ in kernel.calls(problem, tile, H100)), "sm_90a")

@@ -1,0 +1,352 @@
+"""Every CUDA kernel: plans are pure and hand over what it takes, it compiles without spills, tunables do something."""
+
+import hashlib
+import itertools
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelmark.bench.emulator.sweep import entries
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, cuda_sources
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cubin import elf_parameters, elf_sections
+from kernelmark.bench.measure.launch import c_scalar
+from kernelmark.bench.measure.tensormap import NBYTES, extents
+from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, Kernel, KernelCall, Scratch, TensorMap, Tile
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.space import Space
+from kernelmark.bench.tune import inspect
+from kernelmark.bench.tune.inspect import sample_problem
+from support.kernels import CUDA as KERNELS
+from support.kernels import LAYOUTS, REGISTRY, TUNABLE_CUDA, cases, losses, typical
+
+DTYPES = ("f64", "f32", "f16", "bf16")
+SHAPES = ((1, 1, 1), (31, 33, 17), (32, 64, 8), (1000, 257, 3))
+TRANSPOSED = ((1, 1), (31, 33), (32, 64), (257, 1000))
+
+
+def plans(op: str, name: str, problem: str) -> list[KernelCall]:
+    """The launches of each tile for a problem; each of our kernels makes one."""
+    kernel, parsed = KERNELS[f"{op}/cuda.{name}"], REGISTRY.problem(f"{op}/{problem}")
+    calls = [kernel.plan(parsed, tile, H100) for tile in kernel.tiles()]
+    assert all(len(made) == 1 for made in calls)
+    return [made[0] for made in calls]
+
+
+def spans(width: int, blocks: int, length: int) -> bool:
+    """Whether that many blocks cover `length`, and one less does not."""
+    return (blocks - 1) * width < length <= blocks * width
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_plan_is_pure(name: str) -> None:
+    kernel = KERNELS[name]
+    problem = sample_problem(kernel, REGISTRY.problem_class(kernel.op, name))
+    loaded = set(sys.modules)
+    every = list(kernel.tiles())
+    for tile in every[:: len(every) // 16 + 1]:  # all of im2col's tiles with the least scratch take half a minute
+        assert kernel.calls(problem, tile) == kernel.calls(problem, tile)
+    assert not {"cupy", "cuda.core", "pycuda"} & (set(sys.modules) - loaded)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_gemm_plans_cover_c_and_no_block_is_idle(m: int, n: int, k: int) -> None:
+    for layout in LAYOUTS:
+        problem = f"m{m}n{n}k{k}/f32/{layout}/batch3"
+        for call in plans("gemm", "naive", problem):
+            x, y, z = extents(call.grid)
+            assert (spans(32, x, m), spans(8, y, n), z) == (True, True, 3)
+        for call in plans("gemm", "coalesced", problem):
+            x, y, z = extents(call.grid)
+            assert (spans(32, x, n), spans(8, y, m), z) == (True, True, 3)
+        for call, width in zip(plans("gemm", "tiled", problem), (32, 16), strict=True):
+            x, y, z = extents(call.grid)
+            assert (spans(width, x, n), spans(width, y, m), z) == (True, True, 3)
+
+
+def test_gemm_arguments_are_sizes_then_scalars_then_leading_dimensions_then_strides() -> None:
+    (call,) = plans("gemm", "naive", "m5n7k3/f32/TN/alpha0.5/beta2/batch2/lda+1/ldc+4")
+    assert call.args == ("a", "b", "c", 5, 7, 3, 0.5, 2.0, 6, 7, 11, 3 * 6, 3 * 7, 5 * 11)
+    assert all(isinstance(stride, np.int64) for stride in call.args[-3:])
+
+
+@pytest.mark.parametrize(("m", "n"), TRANSPOSED)
+def test_transposition_plans_cover_the_matrix_and_no_block_is_idle(m: int, n: int) -> None:
+    for name, height in (("naive", 8), ("tiled", 32)):
+        for call in plans("transpose", name, f"m{m}n{n}/f32/out"):
+            x, y, _ = extents(call.grid)
+            assert (spans(32, x, n), spans(height, y, m)) == (True, True)
+
+
+def pair_of_tiles(x: int, y: int, tiles: int, group: int) -> tuple[int, int]:
+    """Row and column of the lower tile of a block, as in pairs.cuh."""
+    groups, (x, nth) = -(-tiles // group), divmod(x, group**2)
+    even = 1 - groups % 2
+    row, col = (x - even, y) if x >= y + even else (groups - 1 - x, groups - even - y)
+    return row * group + nth // group, col * group + nth % group
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize("tiles", range(1, 12))
+def test_the_folded_grid_owns_each_pair_of_tiles_once(tiles: int, group: int) -> None:
+    kernel, problem = KERNELS["transpose/cuda.tiled_inplace"], f"transpose/m{32 * tiles}n{32 * tiles}/f32/in"
+    (call,) = kernel.plan(REGISTRY.problem(problem), Tile(TILE=32, ROWS=8, GROUP=group), H100)
+    width, height, _ = extents(call.grid)
+    blocks = itertools.product(range(width), range(height))
+    owned = Counter(pair_of_tiles(x, y, tiles, group) for x, y in blocks)
+    within = {(row, col): times for (row, col), times in owned.items() if col <= row < tiles}
+    assert within == {(row, col): 1 for row in range(tiles) for col in range(row + 1)}
+    assert group > 1 or within == owned
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_source_of_every_kernel_is_there(name: str) -> None:
+    assert (cuda_sources() / KERNELS[name].source).is_file()
+
+
+@pytest.mark.parametrize(
+    "arch", [arch if arch in ("sm_80", "sm_90a") else pytest.param(arch, marks=pytest.mark.long) for arch in ARCHS]
+)
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.usefixtures("cuda_compiler")
+def test_every_kernel_compiles_without_spills_or_stack_or_a_loss_that_ptxas_reports(
+    name: str, arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = KERNELS[name]
+    logs: list[str] = []
+
+    def logged(*args: Any) -> Cubin:
+        cubin = compile_cubin(*args)
+        logs.append(cubin.log)
+        return cubin
+
+    monkeypatch.setattr(inspect, "compile_cubin", logged)
+    if not kernel.runs_on(arch):
+        pytest.skip(f"{name} does not run on {arch}")
+    for row in inspect.inspect_rows(REGISTRY, name, (arch,)):
+        if not kernel.spills:  # a declaration that allows it has the reason
+            assert (row.spill_bytes, row.stack_bytes) == (0, 0), row.entry
+        assert row.blocks_per_sm > 0, row.entry
+    assert logs
+    reported = [line for log in logs for line in losses(log)]
+    assert [line for line in reported if not (kernel.spills and "spill" in line)] == []
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        *((("gemm/cuda.naive", "gemm/cuda.coalesced", "gemm/cuda.tiled"), f"gemm/m5n7k3/f32/{x}") for x in LAYOUTS),
+        *((("transpose/cuda.naive", "transpose/cuda.tiled"), f"transpose/m8n8/{x}/out") for x in DTYPES),
+        *((("transpose/cuda.tiled_inplace",), f"transpose/m8n8/{x}/in") for x in DTYPES),
+    ],
+)
+def test_first_kernels_compile_in_every_layout_and_storage_type(names: tuple[str, ...], problem: str) -> None:
+    for name in names:
+        wanted = entries(cases(name, problem))
+        assert set(compile_cubin(KERNELS[name].source, wanted, "sm_90a").symbols) == set(wanted)
+
+
+ARCH = "sm_90a"
+KINDS = {"int": "i4", "unsigned int": "i4", "float": "f4", "double": "f8"}
+KINDS |= dict.fromkeys(("long", "unsigned long", "long long", "unsigned long long"), "i8")
+
+
+def handed_over(value: Any) -> str:
+    """Return kind and bytes of a plan's argument: pointer, integer, floating point or struct."""
+    if isinstance(value, str | Scratch):
+        return "p8"
+    if isinstance(value, TensorMap | Im2colMap):
+        return f"s{NBYTES}"
+    scalar = c_scalar(value, "argument")
+    kind = {"u": "i", "V": "s"}.get(scalar.dtype.kind, scalar.dtype.kind)
+    return f"{kind}{scalar.dtype.itemsize}"
+
+
+def demangled(symbols: list[str]) -> list[list[str]]:
+    """Return the C types of each symbol's parameters; none where the entry is extern "C"."""
+    named = subprocess.run(["c++filt"], input="\n".join(symbols), capture_output=True, text=True, check=True).stdout
+    return [divided(line) for line in named.splitlines()]
+
+
+def divided(signature: str) -> list[str]:
+    """Return the parts of the last list in parentheses."""
+    parts, depth = [""], 0
+    for letter in reversed(signature if signature.endswith(")") else ""):
+        depth += (letter in ")>") - (letter in "(<")
+        if not depth:
+            break
+        if letter == "," and depth == 1:
+            parts.append("")
+        elif depth > 1 or letter != ")":
+            parts[-1] += letter
+    return [part[::-1].strip() for part in reversed(parts) if part]
+
+
+def taken(cubin: Cubin, symbol: str, types: list[str]) -> list[str]:
+    """Return kind and bytes of each parameter; the kind is `?` where the symbol has no types."""
+    sizes = elf_parameters(cubin.code, symbol)
+    assert len(types) in (0, len(sizes)), f"{symbol}: {len(sizes)} parameters, and types {types}"
+    if not types:
+        return [f"?{size}" for size in sizes]
+    kinds = [
+        "p8" if kind.endswith("*")
+        else f"i{size}" if kind == "Int8::Sum"
+        else f"f{size}" if kind.endswith("::Sum")  # float or double, as the arithmetic adds
+        else KINDS.get(kind, f"s{size}")
+        for kind, size in zip(types, sizes, strict=True)
+    ]  # fmt: skip
+    assert [int(kind[1:]) for kind in kinds] == sizes
+    return kinds
+
+
+def misfits(kernel: CudaKernel, calls: list[tuple[str, KernelCall]]) -> list[str]:
+    """Return a line for each launch whose arguments are not what the kernel's parameters are."""
+    cubin = compile_cubin(kernel.source, tuple(dict(calls)), ARCH, kernel.id)
+    found, types = [], demangled([cubin.symbols[entry] for entry, _ in calls])
+    for (entry, call), kinds in zip(calls, types, strict=True):
+        given, expected = list(map(handed_over, call.args)), taken(cubin, cubin.symbols[entry], kinds)
+        if len(given) != len(expected) or any(not fits(*pair) for pair in zip(given, expected, strict=True)):
+            found.append(f"{entry} takes {expected}, the plan hands over {given}")
+    return found
+
+
+def fits(given: str, expected: str) -> bool:
+    return given[1:] == expected[1:] and expected[0] in (given[0], "?")
+
+
+def plan(kernel: CudaKernel) -> list[tuple[str, KernelCall]]:
+    problem = sample_problem(kernel, REGISTRY.problem_class(kernel.op, kernel.id))
+    return kernel.calls(problem, kernel.tile_for(problem))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_plan_hands_over_what_the_kernel_takes(name: str, cuda_compiler: str) -> None:
+    assert misfits(KERNELS[name], plan(KERNELS[name])) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(3, np.int64(7)), (3, 7.0), (3, "a"), (6, 7), (0, 7), (0, np.int64(7)), (-1, 7)]
+)
+def test_an_argument_of_another_kind_is_found(place: int, value: Any, cuda_compiler: str) -> None:
+    kernel = KERNELS["gemm/cuda.tiled"]
+    ((entry, call),) = plan(kernel)
+    arguments = list(call.args)
+    arguments[place] = value
+    assert misfits(kernel, [(entry, replace(call, args=tuple(arguments)))])
+
+
+def test_an_argument_too_many_or_too_few_is_found(cuda_compiler: str) -> None:
+    kernel = KERNELS["gemm/cuda.tiled"]
+    ((entry, call),) = plan(kernel)
+    for arguments in ((*call.args, 1), call.args[:-1]):
+        assert misfits(kernel, [(entry, replace(call, args=arguments))])
+
+
+def pairs(kernel: Kernel, problem: Problem, tunable: str) -> Iterator[tuple[Tile, Tile]]:
+    """Valid tiles that differ in one tunable, and in another only where neither can change alone."""
+    space = Space(kernel, problem)
+    default = kernel.tile_for(problem)
+    for tile in chain([default] if default else [], (tile for seed in range(3) for tile in space.sample(1, seed))):
+        for more in ({}, *({name: value} for name, values in space.values.items() for value in values)):
+            for value in sorted(set(space.values[tunable]) - {vars(tile)[tunable]}):
+                other = Tile(**{**vars(tile), **more, tunable: value})
+                if tunable not in more and space.why_not(other) is None:
+                    yield tile, other
+
+
+#: Problems for tunables that do nothing for the typical one.
+OTHERWISE = {
+    ("conv/cuda.depthwise", "PIXELS"): "conv/n8c256h56w56k256r3s3pad1/f32/nchw/wgrad/g256",
+    ("conv/cuda.depthwise", "KIB"): "conv/n8c256h112w112k256r11s11pad5/f32/nchw/fprop/g256",
+    ("conv/cuda.fft_fused", "BLOCKS"): "conv/n1c3h32w32k96r11s11/f32/nchw/fprop",
+    ("conv/cuda.implicit", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_mma", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f16/nhwc/wgrad",
+    ("conv/cuda.implicit_wgmma", "SMS"): "conv/n32c256h56w56k256r3s3pad1/f16/nhwc/fprop",
+    ("conv/cuda.implicit_tf32", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_3xtf32", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nhwc/wgrad",
+    ("transpose/cuda.c2r_fused", "W"): "transpose/m512n26752/f32/in",
+    ("conv/cuda.im2col", "SLICE"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
+    ("gemm/cuda.splitk", "DEPTH"): "gemm/m128n128k4096/f32/NN",
+    ("gemm/cuda.splitk", "BLOCKS_PER_SM"): "gemm/m128n128k65536/f32/NN",
+    ("gemm/cuda.streamk", "DEPTH"): "gemm/m128n128k4096/f32/NN",
+    ("conv/cuda.implicit", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_mma", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f16/nhwc/wgrad",
+    ("conv/cuda.implicit_wgmma", "DEPTH"): "conv/n1c64h14w14k64r3s3pad1/f16/nhwc/wgrad",
+    ("conv/cuda.implicit_tf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_3xtf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nhwc/wgrad",
+}
+TUNABLES = [(name, tunable) for name, kernel in TUNABLE_CUDA.items() for tunable in kernel.tunables]
+
+
+@cache
+def changed(name: str, tunable: str) -> tuple[list[tuple[str, KernelCall]], list[tuple[str, KernelCall]]] | None:
+    """The launches under two values of a tunable that differ; None where its value follows from the device alone."""
+    kernel, other = TUNABLE_CUDA[name], OTHERWISE.get((name, tunable))
+    problem = REGISTRY.problem(other) if other else typical(kernel)
+    if len(kernel.values()[tunable]) == 1:
+        return None
+    for tiles in islice(pairs(kernel, problem, tunable), 20):
+        before, after = (kernel.calls(problem, tile, H100) for tile in tiles)
+        if before != after:
+            return before, after
+    raise AssertionError(f"{name} launches the same for every value of {tunable}")
+
+
+@pytest.mark.parametrize("name", TUNABLE_CUDA)
+def test_every_tunable_changes_what_is_launched(name: str) -> None:
+    found = [changed(name, tunable) for tunable in TUNABLE_CUDA[name].tunables]
+    assert any(found)
+
+
+def entry_names(calls: list[tuple[str, KernelCall]]) -> list[str]:
+    return [entry for entry, _ in calls]
+
+
+def code(kernel: CudaKernel, wanted: tuple[str, ...]) -> dict[str, str]:
+    """The digest of the machine code of each entry, compiled together, which takes less than one by one."""
+    arch = next(arch for arch in ("sm_80", "sm_90a") if kernel.runs_on(arch))
+    cubin = compile_cubin(kernel.source, wanted, arch, kernel.id)
+    parts = elf_sections(cubin.code)
+    found = {entry: parts[f".text.{symbol}"] for entry, symbol in cubin.symbols.items()}
+    return {e: hashlib.sha256(cubin.code[p.offset : p.offset + p.size]).hexdigest() for e, p in found.items()}
+
+
+#: One kernel of each kind of template, and the tunables that only its launches show.
+COMPILED = (
+    "gemm/cuda.blocktile2d",
+    "gemm/cuda.warptile",
+    "gemm/cuda.async",
+    "gemm/cuda.mma_tf32",
+    "conv/cuda.fft_tiled",
+)
+COMPILED += ("gemm/cuda.wgmma_persistent", "transpose/cuda.tma", "copy/cuda.vectorised", "transpose/cuda.tiled")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cuda_compiler")
+def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code() -> None:
+    found_by = {pair: changed(*pair) for pair in TUNABLES if pair[0] in COMPILED}
+    every = {pair: list(map(entry_names, found)) for pair, found in found_by.items() if found}
+    named = {pair: sides for pair, sides in every.items() if sides[0] != sides[1]}
+    wanted = {
+        name: [entry for pair in named if pair[0] == name for side in named[pair] for entry in side]
+        for name in COMPILED
+    }
+    assert all(wanted.values())
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        compiled = pool.map(lambda name: code(TUNABLE_CUDA[name], tuple(dict.fromkeys(wanted[name]))), COMPILED)
+        codes = dict(zip(COMPILED, compiled, strict=True))
+    for (name, tunable), sides in named.items():
+        before, after = ({codes[name][entry] for entry in side} for side in sides)
+        assert before != after, (name, tunable)

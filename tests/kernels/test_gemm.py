@@ -1,0 +1,487 @@
+"""GEMM's reference, tolerance, scales and epilogues: what is right passes, what is wrong does not."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import Scratch
+from kernelmark.kernels.gemm import _reference, _scales
+from kernelmark.kernels.gemm import problem as gemm
+from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
+
+
+def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
+    """C by its definition, an einsum over the stored axes."""
+    a = {"N": "...mk", "T": "...km"}[problem.op_a]
+    b = {"N": "...kn", "T": "...nk"}[problem.op_b]
+    c = problem.alpha * np.einsum(f"{a},{b}->...mn", x["a"].astype(float), x["b"].astype(float))
+    return c + problem.beta * x["c"].astype(float) if problem.beta else c
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(
+    "options", ["", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/beta1/batch2"]
+)
+def test_reference_is_the_definition(layout: str, options: str) -> None:
+    problem, x = drawn(f"gemm/m31n33k17/f64/{layout}{options}")
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert np.allclose(reference.values.reshape(_truth(problem, x).shape), _truth(problem, x), atol=1e-12)
+
+
+@pytest.mark.parametrize("options", ["", "/beta1", "/alpha3", "/batch2"])
+def test_sampled_check_accepts_the_truth(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn(f"gemm/m131n97k203/f32/NT{options}")
+    reference = problem.reference(x, np.random.default_rng(0))
+    right = _truth(problem, x).astype(np.float32)
+    assert problem.check({"c": right}, reference, "fp32").reason is None
+
+
+@pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
+def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(
+    error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn("gemm/m531n497k203/f32/NT")
+    reference = problem.reference(x, np.random.default_rng(0))
+    wrong = _truth(problem, x).astype(np.float32)
+    row = next(i for i in range(531) if i not in reference.rows)
+    wrong[row, 5] += error
+    reason = problem.check({"c": wrong}, reference, "fp32").reason
+    assert f"checksum of c by row[{row}, " in reason
+
+
+@pytest.mark.parametrize("k", [1, 31, 1024, 26752])
+def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_not(k: int) -> None:
+    problem, x = drawn(f"gemm/m64n64k{k}/f32/NT")
+    reference = problem.reference(x, np.random.default_rng(0))
+    sequential = np.zeros((64, 64), np.float32)
+    for p in range(k):
+        sequential += np.outer(x["a"][:, p], x["b"][:, p])
+    assert problem.check({"c": sequential}, reference, "fp32").reason is None
+    dropped = sequential - np.outer(x["a"][:, 0], x["b"][:, 0])
+    assert problem.check({"c": dropped}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numerics", "bits"),
+    [("f32", "tf32", 10), ("f32", "bf16", 8)],  # as many bits as truncation must keep to be as exact
+)
+@pytest.mark.parametrize("k", [16, 1000])
+def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(dtype: str, numerics: str, bits: int, k: int) -> None:
+    problem, x = drawn(f"gemm/m128n128k{k}/{dtype}/NT")
+    mask = np.uint32((0xFFFFFFFF << (23 - bits)) & 0xFFFFFFFF)
+    a, b = ((x[name].copy().view(np.uint32) & mask).view(np.float32).astype(float) for name in "ab")
+    reference = problem.reference(x, np.random.default_rng(0))
+    result = (a @ b.T).astype(np.float32)
+    assert problem.check({"c": result}, reference, numerics).reason is None
+    assert problem.check({"c": result}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize("numerics", ["f16", "tf32"])
+def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numerics: str) -> None:
+    problem, x = drawn("gemm/m48n48k26752/f16.f32/NT")
+    a, b = (x[name].astype(np.float64) for name in "ab")
+    sums = np.zeros((48, 48), np.float32)
+    for p in range(0, 26752, 4):
+        exact = sums + a[:, p : p + 4] @ b[:, p : p + 4].T
+        nearest = exact.astype(np.float32)
+        sums = np.where(abs(nearest) > abs(exact), np.nextafter(nearest, np.float32(0)), nearest)
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert problem.check({"c": sums}, reference, numerics).reason is None
+    assert problem.check({"c": sums}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize(("storage", "numerics"), [("f16", "f16"), ("bf16", "bf16"), ("f16", "fp32")])
+def test_operands_stored_no_more_precisely_than_the_arithmetic_are_not_rounded_again(
+    storage: str, numerics: str
+) -> None:
+    assert operand_roundoff(numerics, storage) == 0.0
+    assert operand_roundoff("tf32", "f32") == 2.0**-10
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_half_precision_storage_passes_when_rounded_once(dtype: str) -> None:
+    problem, x = drawn(f"gemm/m64n64k500/{dtype}/NN")
+    reference = problem.reference(x, np.random.default_rng(0))
+    rounded = _truth(problem, x).astype(numpy_dtype(dtype))
+    assert problem.check({"c": rounded}, reference, "fp32").reason is None
+    assert problem.check({"c": np.nextafter(rounded.astype(np.float32), 99) + 0.5}, reference, "fp32").reason
+
+
+def test_tolerance_grows_with_reduction_length_and_roundoff() -> None:
+    small, large = (discover().problem(f"gemm/m8n8k{k}/f32/NN") for k in (100, 10_000))
+    for name in NUMERICS:
+        if name != "exact":
+            for one, other in zip(small.tolerance(name)[:2], large.tolerance(name)[:2], strict=True):
+                assert one < other < 1e4 * one
+    bounds = [small.tolerance(name) for name in ("fp64", "fp32", "3xtf32", "tf32", "bf16")]
+    assert [b.rms for b in bounds] == sorted({b.rms for b in bounds})
+    assert [b.largest for b in bounds] == sorted({b.largest for b in bounds})
+
+
+def test_flop_and_traffic_of_the_founding_shape() -> None:
+    problem = discover().problem("gemm/m1024n2048k26752/f32/NT")
+    assert problem.flop == 2 * 1024 * 2048 * 26752
+    assert problem.traffic_bytes == 4 * (1024 * 26752 + 2048 * 26752 + 1024 * 2048)
+
+
+def test_an_accumulated_output_is_read_and_written() -> None:
+    plain, accumulated = (discover().problem(f"gemm/m8n8k8/f32/NN{beta}") for beta in ("", "/beta1"))
+    assert accumulated.traffic_bytes - plain.traffic_bytes == 8 * 8 * 4
+
+
+@pytest.mark.parametrize("shape", ["m900n1100k1300", "m128n128k40000"])
+def test_a_right_product_in_float64_passes_the_checksum_and_one_wrong_element_does_not(shape: str) -> None:
+    problem, x = drawn(f"gemm/{shape}/f64/NN")
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert reference.sums
+    right = x["a"] @ x["b"]
+    assert problem.check({"c": right}, reference, "fp64").reason is None
+    unseen = next(i for i in range(problem.m) if i not in set(reference.rows))  # type: ignore[arg-type]
+    right[unseen, 5] += 1e-6
+    assert "checksum" in (problem.check({"c": right}, reference, "fp64").reason or "")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("k", [3, gemm.MOST_S8])
+def test_integers_are_right_only_to_the_last_one(k: int, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not whole:
+        monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn(f"gemm/m131n65k{k}/s8.s32/NT/lda+1")
+    x["a"][0], x["b"][0] = -128, -128  # the largest sum of k products, and with the next column the least
+    x["b"][1] = 127
+    reference = problem.reference(x, np.random.default_rng(0))
+    right = (x["a"].astype(np.int64) @ x["b"].astype(np.int64).T).astype(np.int32)
+    assert (right[0, 0], right[0, 1]) == (2**14 * k, -128 * 127 * k)
+    for numerics in ("exact", "bf16"):
+        assert problem.check({"c": right}, reference, numerics).reason is None
+        for place in ((0, 0), (0, 1), (70, 40)):
+            wrong = right.copy()
+            wrong[place] -= 1
+            assert problem.check({"c": wrong}, reference, numerics).reason, place
+
+
+def test_an_integer_that_is_off_by_one_outside_the_sample_is_found_by_the_checksum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn("gemm/m531n497k2030/s8.s32/NT")
+    reference = problem.reference(x, np.random.default_rng(0))
+    right = _truth(problem, x).astype(np.int32)
+    assert problem.check({"c": right}, reference, "exact").reason is None
+    row = next(i for i in range(531) if i not in reference.rows)
+    right[row, 5] += 1
+    assert f"checksum of c by row[{row}, " in (problem.check({"c": right}, reference, "exact").reason or "")
+
+
+def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
+    problem, x = drawn(f"gemm/m1n1k{gemm.MOST_S8}/s8.s32/NT")
+    x["a"][:], x["b"][:] = -128, -128
+    reference = problem.reference(x, np.random.default_rng(0))
+    found = {"c": np.full((1, 1), 2**31 - 2**14 - 1, np.int32)}
+    assert problem.check(found, reference, "exact").reason == (
+        "c[0, 0] is 2147467263, expected 2147467264 within 0 (1 of 1 elements wrong)"
+    )
+    found["c"][:] = -(2**31)
+    assert "c[0, 0] was not written" in (problem.check(found, reference, "exact").reason or "")
+
+
+@pytest.mark.parametrize(
+    ("id_", "reason"),
+    [
+        ("m2n2k131072/s8.s32/NT", "k is 131072, expected at most 131071 with s8.s32: sums of more pass 2^31 - 1"),
+        ("m2n2k2/s8.s32/NT/alpha2", "alpha is 2.0, expected 1 with s8.s32"),
+        ("m2n2k2/s8.s32/NT/beta1", "beta is 1.0, expected 0 with s8.s32"),
+        ("m2n2k2/s8.s32/NT/epi-sigmoid", "epilogue is sigmoid, expected plain with s8.s32"),
+        ("m3n5k7/f16/NT/scale-blocks", "the storage type is f16, expected e4m3.f32 or e4m3.bf16 with scale-blocks"),
+        ("m3n5k7/e5m2.f32/NT/scale-blocks", "the storage type is e5m2.f32, expected e4m3.f32 or e4m3.bf16"),
+        ("m3n5k7/e4m3.f32/TN/scale-blocks", "the layout is TN, expected NT with scale-blocks"),
+        ("m3n5k7/e4m3.f32/NT/epi-sigmoid/scale-blocks", "the epilogue is sigmoid, expected plain with scale-blocks"),
+        ("m3n5k7/e4m3.f32/NT/scale-rows", "scale is 'rows', expected one of none, blocks"),
+        ("m3n5k7/e4m3.f32/NT/scale", "'scale' is not a part of a gemm id; expected alphaX"),
+        ("m3n5k7/f32/TN/groups2-equal", "the layout is TN, expected NN or NT with groups2-equal"),
+        ("m3n5k7/s8.s32/NN/groups2-equal", "the storage type is s8.s32, expected f64 or f32 or"),
+        ("m3n5k7/f32/NT/batch2/groups2-equal", "batch is 2, expected 1 with groups2-equal"),
+        ("m3n5k7/f32/NT/epi-sigmoid/groups2-skewed", "the epilogue is sigmoid, expected plain with groups2-skewed"),
+        ("m3n5k7/f32/NT/groups2-none", "groups is 2, expected 1 without a grouping"),
+        ("m3n5k7/f32/NT/groups2", "grouping is '', expected one of none, equal, skewed"),
+        ("m3n5k7/f32/NT/groups02-equal", "'groups02-equal' holds no whole number without leading zeros"),
+        ("m3n5k7/f32/NT/epi-gelu", "epilogue is 'gelu', expected one of plain, bias-relu, sigmoid, update"),
+        ("m3n5k7/f32/NT/epi", "'epi' is not a part of a gemm id; expected alphaX"),
+        ("m3n5k7/f32/TN/beta1/epi-update", "beta is 1, expected 0 with epi-update, which reads C by itself"),
+        ("m3n5k7/bf16/TN/epi-update", "C is stored as bf16, expected f64 or f32 for the weights"),
+    ],
+)
+def test_parts_of_an_id_that_do_not_go_together_are_refused_in_one_line(id_: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(reason)) as refused:
+        discover().problem(f"gemm/{id_}")
+    assert "\n" not in str(refused.value)
+
+
+def test_rows_of_groups_are_equal_or_follow_zipf() -> None:
+    rows = [np.diff(drawn(f"gemm/m{m}n1k1/f32/NT/{groups}")[0].group_rows).tolist() for m, groups in (
+        (8192, "groups8-skewed"), (8, "groups3-equal"), (3, "groups4-skewed"),
+    )]  # fmt: skip
+    assert rows == [[3014, 1507, 1004, 754, 603, 502, 431, 377], [2, 3, 3], [1, 1, 0, 1]]
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT"])
+def test_groups_are_products_of_their_rows_with_their_own_b(layout: str) -> None:
+    problem, x = drawn(f"gemm/m31n33k17/f64/{layout}/beta2/groups4-skewed")
+    b = x["b"].transpose(0, 2, 1) if layout == "NT" else x["b"]
+    # Of 31 rows 12/25, 6/25, 4/25 and 3/25.
+    of = np.repeat(np.arange(4), [14, 8, 5, 4])
+    right = np.einsum("mk,mkn->mn", x["a"], b[of]) + 2 * x["c"]
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert problem.check({"c": right}, reference, "fp64").reason is None
+    right[15] += 1
+    reason = problem.check({"c": right}, reference, "fp64").reason or ""
+    assert reason.startswith("c[1, 0] is ")
+    assert reason.endswith("; rows are counted from 14, where group 1 begins")
+
+
+BLOCKS = "gemm/m131n264k300/e4m3.f32/NT"
+
+
+def truth(problem, x):
+    """C by its definition: each element of A and B times the scale of its block."""
+    a, b, c = (x[name].astype(np.float64) for name in ("a", "b", "c"))
+    rows, columns, along_k = (np.arange(size) for size in (problem.m, problem.n, problem.k))
+    scale_a, scale_b = (x[name].astype(np.float64) for name in ("scale_a", "scale_b"))
+    a *= scale_a[..., along_k[None] // 128, rows[:, None]]
+    b *= scale_b[..., columns[:, None] // 128, along_k[None] // 128]
+    return problem.alpha * a @ b.swapaxes(-1, -2) + problem.beta * c
+
+
+@pytest.mark.parametrize("options", ["/beta1", "/alpha-0.5/beta2/lda+3/ldb+1/ldc+2", "/beta1/batch2"])
+def test_the_reference_is_the_definition(options):
+    problem, x = drawn(f"{BLOCKS}{options}/scale-blocks")
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert np.allclose(reference.values.reshape(x["c"].shape), truth(problem, x), rtol=0, atol=1e-13)
+
+
+def test_scales_lie_as_cublaslt_reads_them_and_count_as_traffic():
+    problem = REGISTRY.problem("gemm/m130n264k300/e4m3.bf16/NT/batch2/scale-blocks")
+    scale_a, scale_b = problem.operands()[3:]
+    assert (scale_a.name, scale_a.shape, scale_a.ld, scale_a.dtype) == ("scale_a", (2, 3, 130), 132, "f32")
+    assert (scale_b.name, scale_b.shape, scale_b.ld, scale_b.dtype) == ("scale_b", (2, 3, 3), 4, "f32")
+    plain = REGISTRY.problem("gemm/m130n264k300/e4m3.bf16/NT/batch2")
+    assert problem.traffic_bytes - plain.traffic_bytes == 2 * 4 * (3 * 130 + 3 * 3)
+    assert (problem.flop, REGISTRY.problem(problem.id)) == (plain.flop, problem)
+
+
+def test_only_kernels_that_declare_scales_take_them():
+    problem = REGISTRY.problem("gemm/m64n64k64/e4m3.f32/NT/scale-blocks")
+    able = {k.id for k in REGISTRY.kernels.values() if k.op == "gemm" and k.refuses(problem) is None}
+    assert able == {
+        "gemm/cuda.wgmma_fp8_blocks",
+        "gemm/cublaslt.heuristic",
+        *(f"gemm/cublaslt.algo_{i}" for i in range(20)),
+    }
+    for name, of in (("wgmma_fp8", problem), ("wgmma_fp8_blocks", REGISTRY.problem("gemm/m64n64k64/e4m3.f32/NT"))):
+        assert f"no {of.scale} path; it has" in REGISTRY.kernels[f"gemm/cuda.{name}"].refuses(of)
+
+
+def test_errors_may_be_as_large_as_the_scales_of_the_element_that_has_the_largest():
+    """The second of two blocks has half as many products, and counts half as much."""
+    scale_a, scale_b = np.float32([[[0.5, 1.0], [0.25, 0.25]]]), np.float32([[[1.0, 0.5]]])
+    assert _scales.factor(scale_a, scale_b, 192) == pytest.approx(np.sqrt((2 * 1.0**2 + (0.25 * 0.5) ** 2) / 3))
+    problem = REGISTRY.problem("gemm/m8n8k4096/e4m3.f32/NT/scale-blocks")
+    unscaled, scaled = problem.tolerance("e4m3"), problem.tolerance("e4m3", "c", 0.25)
+    assert scaled[:2] == pytest.approx([limit / 4 for limit in unscaled[:2]], rel=0.05)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "sampled"])
+def test_sums_of_14_bits_pass_with_scales_and_those_of_12_do_not(whole, monkeypatch):
+    """As Hopper adds 32 products at a time: each, and the sum before, cut off that many bits below the largest."""
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 2**29 if whole else 0)
+    problem, x = drawn("gemm/m96n160k1024/e4m3.f32/NT/scale-blocks")
+    reference = problem.reference(x, np.random.default_rng(0))
+    for bits, passes in ((14, True), (12, False)):
+        found = np.zeros((problem.m, problem.n), np.float32)
+        for block in range(8):
+            sums = np.zeros(found.shape)
+            for k in range(128 * block, 128 * block + 128, 32):
+                a, b = (x[name][:, k : k + 32].astype(np.float64) for name in "ab")
+                products = np.concatenate([sums[None], (a[:, None] * b[None]).transpose(2, 0, 1)])
+                unit = np.exp2(np.frexp(abs(products).max(axis=0))[1] - bits)
+                sums = np.floor(products / unit).sum(axis=0) * unit
+            scale = np.outer(x["scale_a"][block], np.repeat(x["scale_b"][:, block], 128)[: problem.n])
+            found += scale.astype(np.float32) * sums.astype(np.float32)
+        assert (problem.check({"c": found}, reference, "e4m3").reason is None) == passes, bits
+
+
+FUSED, TWO_STEP = "gemm/cuda.async_fused", "gemm/cuda.async_two_step"
+EPILOGUES = ("bias-relu", "sigmoid", "update")
+CPU = ("gemm/numpy.matmul", "gemm/numpy.two_step", "gemm/numpy.fused")
+
+
+def _by_definition(problem, x):
+    """C and V of one product, element by element in Python's own numbers."""
+    a = x["a"] if problem.op_a == "N" else x["a"].T
+    b = x["b"] if problem.op_b == "N" else x["b"].T
+    c, v = np.zeros((problem.m, problem.n)), np.zeros((problem.m, problem.n))
+    for i, j in np.ndindex(c.shape):
+        value = problem.alpha * math.fsum(float(p) * float(q) for p, q in zip(a[i], b[:, j], strict=True))
+        value += problem.beta * float(x["c"][i, j]) if problem.beta else 0.0
+        if problem.epilogue == "bias-relu":
+            c[i, j] = max(0.0, value + float(x["bias"][j]))
+        elif problem.epilogue == "sigmoid":
+            c[i, j] = 0.5 + 0.5 * math.tanh(value / 2)
+        else:
+            weight = float(x["c"][i, j])
+            v[i, j] = 7 / 8 * float(x["v"][i, j]) - (value + weight / 2048) / 64
+            c[i, j] = weight + v[i, j]
+    return c, v
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "words", ["epi-bias-relu", "alpha2/beta0.5/epi-bias-relu", "alpha-0.5/ldc+3/epi-sigmoid", "alpha2/epi-update"]
+)
+def test_reference_is_the_formula(layout, words):
+    problem, x = drawn(f"gemm/m7n9k5/f64/{layout}/{words}")
+    reference = problem.reference(x, np.random.default_rng(0))
+    c, v = _by_definition(problem, x)
+    assert np.allclose(reference.values[0], c, rtol=0, atol=1e-14)
+    assert [one.name for one in reference.beside] == (["v"] if "update" in words else [])
+    assert all(np.allclose(one.values[0], v, rtol=0, atol=1e-14) for one in reference.beside)
+
+
+def test_products_of_a_batch_have_a_bias_and_a_velocity_each():
+    for name, words in (("bias", "epi-bias-relu"), ("v", "epi-update")):
+        problem, x = drawn(f"gemm/m3n4k5/f64/NT/batch2/{words}")
+        whole = problem.reference(x, np.random.default_rng(0))
+        for i in range(2):
+            single, _ = drawn(f"gemm/m3n4k5/f64/NT/{words}")
+            c, v = _by_definition(single, {each: x[each][i] for each in ("a", "b", "c", name) if each in x})
+            assert np.allclose(whole.values[i], c, rtol=0, atol=1e-14)
+            assert all(np.allclose(one.values[i], v, rtol=0, atol=1e-14) for one in whole.beside)
+
+
+@pytest.mark.parametrize(
+    ("words", "operands", "nbytes"),
+    [
+        ("NT/epi-bias-relu", {"bias": ("in", (5,))}, 4 * (21 + 35 + 15 + 5)),
+        ("NT/epi-sigmoid", {}, 4 * (21 + 35 + 15)),
+        ("TN/ldc+2/epi-update", {"v": ("inout", (3, 5))}, 4 * (21 + 35 + 2 * 15 + 2 * 15)),
+    ],
+)
+def test_an_epilogue_adds_its_operands_and_their_bytes_and_no_flop(words, operands, nbytes):
+    problem = REGISTRY.problem(f"gemm/m3n5k7/f32/{words}")
+    assert {o.name: (o.role, o.shape) for o in problem.operands()[3:]} == operands
+    assert (problem.traffic_bytes, problem.flop) == (nbytes, 2 * 3 * 5 * 7)
+    assert REGISTRY.problem(problem.id) == problem
+    assert len({o.ld for o in problem.operands() if o.name in "cv"}) == 1
+
+
+def test_weights_in_single_precision_are_updated_by_operands_of_16_bits():
+    assert REGISTRY.problem("gemm/m3n5k7/bf16.f32/TN/epi-update").operands()[3].dtype == "f32"
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_only_kernels_that_declare_epilogues_take_them(epilogue):
+    able = set()
+    for kernel in discover().kernels.values():
+        if kernel.op != "gemm":
+            continue
+        problem = REGISTRY.problem(f"gemm/m64n64k64/f32/{'TN' if epilogue == 'update' else 'NT'}/epi-{epilogue}")
+        if reason := kernel.outside(problem):
+            assert "path; it has" in reason
+        else:
+            able.add(kernel.id)
+    assert able == {*CPU, FUSED, TWO_STEP}
+    assert refusal("gemm/cuda.async", f"gemm/m4n4k4/f32/TN/epi-{epilogue}").endswith(
+        f"no {epilogue} path; it has plain"
+    )
+
+
+@pytest.mark.parametrize("options", ["f32/NT", "f64/TN/alpha-0.5", "f32/NN/ldc+3", "f32/TT/beta0.5"])
+@pytest.mark.parametrize("sizes", ["m1n1k1", "m300n33k17"])
+def test_kernels_of_the_cpu_are_right_or_refuse_with_a_reason(sizes, options):
+    for epilogue in EPILOGUES[: 2 if "beta" in options else 3]:
+        for measured in verified(f"gemm/{sizes}/{options}/epi-{epilogue}", *CPU):
+            assert measured.status in ("ok", "unsupported"), f"{measured.kernel}: {measured.reason}"
+            if measured.status == "unsupported":
+                assert "padding" in measured.reason or "beta 0.5 path" in measured.reason
+
+
+def test_the_baseline_takes_batches():
+    for epilogue in EPILOGUES:
+        (measured,) = verified(f"gemm/m5n7k3/f32/NN/alpha2/batch3/ldc+1/epi-{epilogue}", CPU[0])
+        assert (measured.status, measured.reason) == ("ok", "")
+
+
+def test_fused_rows_of_an_update_have_no_gradient_of_all_weights():
+    scratch = {row.kernel: row.scratch_bytes for row in verified("gemm/m1000n9k3/f32/TN/epi-update", *CPU)}
+    assert scratch["gemm/numpy.fused"] == 2 * 2 * 128 * 9 * 4  # 128 rows of x and of room, for each of two threads
+    assert scratch["gemm/numpy.two_step"] == 2 * 1000 * 9 * 4
+
+
+def test_activations_of_large_problems_are_compared_element_by_element(monkeypatch):
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn("gemm/m131n97k20/f32/NT/alpha0.25/epi-sigmoid")
+    reference = problem.reference(x, np.random.default_rng(0))
+    right = reference.values[0].astype(np.float32)
+    assert problem.check({"c": right}, reference, "fp32").reason is None
+    right[77, 55] += 1e-3
+    assert problem.check({"c": right}, reference, "fp32").reason.startswith("c[77, 55] is ")
+
+
+@pytest.mark.parametrize("output", ["c", "v"])
+@pytest.mark.parametrize("error", [1e-3, np.nan])
+def test_an_update_of_many_weights_is_sampled_and_a_wrong_one_is_named(output, error, monkeypatch):
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = drawn("gemm/m531n497k20/f32/NT/epi-update")
+    reference = problem.reference(x, np.random.default_rng(0))
+    v = 7 / 8 * x["v"] - (x["a"].astype(float) @ x["b"].T.astype(float) + x["c"] / 2048) / 64
+    found = {"c": (x["c"] + v).astype(np.float32), "v": v.astype(np.float32)}
+    assert problem.check(found, reference, "fp32").reason is None
+    row = next(i for i in range(531) if i not in reference.rows and i not in reference.beside[0].rows)
+    found[output][row, 5] += error
+    assert f"checksum of {output} by row[{row}, " in problem.check(found, reference, "fp32").reason
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_two_launches_have_the_tiles_of_one_and_room_for_all_sums(epilogue):
+    layout = "TN" if epilogue == "update" else "NT"
+    problem = f"gemm/m132n72k40/f32/{layout}/batch3/epi-{epilogue}"
+    (one,), (first, second) = chosen(FUSED, problem).calls, chosen(TWO_STEP, problem).calls
+    assert (one[1].grid, one[1].block, one[1].shared_bytes) == (first[1].grid, first[1].block, first[1].shared_bytes)
+    (sums,) = {arg for arg in first[1].args if isinstance(arg, Scratch)}
+    assert sums.nbytes == 3 * 132 * 72 * 4
+    assert second[1].grid == (math.ceil(72 / 128), math.ceil(132 / 8), 3)
+    assert second[0].startswith("sgemm_epilogue<")
+    assert second[0].endswith(", 4>")
+
+
+def test_layouts_that_no_layer_has_are_refused():
+    taken = {(e, ops) for e in EPILOGUES for ops in LAYOUTS if not refusal(FUSED, f"gemm/m8n8k8/f32/{ops}/epi-{e}")}
+    assert taken == {*((e, ops) for e in EPILOGUES[:2] for ops in ("NN", "NT")), ("update", "TN")}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", ["NT/epi-sigmoid", "TN/epi-update"])
+def test_no_other_epilogue_than_that_inspected_spills_where_a_thread_has_most_sums(words):
+    wide = chosen(FUSED, f"gemm/m4096n4096k64/f32/{words}")
+    assert (wide.tile.TM, wide.tile.TN) == (8, 16)
+    lean(FUSED, [name for name, _ in wide.calls], "sm_90a")
+
+
+def test_blas_has_its_threads_back_after_a_launch() -> None:
+    import scipy.linalg.blas  # noqa: F401
+    import threadpoolctl
+
+    def threads() -> list[int]:
+        return [lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
+
+    launch, *_ = set_up("gemm/m30n20k10/f32/NN/epi-sigmoid", "gemm/numpy.fused", 3)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        launch()
+        assert set(threads()) == {2}

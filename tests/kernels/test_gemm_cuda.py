@@ -1,0 +1,315 @@
+"""FP32 GEMM, stream-K, few rows and batches: grids cover C, k is cut without gaps, and tiles fill the device."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries
+from kernelmark.bench.measure.compile import ARCHS
+from kernelmark.bench.plan.kernel import CudaKernel, Scratch, Tile
+from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.kernels._waves import filled
+from kernelmark.kernels.gemm._tiles import warps
+from kernelmark.kernels.gemm.ladder import CHOICES, dealt, useful
+from support.emulated import wrong_in_emulator
+from support.kernels import CUDA, REGISTRY, cases, chosen, lean
+
+RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
+PACKED = ("vectorised", "warptile", "async", "splitk")
+FOUNDING = "gemm/m1024n2048k26752/f32/NT"
+
+
+def rung(name: str) -> CudaKernel:
+    """The declaration of `gemm/cuda.<name>`."""
+    return CUDA[f"gemm/cuda.{name}"]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (31, 33, 17), (1000, 257, 3), (129, 64, 4096)])
+def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: int, k: int) -> None:
+    problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT/batch3")
+    for case in cases(f"gemm/cuda.{name}", problem):
+        (_, call), *_ = case.calls
+        assert call.grid[:2] == (math.ceil(n / case.tile.BN), math.ceil(m / case.tile.BM))
+        assert call.grid[2] % 3 == 0
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize(
+    ("problem", "width"),
+    [
+        ("gemm/m64n64k64/f32/NT", 4),
+        ("gemm/m64n64k63/f32/NT", 1),
+        ("gemm/m63n64k64/f32/NT", 4),
+        ("gemm/m63n64k64/f32/TN", 1),
+        ("gemm/m64n64k64/f32/NT/ldc+1", 1),
+        ("gemm/m64n64k64/f32/NT/ldc+4", 4),
+    ],
+)
+def test_packs_of_four_are_moved_only_where_all_stored_rows_are_aligned(name: str, problem: str, width: int) -> None:
+    (entry, _), *_ = chosen(f"gemm/cuda.{name}", problem).calls
+    assert f", {width}, Op::" in entry
+
+
+@pytest.mark.parametrize("k", [1, 7, 255, 256, 511, 512, 26752, 26753])
+@pytest.mark.parametrize("batch", ["", "/batch5"])
+def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
+    for case in cases("gemm/cuda.splitk", f"gemm/m130n70k{k}/f32/NN{batch}"):
+        (_, product), *sums = case.calls
+        depth, count = product.args[-2:]
+        if count == 1:
+            assert (sums, product.args[2]) == ([], "c"), "one slice is stored to C"
+            continue
+        ((_, added),) = sums
+        assert depth % case.tile.BK == 0
+        assert (count - 1) * depth < k <= count * depth
+        partials = next(arg for arg in product.args if isinstance(arg, Scratch))
+        assert partials in added.args
+        assert partials.nbytes == 4 * math.prod(product.grid[2:]) * 130 * 70
+
+
+def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
+    problem = REGISTRY.problem(FOUNDING)
+    call = rung("splitk").plan(problem, next(rung("splitk").tiles()), H100)[0]
+    assert call.grid == (8, 8, 2)  # 128 blocks for 132 multiprocessors that hold one each
+
+
+def test_a_device_without_cp_async_is_too_old() -> None:
+    assert {rung(name).min_arch for name in ("async", "splitk")} == {80}
+
+
+@pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
+@pytest.mark.parametrize("k", [8, 24, 136])
+def test_copies_without_guards_are_right_from_one_step_on(name: str, k: int) -> None:
+    """Tiles that divide the product; with few steps some stages of the pipeline are never filled."""
+    problems = [REGISTRY.problem(f"gemm/m128n64k{k}/f32/{layout}/alpha2/beta0.5/batch2") for layout in ("NT", "TT")]
+    kernel = rung(name)
+    every = [EmulatedCase(kernel, p, tile) for p in problems for tile in kernel.tiles() if not kernel.unfit(p, tile)]
+    whole = [case for case in every if case.calls[0][0].endswith("true>")]
+    assert {case.problem.layout for case in whole} == {"NT", "TT"}
+    assert not wrong_in_emulator(whole)
+
+
+@pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
+def test_wide_tiles_divide_a_product_without_guards(name: str) -> None:
+    for shape in ("m128n256k40", "m256n256k40"):
+        case = chosen(f"gemm/cuda.{name}", f"gemm/{shape}/f32/NT")
+        tile = next(t for t in rung(name).tiles() if (t.TM, t.TN) == (8, 16))
+        entry, _ = EmulatedCase(case.kernel, case.problem, tile).calls[0]
+        assert entry.endswith("true>")
+        assert not wrong_in_emulator([EmulatedCase(case.kernel, case.problem, tile)])
+
+
+STREAMK = CUDA["gemm/cuda.streamk"]
+WIDE, MIDDLE, TINY = STREAMK.tiles()
+SHAPES = [(1, 1, 1), (31, 33, 17), (1024, 2048, 26752), (4096, 4096, 4096), (129, 130, 8193), (5000, 300, 64)]
+
+
+@pytest.mark.parametrize("batch", ["", "/batch3"])
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+@pytest.mark.parametrize("tile", [WIDE, MIDDLE, TINY], ids=["wide", "middle", "tiny"])
+def test_whole_tiles_and_equal_shares_cover_every_step_once(tile: Tile, m: int, n: int, k: int, batch: str) -> None:
+    problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT{batch}")
+    d = dealt(problem, tile)
+    assert d.tiles == -(-m // tile.BM) * -(-n // tile.BN) * problem.batch
+    assert (d.steps - 1) * tile.BK < k <= d.steps * tile.BK
+    rest = (d.tiles - d.whole) * d.steps
+    assert d.share * (d.blocks - 1) < rest <= d.share * d.blocks or d.whole
+    assert rest <= d.share * d.blocks
+    assert d.whole % d.blocks == 0
+    assert d.blocks <= tile.SMS * tile.BLOCKS_PER_SM
+
+
+def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() -> None:
+    problem = REGISTRY.problem("gemm/m1024n2048k26752/f32/NT")
+    assert STREAMK.tile_for(problem) == WIDE
+    d = dealt(problem, WIDE)
+    assert (d.tiles, d.whole, d.blocks) == (64, 0, 132)
+    assert d.share * d.blocks < 1.001 * d.tiles * d.steps
+
+
+def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> None:
+    product, _ = STREAMK.plan(REGISTRY.problem("gemm/m1024n2048k26752/f32/NT"), WIDE, H100)
+    (partials,) = (arg for arg in product.args if isinstance(arg, Scratch))
+    assert partials.nbytes == 2 * 132 * WIDE.BM * WIDE.BN * 4
+    (alone,) = STREAMK.plan(REGISTRY.problem("gemm/m128n128k8/f32/NT"), WIDE, H100)
+    (partials,) = (arg for arg in alone.args if isinstance(arg, Scratch))
+    assert partials.nbytes == 0
+
+
+@pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/batch3/lda+4/ldb+8/ldc+4"])
+def test_the_product_that_is_emulated_has_several_whole_tiles_a_block_and_divided_ones(options: str) -> None:
+    d = dealt(REGISTRY.problem(f"gemm/m72n68k44/f32/NT{options}"), TINY)
+    assert d.whole > d.blocks
+    assert d.divides
+
+
+SKINNY = CUDA["gemm/cuda.skinny"]
+ALONG_N = ("NT", "NN")
+
+
+@pytest.mark.parametrize("layout", ALONG_N)
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16.f32"])
+@pytest.mark.parametrize("sizes", ["m1n576k7168", "m16n129280k7168", "m5n33k1", "m8n2112k7169", "m16n7168k16384"])
+def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str, dtype: str, layout: str) -> None:
+    problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}/batch2")
+    taken = cases(SKINNY.id, problem)
+    assert taken
+    for tile in (case.tile for case in taken):
+        call, *added = SKINNY.plan(problem, tile, H100)
+        depth = call.args[-1]
+        assert call.grid == (math.ceil(problem.n / tile.COLS), math.ceil(problem.k / depth), 2)
+        assert bool(added) == (call.grid[1] > 1) == isinstance(call.args[2], Scratch)
+        if added:
+            assert depth >= tile.DEPTH
+            assert call.args[2].nbytes == 4 * math.prod(call.grid[1:]) * problem.m * problem.n
+
+
+@pytest.mark.parametrize(("n", "k"), [(576, 7168), (2112, 7168), (4096, 4096)])
+@pytest.mark.parametrize("m", [1, 8, 16])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_a_layer_of_a_decoder_fills_the_device(n: int, k: int, m: int, dtype: str) -> None:
+    (_, call), *_ = chosen(SKINNY.id, f"gemm/m{m}n{n}k{k}/{dtype}/NT").calls
+    assert math.prod(call.grid) >= 0.9 * H100.multiprocessors
+
+
+@pytest.mark.parametrize(
+    ("problem", "width"),
+    [
+        ("gemm/m5n64k64/f32/NT", 4),
+        ("gemm/m5n63k64/f32/NT", 4),
+        ("gemm/m5n63k64/f32/NN", 1),
+        ("gemm/m5n64k64/f16/NT", 8),
+        ("gemm/m5n64k60/f16/NT", 1),
+        ("gemm/m5n64k64/bf16/NN/lda+4", 1),
+        ("gemm/m5n64k64/bf16/NN/lda+8", 8),
+        ("gemm/m5n64k64/f16/NT/ldc+1", 8),
+    ],
+)
+def test_sixteen_bytes_are_loaded_at_once_only_where_rows_of_a_and_b_are_aligned(problem: str, width: int) -> None:
+    (entry, _), *_ = chosen(SKINNY.id, problem).calls
+    assert f", {width}, Op::" in entry
+
+
+@pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in ARCHS])
+@pytest.mark.usefixtures("cuda_compiler")
+def test_no_variant_spills(arch: str) -> None:
+    if not SKINNY.runs_on(arch):
+        pytest.skip(f"{SKINNY.id} does not run on {arch}")
+    shapes = [f"m{m}n4096k{k}/{dtype}" for m in (1, 8, 12, 16) for k in (4096, 4095) for dtype in ("f32", "bf16")]
+    lean(
+        SKINNY.id,
+        entries([chosen(SKINNY.id, f"gemm/{shape}/{layout}") for shape in shapes for layout in ALONG_N]),
+        arch,
+    )
+
+
+BATCHED = CUDA["gemm/cuda.batched"]
+DEFAULT = next(BATCHED.tiles())
+SIZES = (1, 3, 8, 17, 32, 33, 64, 100, 128)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("batch", [1, 2, 1000, 100_000])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int, batch: int, dtype: str) -> None:
+    problem = f"gemm/m{size}n{size}k{size}/{dtype}/NT" + (f"/batch{batch}" if batch > 1 else "")
+    ((entry, call),) = chosen(BATCHED.id, problem).calls
+    threads, products = call.block
+    wide = int(entry.split(", ")[1])
+    assert call.grid[0] * products >= batch > (call.grid[0] - 1) * products
+    assert call.grid[1:] == (math.ceil(size / wide),) * 2
+    assert threads * products <= 256
+    assert call.shared_bytes <= 99 * 1024  # what every device from 8.0 on has
+
+
+def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor() -> None:
+    few, many = (REGISTRY.problem(f"gemm/m4n4k4/f32/NN/batch{batch}") for batch in (100, 10_000))
+    assert BATCHED.plan(few, DEFAULT, H100)[0].block[1] == 1
+    shared = BATCHED.plan(many, DEFAULT, H100)[0]
+    assert shared.block[1] > 1
+    assert shared.grid[0] >= DEFAULT.SMS
+
+
+SUITES = ("founding", "seed", "smoke")
+MULTIPROCESSORS = (46, 68, 82, 108, 114, 132, 144, 148)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "resident", "warps_", "share"),
+    [
+        (132, 1, 8, 1.0),
+        (66, 1, 8, 0.5),
+        (133, 1, 8, 133 / 264),
+        (264, 2, 4, 1.0),
+        (132, 2, 4, 0.5),  # one block of four warps leaves half of the multiprocessor idle
+        (132, 2, 8, 1.0),
+        (396, 2, 4, 0.75),
+    ],
+)
+def test_the_share_of_a_device_that_blocks_fill(blocks: int, resident: int, warps_: int, share: float) -> None:
+    assert filled(blocks, resident, warps_, 132) == pytest.approx(share)
+
+
+def test_a_small_product_is_not_given_a_tile_that_is_mostly_empty() -> None:
+    for name in ("gemm/cuda.async", "gemm/cuda.splitk"):
+        tile = CUDA[name].tile_for(REGISTRY.problem("gemm/m32n32k32/f32/NT/batch4"))
+        assert tile is not None
+        assert (tile.BM, tile.BN) == (64, 32)
+
+
+def products() -> Iterator[Problem]:
+    """The FP32 products of suites, each once."""
+    found: dict[str, Problem] = {}
+    for suite in SUITES:
+        for entry in find_suite(suite, REGISTRY).entries():
+            if entry.problem.op == "gemm" and not CUDA["gemm/cuda.async"].outside(entry.problem):
+                found[entry.problem.id] = entry.problem
+    return iter(found.values())
+
+
+def share(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits) -> float:
+    """What the first launch of a tile fills."""
+    (resident,) = (c.resident for c in CHOICES if all(vars(tile)[name] == value for name, value in c.values.items()))
+    grid = kernel.plan(problem, tile, device)[0].grid
+    return filled(math.prod(grid), resident, warps(tile) // 32, device.multiprocessors) * useful(problem, tile)
+
+
+@pytest.mark.parametrize("name", ["gemm/cuda.async", "gemm/cuda.splitk"])
+def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(name: str) -> None:
+    """Tiles whose threads have as many sums in warps of the same size compute alike."""
+    kernel = CUDA[name]
+    for problem, count in product(products(), MULTIPROCESSORS):
+        device = replace(H100, multiprocessors=count)
+        default = kernel.tile_for(problem, device)
+        assert default is not None
+        alike = [t for t in kernel.tiles(device) if (t.WM, t.WN, t.TM) == (default.WM, default.WN, default.TM)]
+        fit = [tile for tile in alike if not kernel.unfit(problem, tile, device)]
+        found = {tile_text(vars(tile)): share(kernel, problem, tile, device) for tile in fit}
+        line = f"{problem.id} on {count} multiprocessors: {found[tile_text(vars(default))]:.2f} of {found}"
+        print(line)
+        assert found[tile_text(vars(default))] >= 0.9 * max(found.values()), line
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "columns"),
+    [
+        ("wgmma_tf32", "gemm/m1024n26752k2048/f32/NT", 128),  # 13 waves of 836 clusters on 66, where 256 makes 7 of 420
+        ("wgmma_tf32", "gemm/m4096n4096k4096/f32/NT", 256),
+        ("wgmma_persistent", "gemm/m8192n8192k8192/bf16/NT", 256),
+        ("wgmma_persistent", "gemm/m1024n2048k26752/bf16/NT", 128),
+        ("wgmma_persistent", "gemm/m512n512k512/bf16/NT", 64),
+    ],
+)
+def test_a_persistent_grid_takes_the_tile_whose_waves_take_the_least_time(
+    name: str, problem: str, columns: int
+) -> None:
+    tile = CUDA[f"gemm/cuda.{name}"].tile_for(REGISTRY.problem(problem))
+    assert tile is not None
+    assert columns == tile.BN
