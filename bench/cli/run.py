@@ -1,5 +1,6 @@
 """The commands that measure: `run` and `verify`, here or by the workers of an executor or of several GPUs."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -31,7 +32,6 @@ from kernelmark.bench.measure.lock import exclusive, held_run
 from kernelmark.bench.plan.case import Plan, case_count
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.gpus import chosen_gpus, parse_gpus
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import OPTIONS, Option, above_zero
 from kernelmark.bench.plan.registry import Registry
@@ -56,6 +56,15 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
         return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=complete_suites)(function)
 
     return decorate
+
+
+def _parse_gpus(text: str) -> tuple[int, ...]:
+    """Return the numbers, each once, in their order; none for all. Raises ValueError."""
+    if text == "all":
+        return ()
+    if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", text):
+        raise ValueError(f"is {text!r}, expected all, or numbers of GPUs separated by commas, such as 0,1")
+    return tuple(sorted(set(map(int, text.split(",")))))
 
 
 @click.command()
@@ -108,7 +117,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
 @click.option(
     "--devices",
     "gpus",
-    type=Read(parse_gpus),
+    type=Read(_parse_gpus),
     metavar="all|N,..",
     help="Measure on several GPUs of this machine, with a worker for each; numbers as in nvidia-smi.",
 )
@@ -244,7 +253,7 @@ def _who(asked: RunRequest) -> tuple[str, tuple[str, ...]]:
     present = gpu_uuids()
     if asked.gpus is not None:
         try:
-            return "", chosen_gpus(asked.gpus, present)
+            return "", _chosen_gpus(asked.gpus, present)
         except ValueError as error:
             raise UsageError(f"--devices: {error}") from None
     known = asked.known
@@ -284,3 +293,13 @@ def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
     before = store.run(resume)
     alike = {name: host.environment[name] for name in ("kernelmark", "versions")}
     return {"machine": before.machine, "environment": {**before.environment, **alike}}
+
+
+def _chosen_gpus(numbers: tuple[int, ...], present: list[str]) -> tuple[str, ...]:
+    """Return the UUIDs of these numbers among those present; all for no number. Raises ValueError."""
+    if missing := [number for number in numbers if number >= len(present)]:
+        there = f"0 to {len(present) - 1}" if present else "none"
+        raise ValueError(f"there is no GPU {missing[0]} here, expected {there}")
+    if not present:
+        raise ValueError("there is no GPU here; `kernelmark doctor` shows what is usable")
+    return tuple(present[number] for number in numbers) or tuple(present)

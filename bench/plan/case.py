@@ -1,12 +1,12 @@
 """From a suite to jobs: which kernels contend on which problem, in which mode, on how many threads."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import count, product
 from typing import NamedTuple, Self
 
 import msgspec
 
-from kernelmark.bench.plan.chosen import Tiled, contenders
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
@@ -14,7 +14,11 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import Shard
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
+from kernelmark.bench.plan.tunable import tiled
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
+
+#: What the globs of a suite and of the user make of a kernel, by its id and those of the suite.
+Tiled = dict[tuple[str, tuple[str, ...]], list[Kernel]]
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -158,6 +162,35 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                 used = {kernel.device for field in own for kernel in field.kernels} - set(job.absent)
                 first, key = group[0], WorkerKey("cuda" if "cuda" in used else "cpu", threads, isa)
                 yield PlannedJob(job, key, suite.name, first.count, first.part, first.network, next(places))
+
+
+def contenders(
+    entry: Entry,
+    registry: Registry,
+    devices: tuple[str, ...],
+    globs: tuple[str, ...] = (),
+    known: Tiled | None = None,
+) -> list[Kernel]:
+    """The kernels that devices, suite and the user's globs select, and whose domain holds the problem.
+
+    A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason.
+    One that contends on request has to be selected by a glob.
+    known: what was found before for the same globs of the user, and is found here.
+    """
+    known = {} if known is None else known
+    named = {glob.partition("@")[0] for glob in globs}
+    of_operation = (kernel for kernel in registry.kernels.values() if kernel.op == entry.problem.op)
+    asked = [glob.partition("@")[0] for glob in (*entry.kernels, *globs)]
+    able = (k for k in of_operation if k.base_id in named or (k.device in devices and k.outside(entry.problem) is None))
+    found = []
+    for kernel in able:
+        if kernel.on_request and not any(fnmatchcase(kernel.base_id, glob) for glob in asked):
+            continue
+        key = kernel.id, entry.kernels
+        if key not in known:
+            known[key] = [chosen for listed in tiled(kernel, entry.kernels) for chosen in tiled(listed, globs)]
+        found += known[key]
+    return found
 
 
 def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:

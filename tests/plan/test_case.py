@@ -8,8 +8,18 @@ import pytest
 from kernelmark import kernel
 from kernelmark.bench.cli.run import run, verify
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, jobs
-from kernelmark.bench.plan.chosen import contenders
+from kernelmark.bench.plan.case import (
+    Budget,
+    Entrant,
+    Job,
+    Plan,
+    WorkerKey,
+    case_count,
+    case_key,
+    case_of,
+    contenders,
+    jobs,
+)
 from kernelmark.bench.plan.modes import MAX_SETS, TIMED, Mode
 from kernelmark.bench.plan.options import MAX_TIME_S, OPTIONS, REL_CI
 from kernelmark.bench.plan.status import AGAINST, Status

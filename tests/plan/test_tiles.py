@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernelmark.bench.plan import space as spaces
-from kernelmark.bench.plan.case import Plan, case_of, jobs
-from kernelmark.bench.plan.chosen import contenders
+from kernelmark.bench.plan.case import Plan, case_of, contenders, jobs
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.kernel import KernelCall, Prefer

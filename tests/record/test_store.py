@@ -236,8 +236,7 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
     assert [r.run_id for r, _ in begun.results("r2")] == ["r2"]
 
 
-SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error")
-SINCE_9 = ("launched",)
+SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error", "launched")
 
 
 def schema_4(path):
@@ -271,36 +270,8 @@ def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_expor
     store.close()
     assert all(row["kernel"].rpartition(".")[2] in shown.stdout for row in rows)
     assert [float(row["time_s_median"]) for row in rows] == [median for _, median, _ in written]
-    assert {row[name] for row in rows for name in (*SINCE_4, *SINCE_9)} == {""}
-    assert {getattr(r, name) for r in kept for name in (*SINCE_4, *SINCE_9)} == {"", None}
-
-
-def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
-    path = tmp_path / "old.db"
-    store = Store(path)
-    store.begin(RUN)
-    store.add(result(), {"m": 1}, [1.0], None)
-    store.close()
-    with sqlite3.connect(path) as db:
-        since = ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s")
-        since += ("interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load")
-        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob", "place", *SINCE_4, *SINCE_9):
-            db.execute(f'ALTER TABLE result DROP COLUMN "{name}"')
-        db.execute("ALTER TABLE ratio DROP COLUMN minima")
-        db.execute("DROP TABLE ceiling")
-        db.execute("DROP TABLE layer")
-        db.execute("DROP TABLE pending")
-        db.execute("DROP TABLE evidence")
-        for name in ("resource", "version", "source", "host"):
-            db.execute(f"DROP TABLE {name}")
-        db.execute("ALTER TABLE run DROP COLUMN name")
-        db.execute("ALTER TABLE run DROP COLUMN planned")
-        db.execute("PRAGMA user_version = 1")
-    store = Store(path)
-    ((row, dims),) = store.results(RUN.run_id)
-    assert (row, dims) == (result(), {"m": 1})
-    assert store.ceilings(RUN.run_id) == []
-    store.close()
+    assert {row[name] for row in rows for name in SINCE_4} == {""}
+    assert {getattr(r, name) for r in kept for name in SINCE_4} == {"", None}
 
 
 def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_takes_rows_of_new_runs(tmp_path):
