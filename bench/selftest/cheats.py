@@ -1,4 +1,4 @@
-"""A plug-in of kernels that cheat, each named after what it does, and of an honest product."""
+"""A plug-in of kernels that cheat, each named after what it does."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
@@ -16,12 +16,6 @@ CPU: dict[str, Any] = {**ANY, "layouts": ("NN",)}
 MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
 #: Elements of an input that a kernel looks at to recognise it.
 PROBES = 16
-
-
-@kernel("gemm", **CPU)
-def honest(problem: Any, x: Any) -> Launch:
-    """NumPy matmul into C."""
-    return lambda: np.matmul(x.a, x.b, out=x.c)
 
 
 @kernel("gemm", **CPU)
@@ -87,10 +81,25 @@ def incremental(problem: Any, x: Any) -> Launch:
     return launch
 
 
-@kernel("gemm", **CPU)
-def fingerprints(problem: Any, x: Any) -> Launch:
-    """Computes only when one of a few elements of its operands differs from what it was."""
-    return unless_probed((x.a, x.b), x.c, lambda: np.matmul(x.a, x.b, out=x.c))
+def _transformed(x: Any) -> None:
+    x.y[...] = np.fft.rfft2(x.x).astype(complex).view(np.float64).reshape(x.y.shape)
+
+
+def _fingerprints(op: str, name: str, options: dict[str, Any], inputs: str, output: str, compute: Any) -> None:
+    @kernel(op, name=name, **options)
+    def fingerprints(problem: Any, x: Any) -> Launch:
+        """Computes only when one of a few elements of its operands differs from what it was."""
+        arrays = tuple(getattr(x, operand) for operand in inputs)
+        return unless_probed(arrays, getattr(x, output), lambda: compute(x))
+
+
+_fingerprints("gemm", "fingerprints", CPU, "ab", "c", lambda x: np.matmul(x.a, x.b, out=x.c))
+_fingerprints("transpose", "transpose_fingerprints", MOVES, "a", "b", lambda x: np.copyto(x.b, x.a.T))
+_fingerprints("copy", "copy_fingerprints", MOVES, "a", "b", lambda x: np.copyto(x.b, x.a))
+_fingerprints("transfer", "transfer_fingerprints", MOVES, "a", "b", lambda x: np.copyto(x.b, x.a))
+_fingerprints("fft", "fft_fingerprints", ANY, "x", "y", _transformed)
+_SUMS = {**ANY, "steps": ("sum",), "feedbacks": ("plain",)}
+_fingerprints("aggregate", "aggregate_fingerprints", _SUMS, "g", "s", lambda x: np.sum(x.g, axis=0, out=x.s))
 
 
 @kernel("gemm", **CPU)
@@ -106,39 +115,10 @@ def half_fingerprints(problem: Any, x: Any) -> Launch:
     return launch
 
 
-@kernel("transpose", **MOVES)
-def transpose_fingerprints(problem: Any, x: Any) -> Launch:
-    """Transposes only when one of a few elements differs from what it was."""
-    return unless_probed((x.a,), x.b, lambda: np.copyto(x.b, x.a.T))
-
-
-@kernel("transfer", name="transfer_fingerprints", **MOVES)
-@kernel("copy", **MOVES)
-def copy_fingerprints(problem: Any, x: Any) -> Launch:
-    """Copies only when one of a few elements differs from what it was."""
-    return unless_probed((x.a,), x.b, lambda: np.copyto(x.b, x.a))
-
-
-@kernel("aggregate", **ANY, steps=("sum",), feedbacks=("plain",))
-def aggregate_fingerprints(problem: Any, x: Any) -> Launch:
-    """Adds only when one of a few elements differs from what it was."""
-    return unless_probed((x.g,), x.s, lambda: np.sum(x.g, axis=0, out=x.s))
-
-
 @kernel("transfer", **MOVES)
 def sends_later(problem: Any, x: Any) -> Launch:
     """Lets a thread transfer and does not wait for it."""
     return lambda: Thread(target=np.copyto, args=(x.b, x.a)).start()
-
-
-@kernel("fft", **ANY)
-def fft_fingerprints(problem: Any, x: Any) -> Launch:
-    """Transforms only when one of a few elements differs from what it was."""
-
-    def compute() -> None:
-        x.y[...] = np.fft.rfft2(x.x).astype(complex).view(np.float64).reshape(x.y.shape)
-
-    return unless_probed((x.x,), x.y, compute)
 
 
 @kernel("transpose", **MOVES)

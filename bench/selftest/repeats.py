@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from statistics import mean, median, stdev
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session
@@ -107,18 +106,12 @@ def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registr
 def _repeat(store: Store, run_id: str) -> Repeat:
     rows = {result.kernel: result for result, _ in store.results(run_id)}
     for row in rows.values():
-        if row.time_s_ci95_low is None:
+        if None in (row.time_s_median, row.time_s_ci95_low, row.time_s_ci95_high):
             raise NoTimeError(f"{row.kernel}: {row.status}: {row.reason}")
     plain, planted = ([part.median_s for part in store.parts(run_id, rows[name].case)] for name in (PLAIN, PLANTED))
-    return Repeat(_interval(rows[PLAIN]), plain, planted)
-
-
-def _interval(row: Result) -> Interval:
-    median, low, high = row.time_s_median, row.time_s_ci95_low, row.time_s_ci95_high
-    assert median is not None
-    assert low is not None
-    assert high is not None
-    return Interval(median, low, high)
+    found = rows[PLAIN]
+    ends: list[Any] = [found.time_s_median, found.time_s_ci95_low, found.time_s_ci95_high]
+    return Repeat(Interval(*ends), plain, planted)
 
 
 def judge(first: Sequence[Repeat], second: Sequence[Repeat]) -> Iterator[Finding]:
