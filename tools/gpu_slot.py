@@ -17,7 +17,7 @@ from agenda import Task
 from agreement import NOT_FINISHED, compare
 from counters import counters, sanitizer
 from counters import table as table_of_counters
-from kernelmark.bench.claims.problems import planned
+from kernelmark.bench.claims.evidence import planned
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.timing import now

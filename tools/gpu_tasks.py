@@ -17,7 +17,7 @@ import gpu_bars
 from agenda import Task
 from counters import CHOSEN
 from kernelmark.bench.claims.catalog import claims, experiment_names
-from kernelmark.bench.claims.problems import planned
+from kernelmark.bench.claims.evidence import planned
 from kernelmark.bench.emulator.shapes import problems as swept
 from kernelmark.bench.measure.sources import task_digest
 from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, PlannedJob, WorkerKey

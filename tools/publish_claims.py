@@ -13,12 +13,10 @@ from typing import Any, Literal
 
 import agenda
 from agenda import Agenda, Task
-from kernelmark.bench.claims.answer import Answer, claims_rows
+from kernelmark.bench.claims.answer import Answer, claims_rows, untestable
 from kernelmark.bench.claims.catalog import claims, experiment_names
-from kernelmark.bench.claims.evidence import Known
-from kernelmark.bench.claims.hardware import untestable
+from kernelmark.bench.claims.evidence import Known, planned
 from kernelmark.bench.claims.prices import Prices
-from kernelmark.bench.claims.problems import planned
 from kernelmark.bench.claims.views import read_csv
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.measure.sources import task_digest

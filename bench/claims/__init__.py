@@ -10,9 +10,9 @@ An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `
 else follows from the rows. `views.write_files(folder, answers, title)` leaves claims.csv and claims.md there.
 """
 
+from kernelmark.bench.claims.answer import VERDICTS as VERDICTS
 from kernelmark.bench.claims.answer import Answer as Answer
 from kernelmark.bench.claims.answer import claims_rows as claims_rows
+from kernelmark.bench.claims.answer import untestable as untestable
 from kernelmark.bench.claims.catalog import experiment_names as experiment_names
-from kernelmark.bench.claims.hardware import untestable as untestable
-from kernelmark.bench.claims.problems import planned as planned
-from kernelmark.bench.claims.verdict import VERDICTS as VERDICTS
+from kernelmark.bench.claims.evidence import planned as planned

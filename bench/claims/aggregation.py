@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kernelmark.bench.claims.catalog import Contrast
-from kernelmark.bench.claims.evidence import ExperimentRows
+from kernelmark.bench.claims.evidence import ExperimentRows, Layered
 from kernelmark.bench.claims.findings import ClaimRatio, Compare, against, by_problem, fastest
-from kernelmark.bench.claims.problems import Layered
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, parallel, time_of

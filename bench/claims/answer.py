@@ -1,26 +1,216 @@
-"""A claim and its verdict: on which side of the number each interval lies, and what is missing where there is none."""
+"""A claim and its verdict: what the machine lacks for it, on which side of the number each interval lies, in words."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from kernelmark.bench.claims import aggregation, devices, findings, transfers, wording
-from kernelmark.bench.claims.catalog import Claim, Experiment, claims, experiment
-from kernelmark.bench.claims.evidence import ExperimentRows, gather
+from kernelmark.bench.claims import aggregation, findings
+from kernelmark.bench.claims.catalog import (
+    Claim,
+    Confirm,
+    Contrast,
+    Experiment,
+    catalog,
+    claims,
+    experiment,
+    experiment_named,
+)
+from kernelmark.bench.claims.evidence import ExperimentRows, entries, gather
 from kernelmark.bench.claims.findings import ClaimRatio, failures_of
-from kernelmark.bench.claims.hardware import Hardware, without_sensor
 from kernelmark.bench.claims.prices import Prices, load_prices
-from kernelmark.bench.claims.problems import entries
-from kernelmark.bench.claims.verdict import NOT_MEASURED, NOT_TESTABLE, JudgedRatio, judge, judged, named
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.format import time
+from kernelmark.bench.report.contest import APART, TIE, Ratio
+from kernelmark.bench.report.format import count, time
 from kernelmark.bench.report.networks import PASSES, total
 
-COMPARE = {**findings.COMPARE, **devices.COMPARE, **aggregation.COMPARE, **transfers.COMPARE}
+VERDICTS = ("confirmed", "refuted", "depends", "not measured", "not testable here")
+CONFIRMED, REFUTED, DEPENDS, NOT_MEASURED, NOT_TESTABLE = VERDICTS
+YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
+
+
+class JudgedRatio(msgspec.Struct, frozen=True):
+    """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval.
+
+    in_turn: whether the rows that it sets against each other shared a job. rows: those that it is formed from.
+    """
+
+    where: str
+    by: str
+    answer: str
+    ratio: float
+    ci95_low: float | None
+    ci95_high: float | None
+    in_turn: bool
+    rows: tuple[str, ...] = ()
+
+    @property
+    def interval(self) -> str:
+        """Return `1.6x [1.5, 1.7]`."""
+        return str(Ratio(self.ratio, self.ci95_low, self.ci95_high))
+
+
+def judged(finding: ClaimRatio, confirm: Confirm) -> JudgedRatio:
+    """Return a finding with its answer."""
+    ratio = finding.ratio
+    return JudgedRatio(finding.where, finding.by, side(ratio, confirm), *ratio[:4], rows=named(finding.rows))
+
+
+def named(rows: Iterable[Result]) -> tuple[str, ...]:
+    """Return `RUN gemm/scipy.sgemm gemm/m8n8k8/f32/NT cold t2` for each row: its run and its case."""
+    return tuple(dict.fromkeys(f"{r.run_id} {r.case}" for r in rows))
+
+
+def side(ratio: Ratio, confirm: Confirm) -> str:
+    """Return `yes` or `no` where the whole interval lies on that side of the number, else `tie`."""
+    low, high = confirm.limits
+    if ratio.low is None or ratio.high is None:
+        return OPEN
+    if low < ratio.low and ratio.high < high:
+        return YES
+    return NO if ratio.high < low or high < ratio.low else OPEN
+
+
+def judge(answers: Sequence[str], whole: bool) -> str:
+    """Return `confirmed` or `refuted` where every problem, and none is left out, has that answer beyond doubt."""
+    if whole and set(answers) == {YES}:
+        return CONFIRMED
+    return REFUTED if whole and set(answers) == {NO} else DEPENDS
+
+
+class Hardware(NamedTuple):
+    """What the machines of some runs have at most; None: not recorded by any of them.
+
+    Runs from before the number of GPUs was recorded name one.
+    """
+
+    names: str = ""
+    gpus: int | None = None
+    threads: int | None = None
+    isas: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, machines: Iterable[Mapping[str, Any]]) -> Self:
+        """Return what machines have, by their facts; runs that came from other tools have none of these."""
+        known = [facts for facts in machines if "cpus_usable" in facts]
+        if not known:
+            return cls()
+        isas = [facts["isas"] for facts in known if "isas" in facts]
+        return cls(
+            names=" and ".join(dict.fromkeys(_name(facts) for facts in known)),
+            gpus=max(facts.get("gpus", int("gpu" in facts)) for facts in known),
+            threads=max(facts["cpus_usable"] for facts in known),
+            isas=tuple(dict.fromkeys(chain(*isas))) if isas else None,
+        )
+
+    def lacks(self, claim: Claim, asked: Experiment) -> str:
+        """Return what a claim's experiment needs and these machines do not have, or ""."""
+        gpus = max(claim.gpus, int(asked.device == "cuda"))
+        if self.gpus is not None and self.gpus < gpus:
+            return f"{'a GPU' if gpus == 1 else count(gpus, 'GPU')}; {self.names} has {self.gpus or 'none'}"
+        if self.threads is not None and self.threads < claim.threads:
+            return f"{claim.threads} threads; {self.names} has {self.threads}"
+        isas = [isa for isa in asked.isas if isa]
+        if self.isas is not None and not set(isas) <= set(self.isas):
+            return f"the instruction sets {' and '.join(isas)}; {self.names} has {' and '.join(self.isas) or 'none'}"
+        return ""
+
+
+def untestable(name: str, machine: Mapping[str, Any]) -> str:
+    """Return why a machine with these facts can test no claim of an experiment, or ""."""
+    hardware, asked = Hardware.of([machine]), experiment_named(name)
+    reasons = [claim.lacks or hardware.lacks(claim, asked) for claim in catalog().claim if claim.experiment == name]
+    return reasons[0] if all(reasons) else ""
+
+
+def without_sensor(results: Sequence[Result]) -> list[str]:
+    """Return the devices on which no row read a sensor of power or energy."""
+    read = {r.device_name for r in results if r.energy_j is not None or r.power_w is not None}
+    return [name for name in dict.fromkeys(r.device_name for r in results) if name not in read]
+
+
+def _name(facts: Mapping[str, Any]) -> str:
+    """Return `Some CPU`, or `Some CPU with Some GPU`."""
+    return " with ".join(filter(None, [facts.get("cpu", "the machine"), facts.get("gpu")]))
+
+
+#: How many numbers are listed one by one, and how many names of those that are not.
+TOLD, NAMED = 4, 8
+
+
+def told(numbers: Sequence[JudgedRatio]) -> list[str]:
+    """Return a line for each answer: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
+    groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
+    return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
+
+
+def _group(numbers: Sequence[JudgedRatio], of: int) -> str:
+    """Return the numbers one by one, or if many their range, and their names where others have another answer."""
+    if len(numbers) <= TOLD:
+        return "; ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
+    least, most = (pick(numbers, key=lambda n: n.ratio) for pick in (min, max))
+    found = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
+    return found if len(numbers) == of else f"{found}: {_names(numbers)}"
+
+
+def _names(numbers: Sequence[JudgedRatio]) -> str:
+    more = f" and {len(numbers) - NAMED} more" if len(numbers) > NAMED else ""
+    return "; ".join(n.where for n in numbers[:NAMED]) + more
+
+
+def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
+    """Return the reason that there are too few threads, and what those that there are gain."""
+    shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
+    return f"{reason}; over those: {shown}" if shown else reason
+
+
+def failures(results: Sequence[Result]) -> str:
+    """Return the rows that have no time, and why."""
+    shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in results[:2])
+    return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
+
+
+def unpriced(kind: str, results: Sequence[Result]) -> str:
+    """Return for which devices a price is missing."""
+    names = ", ".join(dict.fromkeys(r.device_name for r in results))
+    price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
+    return f"{price}: the prices file has none for one of {names}"
+
+
+def unmetered(names: Sequence[str]) -> str:
+    """Return on which devices no energy was measured."""
+    return f"energy: no sensor was read on {', '.join(names)}, and the prices file declares no watts"
+
+
+def coverage(asked: Contrast, evidence: ExperimentRows) -> list[str]:
+    """Return how many of a claim's problems have rows, where not all have; one that failed has one too."""
+    problems = {layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, asked.problems)}
+    found = problems & {r.problem for r in evidence.all}
+    return [f"{len(found)} of {len(problems)} problems have rows"] if len(found) < len(problems) else []
+
+
+def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
+    """Return how many numbers are of rows that may differ by what the machine did meanwhile."""
+    count = sum(not n.in_turn for n in numbers)
+    what = f"{APART}: {count} of {len(numbers)} numbers"
+    return [f"{what}, which compare rows of two jobs and have the wider intervals of both"] if count else []
+
+
+def no_rows(claim: Claim, asked: Experiment, some: bool) -> str:
+    """Return which rows are missing and the command that measures them."""
+    lack = f"{'some ' if some else ''}rows of the experiment {asked.id!r} ({asked.title})"
+    where = " on a machine with a GPU" if asked.device == "cuda" else ""
+    return f"{lack}; `kernelmark claims --only {claim.id}` measures them{where}"
+
+
+COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +265,9 @@ def answer(claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Pr
     """Return the verdict on a claim from the rows of its experiment."""
     found = [] if claim.lacks else _find(claim, evidence, prices)
     numbers = tuple(judged(finding, claim.confirm) for finding in found)
-    lacking = wording.coverage(claim.comparison, evidence)
+    lacking = coverage(claim.comparison, evidence)
     if numbers:
-        verdict, said = judge([number.answer for number in numbers], whole=not lacking), wording.told(numbers)
+        verdict, said = judge([number.answer for number in numbers], whole=not lacking), told(numbers)
         rows = [r for finding in found for r in finding.rows]
     else:
         verdict, reason = _missing(claim, asked, evidence, prices, hardware)
@@ -92,7 +282,7 @@ def answer(claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Pr
         expected=str(claim.confirm),
         verdict=verdict,
         said=tuple(said),
-        notes=(*lacking, *_notes(claim, evidence, prices), *wording.apart(numbers)) if numbers else (),
+        notes=(*lacking, *_notes(claim, evidence, prices), *apart(numbers)) if numbers else (),
         device_names=tuple(dict.fromkeys(r.device_name for r in rows)),
         interval=", ".join(dict.fromkeys(r.interval for r in rows if r.interval)),
         run_ids=tuple(dict.fromkeys(r.run_id for r in rows)),
@@ -104,7 +294,7 @@ def answer(claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Pr
 def _find(claim: Claim, evidence: ExperimentRows, prices: Prices) -> list[ClaimRatio]:
     asked = claim.comparison
     rows = findings.rows_of(asked, evidence)
-    if priced := devices.BY_PRICES.get(asked.kind):
+    if priced := findings.BY_PRICES.get(asked.kind):
         return list(priced(asked, evidence, rows, prices))
     return list(COMPARE[asked.kind](asked, evidence, rows))
 
@@ -112,7 +302,7 @@ def _find(claim: Claim, evidence: ExperimentRows, prices: Prices) -> list[ClaimR
 def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str, ...]:
     if claim.comparison.kind == "batches":
         return tuple(_seconds_a_batch(evidence))
-    return prices.told(evidence.rows) if claim.comparison.kind in devices.BY_PRICES else ()
+    return prices.told(evidence.rows) if claim.comparison.kind in findings.BY_PRICES else ()
 
 
 def _missing(
@@ -122,17 +312,17 @@ def _missing(
     if reason := hardware.lacks(claim, asked):
         rows = findings.rows_of(claim.comparison, evidence)
         steps = findings.thread_steps(claim.comparison, evidence, rows) if claim.threads > 1 else ()
-        return NOT_TESTABLE, wording.with_steps(reason, steps)
+        return NOT_TESTABLE, with_steps(reason, steps)
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
     if failed := failures_of(claim.comparison, evidence):
-        return NOT_MEASURED, wording.failures(failed)
-    if claim.comparison.kind in devices.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
+        return NOT_MEASURED, failures(failed)
+    if claim.comparison.kind in findings.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
         if claim.comparison.kind != "energy":
-            return NOT_MEASURED, wording.unpriced(claim.comparison.kind, evidence.rows)
+            return NOT_MEASURED, unpriced(claim.comparison.kind, evidence.rows)
         if names := without_sensor([r for r in evidence.rows if not prices.watts(r)]):
-            return NOT_TESTABLE, wording.unmetered(names)
-    return NOT_MEASURED, wording.no_rows(claim, asked, bool(evidence.rows))
+            return NOT_TESTABLE, unmetered(names)
+    return NOT_MEASURED, no_rows(claim, asked, bool(evidence.rows))
 
 
 def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:

@@ -8,9 +8,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from kernelmark.bench.claims.sources import SOURCES
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
+
+SOURCES = {
+    "shi2016": "S. Shi, Q. Wang, P. Xu and X. Chu (Hong Kong Baptist University), Benchmarking State-of-the-Art Deep "
+    "Learning Software Tools, 2016-17, arXiv:1608.07249",
+    "dettmers2017": "T. Dettmers, Which GPU(s) to Get for Deep Learning, update of 19 March 2017, his blog",
+    "alibaba2017": "a cloud provider's own measurements, unnamed, Accelerating deep learning with GPUs, about 2017",
+    "woolf2017": "M. Woolf, Benchmarking TensorFlow on Cloud CPUs: Cheaper Deep Learning than Cloud GPUs, 5 July 2017, "
+    "minimaxir.com/2017/07/cpu-or-gpu",
+    "gpucpu2020": "unnamed, Do I need a GPU for deep learning?, about 2020",
+}
+
 
 FOLDER = Path(__file__).parent
 PRICES = FOLDER / "prices.toml"

@@ -7,10 +7,9 @@ from functools import partial
 from itertools import chain, groupby
 from typing import NamedTuple
 
+from kernelmark.bench.claims.answer import untestable
 from kernelmark.bench.claims.catalog import Claim, Experiment, experiment
-from kernelmark.bench.claims.evidence import Known
-from kernelmark.bench.claims.hardware import untestable
-from kernelmark.bench.claims.problems import Chosen, planned_jobs
+from kernelmark.bench.claims.evidence import Chosen, Known, planned_jobs
 from kernelmark.bench.measure.devices import choose_devices
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.machine import machine

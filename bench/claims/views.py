@@ -10,8 +10,7 @@ from typing import IO, Any
 
 import msgspec
 
-from kernelmark.bench.claims.answer import Answer
-from kernelmark.bench.claims.verdict import VERDICTS, JudgedRatio
+from kernelmark.bench.claims.answer import VERDICTS, Answer, JudgedRatio
 from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import count, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table

@@ -22,8 +22,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.tune.tuned import AUTO, file_of, tiles_in
-from kernelmark.bench.tune.use import usable
+from kernelmark.bench.tune.tuned import AUTO, file_of, tiles_in, usable
 
 COLUMNS = (TableColumn("usable"), TableColumn("part"), TableColumn("found", wraps=30))
 _MODULES = (

@@ -7,7 +7,7 @@ import msgspec
 from kernelmark.bench.claims.answer import Answer
 from kernelmark.bench.cli.doctor import ExaminedPart
 from kernelmark.bench.cli.listing import ListedKernel, ListedSuite
-from kernelmark.bench.compare.view import CompareDocument
+from kernelmark.bench.compare.runs import CompareDocument
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.crossover import CrossoverDocument

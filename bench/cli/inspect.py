@@ -12,8 +12,8 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.tune.inspect import inspect_rows, render, space_text, tile_rows
-from kernelmark.bench.tune.listing import limits_here
-from kernelmark.bench.tune.profile import annotated, counted, devices, view
+from kernelmark.bench.tune.profile import counted, devices, view
+from kernelmark.bench.tune.subject import limits_here
 
 
 @click.command()
@@ -103,8 +103,8 @@ def profile(
     if reason := kernel.refuses(problem, device):
         raise UsageError(f"{reason}; take another problem")
     if html is not None:
-        annotated.require(html)
+        view.require(html)
     found = view.profiled(kernel, problem, arch, limits, every_block)
     if html is not None:
-        annotated.write_page(found, html)
+        view.write_page(found, html)
     click.echo(view.as_json(found) if as_json else "\n\n".join(view.sections(found)))

@@ -23,7 +23,7 @@ from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.run.asked import jobs_asked, plan_asked, suites_asked
 from kernelmark.bench.run.session import Session
 from kernelmark.bench.tune.select.contender import plugins_of
-from kernelmark.bench.tune.use import with_tuned
+from kernelmark.bench.tune.tuned import with_tuned
 
 
 class RunRequest(NamedTuple):

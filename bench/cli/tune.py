@@ -35,12 +35,19 @@ from kernelmark.bench.report.searched import learned, searches, size_words
 from kernelmark.bench.run.asked import plan_asked, suites_asked
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import interruptible
-from kernelmark.bench.tune.log import log_adopted
-from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen, progress
 from kernelmark.bench.tune.static import arch_here, rank, words
 from kernelmark.bench.tune.subject import Subject, subjects_of
 from kernelmark.bench.tune.tuned import TileFile, keep, opened
-from kernelmark.bench.tune.tuning import SearchOptions, Tuning
+from kernelmark.bench.tune.tuning import (
+    DefaultFailed,
+    Interrupted,
+    Rig,
+    Screen,
+    SearchOptions,
+    Tuning,
+    log_adopted,
+    progress,
+)
 
 
 def _asks(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -40,8 +40,7 @@ from kernelmark.bench.report.row import row_page
 from kernelmark.bench.report.runs import summary_of, write_run
 from kernelmark.bench.report.standings import find_run, listed, standings
 from kernelmark.bench.report.summed import summed
-from kernelmark.bench.tune.header import adopted, header
-from kernelmark.bench.tune.tuned import AUTO, file_of
+from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 
 
 @click.command()

@@ -24,10 +24,8 @@ from kernelmark.bench.plan.options import above_zero
 from kernelmark.bench.plan.tiles import parse_tile
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.terminal import is_wanted
-from kernelmark.bench.tune.watch.comparison import VersionTiming
-from kernelmark.bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
-from kernelmark.bench.tune.watch.log import Log
-from kernelmark.bench.tune.watch.session import WatchSession
+from kernelmark.bench.tune.watch.contenders import VersionTiming, counterparts, watched_kernel, with_tile
+from kernelmark.bench.tune.watch.session import Log, WatchSession
 from kernelmark.bench.tune.watch.source import contents, keep, saves
 
 #: The architecture to compile for where there is no GPU, if the kernel has it.

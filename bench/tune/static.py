@@ -19,12 +19,11 @@ from kernelmark.bench.report.format import count, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.searched import size_words
 from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
-from kernelmark.bench.tune.listing import limits_here
-from kernelmark.bench.tune.profile.bound import Work, bounds
 from kernelmark.bench.tune.profile.devices import Published, usual
+from kernelmark.bench.tune.profile.machine import Work, bounds
 from kernelmark.bench.tune.profile.sass import analyse
 from kernelmark.bench.tune.search import Config
-from kernelmark.bench.tune.subject import Subject
+from kernelmark.bench.tune.subject import Subject, limits_here
 
 #: Tiles that are shown.
 SHOWN = 10

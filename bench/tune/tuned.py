@@ -1,19 +1,37 @@
-"""The tiles that tuning has found on a device, in a file: what it holds, and writing it at once or not at all."""
+"""The tiles that tuning has found on a device, in a file: reading and writing it, using it in a run, and as a C header.
 
+An entry is stale once the kernel's source, its compiler or its tunables have changed.
+"""
+
+import hashlib
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from kernelmark.bench.measure.compile import compiler, cuda_sources, with_includes
 from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.measure.present import module_version
+from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.plan.tiles import parse_tile
+from kernelmark.bench.plan.tuned import TunedTile
+from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import default_store
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.format import count
+from kernelmark.bench.tune.subject import limits_here
 
 #: Stands for the file of the device that is here.
 AUTO = "auto"
@@ -139,3 +157,191 @@ def _writing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+class Stale(NamedTuple):
+    """An entry that is not used, and why."""
+
+    entry: TileRecord
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.entry.kernel}@{self.entry.tile} on {self.entry.problem}: {self.reason}"
+
+
+def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
+    """Return the plan with the tiles of a file, or of the files of its devices (`auto`), and remarks.
+
+    Raises UsageError for a file that is not there, is none, or is of another device.
+    """
+    where = where if where == AUTO else str(Path(where).absolute())
+    good: list[TunedTile] = []
+    remarks, files = [], _files(plan, where)
+    for file in files:
+        tiles, stale = usable(tiles_in(file), registry)
+        good += tiles
+        if stale:
+            what = f"{count(len(stale), 'tile')} of {file.path} not used: {stale[0]}"
+            remarks.append(f"tuned: {what}; `kernelmark doctor` lists all")
+    if not good:
+        remarks.append(
+            f"tuned: no tile for {' and '.join(file.device for file in files)}; `kernelmark tune` finds some"
+        )
+    return msgspec.structs.replace(plan, tuned=where, tiles=tuple(good)), remarks
+
+
+def _files(plan: Plan, where: str) -> list[TileFile]:
+    """Return the file of each device, or the one that is named, which is of one of the devices."""
+    files = [file_of(where, device) for device in plan.devices]
+    if where == AUTO:
+        return files
+    device = read(Path(where)).device
+    return [next((file for file in files if file.device == device), files[0])]
+
+
+def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[Stale]]:
+    """Return the tiles that hold for the kernels as they are, and the entries that do not."""
+    good, stale = [], []
+    for entry in entries:
+        if reason := _staleness(entry, registry):
+            stale.append(Stale(entry, reason))
+        else:
+            good.append(TunedTile(entry.kernel, entry.problem, entry.threads, entry.tile, entry.run))
+    return good, stale
+
+
+def _staleness(entry: TileRecord, registry: Registry) -> str | None:
+    if entry.kernel not in registry.kernels:
+        return "there is no such kernel; --plugin names the file that declares one"
+    kernel = registry.kernels[entry.kernel]
+    try:
+        pinned, problem = kernel.with_tile(parse_tile(entry.tile, entry.kernel)), registry.problem(entry.problem)
+    except UsageError as error:
+        return str(error)
+    if reason := pinned.refuses(problem, limits_here(kernel)):
+        return reason
+    if entry.digest != source_digest(kernel):
+        return "its source has changed since it was tuned"
+    if entry.versions != (now := versions(kernel)):
+        return f"it was tuned with {entry.versions}, here is {now}"
+    return None
+
+
+def source_digest(kernel: Kernel) -> str:
+    """Return a hash of what a kernel's speed follows from: the module that declares it, its .cu file, their headers.
+
+    Of a CPU kernel, the modules beside it whose names begin with an underscore count too, and those above them. Files
+    of tuned tiles and recorded runs have it, so it stays as it is, though bench/measure/sources.py has a digest that
+    formatting and moved files leave alone.
+    """
+    digest = hashlib.sha256()
+    for file in (_module(kernel), *_parts(kernel)):
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def sources_of(kernel: Kernel) -> dict[str, bytes]:
+    """Return the files that hold a kernel's code, by their names: the .cu file with its headers, or Python modules."""
+    files = _parts(kernel) if isinstance(kernel, CudaKernel) else [_module(kernel), *_parts(kernel)]
+    return {file.name: file.read_bytes() for file in reversed(files)}  # of two with one name, the nearer one
+
+
+def _module(kernel: Kernel) -> Path:
+    return Path(sys.modules[kernel.module].__file__ or "")
+
+
+def _parts(kernel: Kernel) -> list[Path]:
+    if isinstance(kernel, CudaKernel):
+        return sorted(with_includes(cuda_sources() / kernel.source, cuda_sources()))
+    folders = _module(kernel).parents[: kernel.module.removeprefix("kernelmark.").count(".")]
+    return [file for folder in folders for file in sorted(folder.glob("_*.py"))]
+
+
+def versions(kernel: Kernel) -> str:
+    """Return `numba 0.62.1`: what compiles and runs the kernel."""
+    found = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
+    if isinstance(kernel, CudaKernel):
+        try:
+            found.append(compiler())
+        except Unsupported as error:
+            found.append(str(error))
+    return "; ".join(found)
+
+
+GUARD = "KERNELMARK_TUNED_H"
+_REMEDY = "`kernelmark tune KERNEL PROBLEM` finds tiles"
+
+
+class Adopted(NamedTuple):
+    """A tile of a kernel on a problem, with the device that it was found on."""
+
+    device: str
+    entry: TileRecord
+
+
+def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
+    """Return the tiles of files, only those that a race decided if its run is given.
+
+    named: the file was asked for, and may be of another device. Raises UsageError, also where there is none.
+    """
+    found = [
+        Adopted(device, entry)
+        for file in files
+        for device, entries in [_held(file, named)]
+        for entry in entries
+        if run_id in (None, entry.run)
+        and selection.takes(entry.kernel, entry.kernel.partition("/")[0], entry.problem, "ok")
+    ]
+    if not found:
+        where = " and ".join(str(file.path) for file in files)
+        wanted = f"of run {run_id}" * (run_id is not None) or "that was asked for" * any(selection)
+        raise UsageError(f"{where}: {' '.join(filter(None, ('has no tile', wanted)))}; {_REMEDY}")
+    return found
+
+
+def _held(file: TileFile, named: bool) -> tuple[str, Sequence[TileRecord]]:
+    if not named:
+        return file.device, tiles_in(file)
+    held = read(file.path)
+    return held.device, held.tiles
+
+
+def header(tiles: Sequence[Adopted]) -> str:
+    """Return a header that defines a constant for each tunable of each tile. Raises UsageError for what is no tile."""
+    parts = [f"#ifndef {GUARD}\n#define {GUARD}", *_definitions(tiles), f"#endif /* {GUARD} */"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _definitions(tiles: Sequence[Adopted]) -> list[str]:
+    """Return what is defined of each tile; ids that differ in punctuation alone are numbered."""
+    used: Counter[str] = Counter()
+    parts = []
+    for device, entry in tiles:
+        words = entry.kernel, entry.problem.partition("/")[2], f"t{entry.threads}"
+        name = "KERNELMARK_" + "_".join(map(_macro, words))
+        used[name] += 1
+        parts.append(_defined(device, entry, name if used[name] == 1 else f"{name}_{used[name]}"))
+    return parts
+
+
+def _defined(device: str, entry: TileRecord, name: str) -> str:
+    """Return the constants of a tile below the comments that state where it is from."""
+    found = (
+        f"{entry.kernel} on {entry.problem}, {count(entry.threads, 'thread')}, {entry.mode}",
+        f"{device}; {entry.versions}; source {entry.digest}",
+        f"{Ratio(entry.ratio, entry.low, entry.high)} as fast as {entry.default} over {entry.processes} processes, "
+        f"run {entry.run} of {entry.tuned_at}",
+    )
+    values = parse_tile(entry.tile, f"{entry.kernel} on {entry.problem}: tile {entry.tile!r}")
+    lines = [f"#define {name}_{_macro(tunable)} {value}" for tunable, value in values.items()]
+    return "\n".join([*map(_comment, found), *lines])
+
+
+def _macro(text: str) -> str:
+    """Return a text as a part of a macro's name."""
+    return re.sub(r"[^A-Z0-9]+", "_", text.upper())
+
+
+def _comment(text: str) -> str:
+    """Return a comment that no text of others ends early."""
+    return f"/* {one_line(text).replace('*/', '* /').replace('/*', '/ *')} */"

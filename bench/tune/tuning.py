@@ -1,8 +1,15 @@
-"""A tuning: a kernel's tiles searched on each problem of a suite, and the best raced with the default."""
+"""A tuning: a kernel's tiles searched on each problem of a suite, and the best raced with the default.
+
+Stage one, the search, has short jobs of a few tiles, each beside the default, so that a machine that drifts moves both.
+Whatever is best of many short jobs owes part of that to luck. So stage two, the race, takes fresh samples of the
+fastest few in several processes, and adopts a tile only if the interval of its ratio to the default, which holds for
+the next process too, lies above 1. The intervals are those of 99 %, widened by Bonferroni's correction: with three
+candidates, the default loses to none of its equals in 99 % of the races (bench/report/raced.py).
+"""
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from statistics import fmean
 from typing import NamedTuple
@@ -13,19 +20,235 @@ from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan, PlannedJob
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.tuned import Tunes
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.format import short
+from kernelmark.bench.record.versions import TUNE, KernelVersion, VersionRatio
+from kernelmark.bench.report.format import factor, rate, row_time, short
+from kernelmark.bench.report.raced import Raced, races
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.run.pool import Execute
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
-from kernelmark.bench.tune.race import RaceOutcome, candidates, judge
-from kernelmark.bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen
-from kernelmark.bench.tune.search import Config, choose, search
+from kernelmark.bench.tune.search import Choice, Config, choose, search
+from kernelmark.bench.tune.static import arch_here, resources
 from kernelmark.bench.tune.subject import Subject
-from kernelmark.bench.tune.tuned import AUTO
-from kernelmark.bench.tune.use import source_digest
+from kernelmark.bench.tune.tuned import AUTO, TileRecord, source_digest, sources_of, versions
+
+#: Tiles in one job, beside the default: the operands of a job are drawn and its references computed once for all.
+AT_ONCE = 6
+
+
+class Interrupted(Exception):
+    """The user has interrupted a tuning; every row stands."""
+
+
+class DefaultFailed(Exception):
+    """The kernel is wrong, or fails, with its default tile: there is nothing to tune."""
+
+
+class Trial(NamedTuple):
+    """What was found of a tile. cost: its time over the default's, in turn; infinite where it failed."""
+
+    config: Config
+    status: str
+    cost: float
+
+    @property
+    def speed(self) -> float:
+        """Return how many times faster than the default it is."""
+        return 1 / self.cost
+
+
+class Rig(NamedTuple):
+    """What a tuning works with; `tell` is called after each job of the search."""
+
+    store: Store
+    registry: Registry
+    execute: Execute
+    interrupted: Callable[[], bool]
+    tell: Callable[["Screen"], None]
+
+
+class Screen:
+    """The tiles of a kernel that have been tried on a problem; rows that a run has already are not measured again."""
+
+    def __init__(self, subject: Subject, choice: Choice, session: Session, plan: Plan, rig: Rig) -> None:
+        self.subject, self.choice, self.trials = subject, choice, dict[Config, Trial]()
+        self._session, self._plan, self._rig = session, plan, rig
+
+    @property
+    def default(self) -> Result:
+        """Return the row of the default, which every job has."""
+        row = self._stored(self.subject.tiles.default)
+        assert row is not None
+        return row
+
+    @property
+    def ranked(self) -> list[Trial]:
+        """Return the tiles that were timed, the fastest first."""
+        timed = (trial for trial in self.trials.values() if math.isfinite(trial.cost))
+        return sorted(timed, key=lambda trial: trial.cost)
+
+    def costs(self, configs: Sequence[Config]) -> list[float]:
+        """Return the cost of each tile, measured where it is not known yet.
+
+        Raises Interrupted, and DefaultFailed where the default is wrong or fails.
+        """
+        for config in configs:
+            if config not in self.trials and (row := self._stored(config)) is not None:
+                self._keep(config, row)
+        for chunk in _chunks([config for config in dict.fromkeys(configs) if config not in self.trials]):
+            self._measure(chunk)
+            self._rig.tell(self)
+        return [self.trials[config].cost for config in configs]
+
+    def _stored(self, config: Config) -> Result | None:
+        """Return the row that the run has of a tile."""
+        case, run_id, store = self.subject.case(config, self._plan), self._session.run_id, self._rig.store
+        return store.result(run_id, case)[0] if store.has(run_id, case) else None
+
+    def _measure(self, configs: Sequence[Config]) -> None:
+        if self._rig.interrupted():
+            raise Interrupted
+        others = [config for config in configs if config != self.subject.tiles.default]
+        found = self._session.measure(0, self.subject.job(others, self._plan), self._rig.registry)
+        rows = {result.kernel: result for result, _ in found}
+        require(rows[self.subject.kernel.base_id])
+        for config in configs:
+            row = rows[self.subject.contender(config)]
+            if used := resources(self.subject, config):
+                self._rig.store.add_resources(self._session.run_id, row.case, used)
+            self._keep(config, row)
+
+    def _keep(self, config: Config, row: Result) -> None:
+        cost = 1 / row.speedup if row.speedup else math.inf
+        if config == self.subject.tiles.default:
+            require(row)
+            cost = 1.0
+        self.trials[config] = Trial(config, row.status, cost)
+
+
+def progress(screen: Screen) -> str:
+    """Return `12 of 100 tiles, best so far RUN=512: 1.08x the default (3.21 GB/s)`."""
+    done = f"{len(screen.trials)} of {screen.choice.budget} tiles"
+    best, default = screen.ranked[0], f"the default ({rate(screen.default)})"
+    if best.config == screen.subject.tiles.default:
+        return f"{done}, best so far {default}"
+    return f"{done}, best so far {screen.subject.text(best.config)}: {factor(best.speed)} {default}"
+
+
+def require(default: Result) -> None:
+    """Raise DefaultFailed unless the default is right."""
+    if default.status != Status.OK:
+        what = f"{default.kernel} on {default.problem}: is {default.status} with its default tile"
+        raise DefaultFailed(f"{what}: {default.reason}; nothing was tuned")
+
+
+def _chunks(configs: Sequence[Config]) -> Iterator[Sequence[Config]]:
+    return (configs[i : i + AT_ONCE] for i in range(0, len(configs), AT_ONCE))
+
+
+#: Tiles that are raced with the default.
+CANDIDATES = 3
+
+
+class RaceOutcome(NamedTuple):
+    """The outcome of a race on one problem: what was tuned, and what its rows show."""
+
+    subject: Subject
+    raced: Raced
+
+    @property
+    def default(self) -> Result:
+        """Return the row of the default."""
+        return self.raced.default
+
+    @property
+    def adopted(self) -> Result | None:
+        """Return the row of the tile that is adopted; None where the default stays."""
+        best = self.raced.decision.best
+        return None if best is None else self.raced.rows[best]
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what there may be one tuned tile for."""
+        return self.default.kernel, self.default.problem, self.default.threads
+
+    @property
+    def entry(self) -> TileRecord | None:
+        """Return what a file of tuned tiles keeps of it; None where the default stays."""
+        best, row = self.raced.decision.best, self.adopted
+        if best is None or row is None:
+            return None
+        kernel, ratio = self.subject.kernel, self.raced.decision.ratios[best]
+        assert ratio.low is not None
+        assert ratio.high is not None
+        return TileRecord(
+            kernel=kernel.base_id,
+            problem=row.problem,
+            threads=row.threads,
+            mode=row.mode,
+            digest=source_digest(kernel),
+            versions=versions(kernel),
+            tile=best,
+            default=self.raced.space.default,
+            ratio=ratio.median,
+            low=ratio.low,
+            high=ratio.high,
+            processes=row.processes,
+            run=row.run_id,
+            tuned_at=row.started_at,
+        )
+
+
+def candidates(screen: Screen) -> list[Config]:
+    """Return the tiles to race on a problem: the fastest but for the default."""
+    default = screen.subject.tiles.default
+    return [trial.config for trial in screen.ranked if trial.config != default][:CANDIDATES]
+
+
+def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) -> list[RaceOutcome]:
+    """Return the outcome of a race whose rows the run has. Raises DefaultFailed."""
+    for subject in subjects:
+        require(store.result(run_id, subject.case(subject.tiles.default, plan))[0])
+    with store.snapshot():
+        return [RaceOutcome(*pair) for pair in zip(subjects, races(RunData(store, run_id)), strict=True)]
+
+
+def log_adopted(store: Store, verdict: RaceOutcome) -> None:
+    """Add the tile that a race has adopted to the history of its kernel on the problem; nothing where there is none."""
+    row, tile = verdict.adopted, verdict.raced.decision.best
+    if row is None or tile is None:
+        return
+    kernel, ratio = verdict.subject.kernel, verdict.raced.decision.ratios[tile]
+    used = store.resources(verdict.raced.tunes.search).get(row.case)
+    time_s, low, high = row_time(row)
+    version = KernelVersion(
+        kernel=kernel.base_id,
+        problem=row.problem,
+        saved_at=row.started_at,
+        by=TUNE,
+        verdict="PASS, adopted",
+        right=True,
+        tile=tile,
+        device=row.device_name,
+        mode=row.mode,
+        threads=row.threads,
+        arch=arch_here(kernel) if used else "",
+        registers=used.registers if used else None,
+        spill_bytes=used.spill_bytes if used else None,
+        time_s=time_s,
+        low=low,
+        high=high,
+        processes=row.processes,
+        run=row.run_id,
+        compared=(VersionRatio(ratio.median, ratio.low, ratio.high, kernel.base_id),),
+    )
+    store.add_version(version, sources_of(kernel))
+
 
 #: The race measures a tile for as many times the seconds that the search does.
 LONGER = 10

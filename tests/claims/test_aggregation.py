@@ -3,8 +3,8 @@
 import pytest
 
 from kernelmark.bench.claims.catalog import catalog, claims, experiment, files
+from kernelmark.bench.claims.evidence import entries
 from kernelmark.bench.claims.prices import Prices, Vcpus, load_prices
-from kernelmark.bench.claims.problems import entries
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.report.strategies import EIGHT_BITS, ONE_BIT
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, experiment_names, read_table
-from kernelmark.bench.claims.problems import batch_of, entries, planned
+from kernelmark.bench.claims.evidence import batch_of, entries, planned
 from kernelmark.bench.plan.globs import matches
 
 #: Every clause of the founding texts, by the beginning of its words.

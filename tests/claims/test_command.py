@@ -10,7 +10,7 @@ import pytest
 
 from kernelmark.bench.claims import claims_rows, experiments
 from kernelmark.bench.claims.catalog import claims, experiment
-from kernelmark.bench.claims.problems import thread_counts
+from kernelmark.bench.claims.evidence import thread_counts
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.present import cuda_missing
 from support.processes import refusal

@@ -4,8 +4,7 @@ import pytest
 
 from kernelmark.bench.claims import findings
 from kernelmark.bench.claims.catalog import claims, experiment
-from kernelmark.bench.claims.evidence import ExperimentRows
-from kernelmark.bench.claims.problems import entries
+from kernelmark.bench.claims.evidence import ExperimentRows, entries
 from support.rows import result
 
 RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}

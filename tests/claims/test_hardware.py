@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kernelmark.bench.claims.hardware import Hardware, untestable
+from kernelmark.bench.claims.answer import Hardware, untestable
 from support.rows import RUN
 
 SMALL = {"cpu": "Some CPU", "cpus_usable": 2, "isas": ["sse", "avx"]}

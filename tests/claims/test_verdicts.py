@@ -4,10 +4,9 @@ import msgspec
 import pytest
 
 from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.answer import side
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
-from kernelmark.bench.claims.evidence import Known, gather
-from kernelmark.bench.claims.problems import entries, plan, planned_jobs
-from kernelmark.bench.claims.verdict import side
+from kernelmark.bench.claims.evidence import Known, entries, gather, plan, planned_jobs
 from kernelmark.bench.report.contest import Ratio
 
 NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))

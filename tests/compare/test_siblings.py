@@ -3,7 +3,7 @@
 import pytest
 
 from kernelmark.bench.compare.cases import Side
-from kernelmark.bench.compare.siblings import siblings
+from kernelmark.bench.compare.runs import siblings
 from kernelmark.bench.measure.measurement import ProcessPart
 from support.compared import begin, compared
 from support.rows import result

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.claims import catalog, hardware
+from kernelmark.bench.claims import answer, catalog
 
 PROBLEMS = ("copy/m31n35/f32", "copy/m35n31/f32")
 KERNELS = ("copy/numpy.threaded", "copy/numpy.copyto")
@@ -23,5 +23,5 @@ def use(monkeypatch: pytest.MonkeyPatch) -> None:
     experiments = (experiment("dull", 0.05), experiment("single", 0.01), experiment("twice", 0.01))
     judged = (claim("a", "dull"), claim("b", "single"), claim("c", "twice"), claim("d", "twice"))
     stand_in = catalog.Catalog(experiments, judged)
-    for module in (catalog, hardware):
+    for module in (catalog, answer):
         monkeypatch.setattr(module, "catalog", lambda: stand_in)

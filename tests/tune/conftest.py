@@ -14,9 +14,8 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.tune.screen import Rig
 from kernelmark.bench.tune.subject import subjects_of
-from kernelmark.bench.tune.tuning import SearchOptions, Tuning
+from kernelmark.bench.tune.tuning import Rig, SearchOptions, Tuning
 from kernelmark.bench.tune.watch.contenders import with_tile
 from kernelmark.bench.tune.watch.session import WatchSession
 from support.plugins import COUNTED

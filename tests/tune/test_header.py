@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.record.selection import Selection
-from kernelmark.bench.tune.header import adopted, header
-from kernelmark.bench.tune.tuned import TileFile, Tuned
+from kernelmark.bench.tune.tuned import TileFile, Tuned, adopted, header
 from support.tools import needed
 from support.tuning import entry as tuned_entry
 

@@ -11,8 +11,7 @@ import pytest
 from kernelmark.bench.tune.select import rows
 from kernelmark.bench.tune.select.answer import placed
 from kernelmark.bench.tune.select.export import as_c, as_python
-from kernelmark.bench.tune.select.forest import taught
-from kernelmark.bench.tune.select.grown import GROWERS
+from kernelmark.bench.tune.select.forest import GROWERS, taught
 from kernelmark.bench.tune.select.model import space_in
 from kernelmark.bench.tune.select.regret import held_out, losses
 from kernelmark.bench.tune.select.train import train

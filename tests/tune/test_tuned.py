@@ -13,8 +13,17 @@ from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import Session, run_suites
-from kernelmark.bench.tune.tuned import TileFile, file_of, keep, opened, tiles_in
-from kernelmark.bench.tune.use import source_digest, usable, versions, with_tuned
+from kernelmark.bench.tune.tuned import (
+    TileFile,
+    file_of,
+    keep,
+    opened,
+    source_digest,
+    tiles_in,
+    usable,
+    versions,
+    with_tuned,
+)
 from support.tuning import entry as tuned_entry
 
 PROBLEM = "copy/m64n1024/f32"

@@ -7,8 +7,7 @@ from kernelmark.bench.report.raced import over_suite, overall_words, sentence
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.runs import summaries
 from kernelmark.bench.report.searched import learned, searches, size_words, space_words
-from kernelmark.bench.tune.race import CANDIDATES
-from kernelmark.bench.tune.screen import AT_ONCE, DefaultFailed, Interrupted, progress
+from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, progress
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)  # of the plug-in counted.py
 

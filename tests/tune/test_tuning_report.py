@@ -11,8 +11,8 @@ from kernelmark.bench.report.figures import tunables
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.searched import compiled_words, searches
-from kernelmark.bench.tune.log import log_adopted
 from kernelmark.bench.tune.static import arch_here
+from kernelmark.bench.tune.tuning import log_adopted
 from support.rows import PLAN, begin, put
 
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1024\nm = [32, 64]\n"

@@ -8,8 +8,7 @@ from kernelmark.bench.plan.case import Budget, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.tune.watch.comparison import VersionTiming, job_of
-from kernelmark.bench.tune.watch.contenders import counterparts
+from kernelmark.bench.tune.watch.contenders import VersionTiming, counterparts, job_of
 from kernelmark.bench.tune.watch.source import keep
 from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, version
 

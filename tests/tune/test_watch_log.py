@@ -7,10 +7,10 @@ from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.record.versions import digest_of
 from kernelmark.bench.report.history import history_document, history_page, steps
-from kernelmark.bench.tune.use import sources_of
+from kernelmark.bench.tune.tuned import sources_of
 from kernelmark.bench.tune.watch import session as watched
-from kernelmark.bench.tune.watch.comparison import VersionTiming
-from kernelmark.bench.tune.watch.log import Log
+from kernelmark.bench.tune.watch.contenders import VersionTiming
+from kernelmark.bench.tune.watch.session import Log
 from support.tuning import BROKEN, PROBLEM, SOURCE, STAGED, version
 
 KERNEL = "transpose/cuda.turned"

@@ -7,8 +7,7 @@ import pytest
 from kernelmark.bench.cli import watch
 from kernelmark.bench.emulator.report import Diagnostic, Thread
 from kernelmark.bench.emulator.sweep import Defect, EmulatedCase
-from kernelmark.bench.tune.watch.emulator import Emulated
-from kernelmark.bench.tune.watch.verdict import bugs, verdict
+from kernelmark.bench.tune.watch.emulator import Emulated, bugs, verdict
 
 WHO = Thread((0, 0, 0), (1, 0, 0))
 BIG, SMALL = SimpleNamespace(T=32), SimpleNamespace(T=16)

@@ -2,7 +2,7 @@
 
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import median_interval
-from kernelmark.bench.tune.watch.view import resource_table, time_table
+from kernelmark.bench.tune.watch.session import resource_table, time_table
 from support.tuning import row
 
 

@@ -1,19 +1,196 @@
-"""What `kernelmark profile` prints of a kernel's machine code: the main loop's mix, whether it fits, and the bound."""
+"""Machine code of a kernel beside the emulator's counts, and the least time that a GPU's limits leave it.
 
-from collections.abc import Iterator, Sequence
+The emulator executes what g++ makes of a source, the device what ptxas makes of it. Where they differ, for instance
+because nvcc keeps in a register what g++ loads again, the counts are those of the source.
+
+The least time is a bound, not a prediction, and no part of any row. Each limit stands alone, as if all others were
+infinite; the one that leaves most time binds. A kernel cannot be faster than that at the clocks that are published,
+and may be slower for many reasons.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.bench.report.format import count
+from kernelmark.bench.report.format import count, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.tune.profile.agreement import agreement
-from kernelmark.bench.tune.profile.bound import TimeBound, Work, bounds, render
 from kernelmark.bench.tune.profile.counted import Counts
-from kernelmark.bench.tune.profile.devices import Published
-from kernelmark.bench.tune.profile.sass import USEFUL, LaunchCode, Sass
+from kernelmark.bench.tune.profile.devices import SCHEDULERS, Published
+from kernelmark.bench.tune.profile.sass import USEFUL, Code, LaunchCode, Sass
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What all launches of a kernel do on a problem. None where it was not counted.
+
+    multiply_adds: of one element each, by FFMA or tensor cores. wavefronts: of shared memory, 128 bytes at most each.
+    l2_bytes: between the L2 cache and the multiprocessors. dram_bytes: what has to be read and written at least once.
+    """
+
+    multiply_adds: int
+    wavefronts: int | None = None
+    l2_bytes: int | None = None
+    dram_bytes: int | None = None
+
+
+class TimeBound(msgspec.Struct, frozen=True):
+    """Least times in seconds by limit, for those that are known; `binds` is the limit with the longest of them.
+
+    waves: blocks of the main launch over those that the device holds at once. tail: how much longer the multiprocessors
+    with the most blocks work than all would on average; it lengthens what a multiprocessor does, and holds where blocks
+    have equal work.
+    """
+
+    device: str
+    times: Mapping[str, float]
+    waves: float | None
+    tail: float | None
+
+    @property
+    def binds(self) -> str | None:
+        """Return the limit that binds; None where none is known."""
+        return max(self.times, key=lambda limit: self.times[limit]) if self.times else None
+
+    @property
+    def time_s(self) -> float | None:
+        """Return the least time, in seconds; None where no limit is known."""
+        return max(self.times.values(), default=None)
+
+
+def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
+    """Return the least times that the device leaves the work of the kernel with that machine code.
+
+    Issue slots assume that all multiply-adds are made in the main loop, whose other instructions come with them.
+    """
+    main = sass.main
+    clocks = {
+        "issue slots": _issue_clocks(work, main.loop),
+        "FFMA": _ffma_clocks(work, main.loop, device),
+        "shared memory": work.wavefronts,
+    }
+    times: dict[str, float] = {}
+    waves = tail = None
+    if device.multiprocessors and device.clock_hz:
+        waves = main.blocks / (device.multiprocessors * main.blocks_per_sm) if main.blocks_per_sm else None
+        tail = _tail(main, device.multiprocessors)
+        each = device.multiprocessors * device.clock_hz
+        times = {limit: count / each * tail for limit, count in clocks.items() if count}
+        if device.l2_bytes and work.l2_bytes:
+            times["L2"] = work.l2_bytes / (device.l2_bytes * device.clock_hz)
+    rate = device.tensor.get(tensor_type(main.loop) or "")
+    if rate and work.multiply_adds:
+        times["tensor cores"] = 2 * work.multiply_adds / rate * (tail or 1.0)
+    if work.dram_bytes:
+        times["DRAM"] = work.dram_bytes / device.dram_bytes_per_s
+    return TimeBound(device.name, times, waves, tail)
+
+
+def _tail(main: LaunchCode, multiprocessors: int) -> float:
+    """Return the most blocks of a multiprocessor over the average of all."""
+    return math.ceil(main.blocks / multiprocessors) * multiprocessors / main.blocks
+
+
+def _issue_clocks(work: Work, loop: Code | None) -> float | None:
+    """Return the clocks of a multiprocessor that issuing the main loop's instructions takes."""
+    if loop is None or not loop.useful:
+        return None
+    return work.multiply_adds / loop.multiply_adds * loop.instructions / SCHEDULERS
+
+
+def _ffma_clocks(work: Work, loop: Code | None, device: Published) -> float | None:
+    if loop is None or not loop.mix.get("FFMA") or any(opcode.startswith("DFMA") for opcode in loop.products):
+        return None
+    return work.multiply_adds / device.multiply_adds
+
+
+def tensor_type(loop: Code | None) -> str | None:
+    """Return the type of a loop's operands on tensor cores and of their sums, `bf16.f32`; None where it uses none."""
+    opcode = next((opcode for opcode in loop.products if "MMA" in opcode), None) if loop else None
+    if opcode is None:
+        return None
+    parts = opcode.split(".")
+    if parts[0] == "DMMA":
+        return "f64.f64"
+    if parts[0] in ("IMMA", "IGMMA"):
+        return "s8.s32"
+    named = {"BF16": "bf16", "TF32": "tf32", "E4M3": "fp8", "E5M2": "fp8"}
+    operand = next((named[part] for part in parts if part in named), "f16")
+    return f"{operand}.{'f32' if 'F32' in parts else 'f16'}"
+
+
+def render(bound: TimeBound, style: str = "simple") -> str:
+    """Return the times as a table in a style of bench/report/layout.py, the one that binds first."""
+    ordered = sorted(bound.times.items(), key=lambda pair: -pair[1])
+    rows = [(limit, seconds(time), "binds" if limit == bound.binds else "") for limit, time in ordered]
+    columns = (TableColumn(f"least time on {bound.device}"), TableColumn("bound", "right"), TableColumn(""))
+    return table(columns, rows, style, titled=True)
+
+
+#: Trips of a warp below which what it does outside of the loop hides a difference inside.
+LEAST_TRIPS = 16
+_WARP = 32
+#: The names of the emulator's counts by opcode: whether loads, stores or copies, and the word before the bytes.
+_NAMES = {
+    "LDS": ("loads", "shared"),
+    "LDG": ("loads", "global"),
+    "STS": ("stores", "shared"),
+    "LDGSTS": ("copies", "copy"),
+}
+
+
+class Agreement(NamedTuple):
+    """trips: of the main loop by all warps. differing: what differs. reason: why nothing was compared, if so."""
+
+    trips: float = 0.0
+    differing: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return the outcome as a sentence."""
+        if self.reason:
+            return f"Source level: the counts were not compared with the machine code, since {self.reason}"
+        if self.differing:
+            return f"Source level: in the main loop {'; '.join(self.differing)}"
+        return f"The counts agree with the machine code over {self.trips:,.0f} trips of the main loop"
+
+
+def agreement(counts: Counts, sass: Sass) -> Agreement:
+    """Return whether multiply-adds, loads, stores and copies by width are those of the loop times its trips.
+
+    A warp executes what lies outside of the loop about once, and leaves out parts of its first and last trips; a
+    difference of as many instructions is none.
+    """
+    if len(sass.functions) != 1:
+        return Agreement(reason=f"{len(sass.functions)} functions are launched, and the counts are of all of them")
+    (function,) = sass.functions
+    loop, found = function.loop, counts.total
+    if loop is None or not loop.mix.get("FFMA") or not found.fma:
+        return Agreement(reason="no main loop of FFMA gives the number of trips")
+    warps = function.blocks * -(-function.threads // _WARP)
+    trips = found.fma / loop.mix["FFMA"]
+    if trips < LEAST_TRIPS * warps:
+        return Agreement(reason=f"a warp makes {trips / warps:.1f} trips on this problem; {LEAST_TRIPS} tell")
+    return Agreement(trips, tuple(_differing(counts, function, trips, warps)))
+
+
+def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -> Iterator[str]:
+    assert function.loop is not None
+    inside, everywhere = function.loop.widths, function.code.widths
+    for name, (kind, word) in _NAMES.items():
+        emulated: Mapping[str, int] = getattr(counts.total, kind)
+        widths = {int(key.split()[1]) * 8 for key in emulated if key.startswith(f"{word} ")}
+        widths |= {int(key.split()[1]) for key in everywhere if key.startswith(f"{name} ")}
+        for bits in sorted(widths):
+            number = emulated.get(f"{word} {bits // 8}", 0)
+            each, all_code = inside.get(f"{name} {bits}", 0), everywhere.get(f"{name} {bits}", 0)
+            if abs(number - each * trips) > (all_code + each) * warps:
+                yield f"{number / trips:.2f} {name} of {bits // 8} bytes counted a trip, the machine code has {each}"
+
 
 MIX = (TableColumn("main loop"), TableColumn("instructions", "right"), TableColumn("share", "right"), TableColumn(""))
 

@@ -5,11 +5,14 @@ and the mean of what they expect varies less (bagging, Breiman, 1996). That mean
 and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.tune.select.formula import Formula, fitted
 from kernelmark.bench.tune.select.training import FeatureSpace
-from kernelmark.bench.tune.select.tree import TreeNode, grow
+from kernelmark.bench.tune.select.tree import TreeNode, descend, grow
 
 #: Trees that teach, shapes around each measured one, and how far these are in octaves, either way.
 TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
@@ -72,3 +75,18 @@ def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
     if below.below is None and above.below is None and below.order[0] == above.order[0]:
         return node._replace(rows=rows, feature=-1, threshold=0.0, below=None, above=None)
     return node._replace(rows=rows, below=below, above=above)
+
+
+#: By name; a training takes the one that loses least on held-out families.
+GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] = {
+    "alone": alone,
+    "taught": taught,
+    "formula": fitted,
+}
+
+
+def orders(grown: TreeNode | Formula, space: FeatureSpace, known: Array) -> Array:
+    """Return problems x kernels: the kernels for each problem, the one to call first."""
+    if isinstance(grown, Formula):
+        return np.argsort(grown.costs(space, known), axis=1, kind="stable")
+    return np.array([descend(grown, values).order for values in space.features(known)])

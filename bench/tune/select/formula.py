@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
-from kernelmark.bench.tune.select.features import evaluated
-from kernelmark.bench.tune.select.training import FeatureSpace
+from kernelmark.bench.tune.select.training import FeatureSpace, evaluated
 from kernelmark.bench.tune.select.tree import MISSING
 
 #: Costs beyond this are out of the question, and count no more. RIDGE: the penalty of a coefficient for each problem,

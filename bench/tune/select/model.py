@@ -14,9 +14,8 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures.plan import file_name
-from kernelmark.bench.tune.select.bootstrap import Share
 from kernelmark.bench.tune.select.formula import Formula
-from kernelmark.bench.tune.select.regret import Regret
+from kernelmark.bench.tune.select.regret import Regret, Share
 from kernelmark.bench.tune.select.training import FeatureSpace
 from kernelmark.bench.tune.tuned import device_name
 
@@ -154,7 +153,7 @@ def _is_whole(at: int, node: Split, model: Model) -> bool:
 
 def space_in(model: Model, registry: Registry) -> FeatureSpace:
     """Return the space that a selector was made in."""
-    from kernelmark.bench.tune.select.features import expressions, inputs_of, slopes_of
+    from kernelmark.bench.tune.select.training import expressions, inputs_of, slopes_of
 
     kind = registry.operations[model.op]
     return FeatureSpace(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))

@@ -6,9 +6,8 @@ from kernelmark.bench.plan.registry import REGISTRY
 from kernelmark.bench.report.format import count, factor, percent, short
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.select.answer import KernelChoice
-from kernelmark.bench.tune.select.bootstrap import Share
 from kernelmark.bench.tune.select.model import Model, chosen
-from kernelmark.bench.tune.select.regret import LIBRARY, WORTH, PolicyScore
+from kernelmark.bench.tune.select.regret import LIBRARY, WORTH, PolicyScore, Share
 
 WAYS = (
     TableColumn("way to choose"),

@@ -1,18 +1,22 @@
-"""The emulator (docs/emulator.md) for one kernel: every tile of it, on the small problems of one kind."""
+"""The emulator (docs/emulator.md) for one kernel: every tile on small problems of one kind, each bug once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import msgspec
 
 from kernelmark.bench.emulator.build import HostCompileError, missing_tool
 from kernelmark.bench.emulator.sweep import Defect, EmulatedCase, cases, entries, findings
-from kernelmark.bench.emulator.worker import WorkerError
+from kernelmark.bench.emulator.worker import ORDERS, WorkerError
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import paragraph
 
 
 class Emulated(msgspec.Struct, frozen=True):
@@ -76,3 +80,116 @@ def _looked_at(chosen: list[EmulatedCase]) -> Iterator[tuple[EmulatedCase, list[
             if any(finding.report and finding.report.kind == "timeout" for finding in found):
                 pool.shutdown(cancel_futures=True)
                 return
+
+
+#: More reports would fill the screen without being of use.
+SHOWN = 8
+#: Problems that a report names, and other sights of the same bug.
+NAMED = 3
+#: Kinds of report that one bug shows as: a missing barrier, a wrong index. Others stand for themselves.
+FAMILIES = {"race": "order", "uninitialised-read": "order"} | dict.fromkeys(
+    ("out-of-bounds", "write-to-padding", "write-to-input"), "index"
+)
+
+
+@dataclass
+class Bug:
+    """One report: trouble of one family at lines that are connected, or wrong results, wherever it was seen."""
+
+    family: str
+    lines: set[tuple[str, int]]
+    seen: list[Defect]
+
+    def __str__(self) -> str:
+        sights: dict[object, str] = {}
+        for finding in sorted(self.seen, key=lambda finding: "race" not in _kind_of(finding)):
+            sights.setdefault(
+                (_kind_of(finding), frozenset(_lines(finding))),
+                str(finding.report or f"wrong result: {finding.reason}"),
+            )
+        first, *others = sights.values()
+        return "\n".join([first, *(f"  also {text}" for text in others[:NAMED])])
+
+
+def bugs(findings: Sequence[Defect]) -> list[Bug]:
+    """Return each bug once, in the order in which they were found.
+
+    A race is the same whichever of its lines comes first, and one that shares a line with another comes from the same
+    barrier. A wrong result where a report stands is what follows from it, and no bug of its own.
+    """
+    reported = {finding.case.id for finding in findings if finding.report}
+    found: list[Bug] = []
+    for finding in findings:
+        if finding.report or finding.case.id not in reported:
+            bug = Bug(FAMILIES.get(_kind_of(finding), _kind_of(finding)), _lines(finding), [finding])
+            for same in [one for one in found if one.family == bug.family and one.lines & bug.lines]:
+                found.remove(same)
+                bug = Bug(bug.family, same.lines | bug.lines, same.seen + bug.seen)
+            found.append(bug)
+    return sorted(found, key=lambda bug: findings.index(bug.seen[0]))
+
+
+def _kind_of(finding: Defect) -> str:
+    return finding.report.kind if finding.report else "wrong"
+
+
+def _lines(finding: Defect) -> set[tuple[str, int]]:
+    if (report := finding.report) is None:
+        return {("", 0)}
+    return {(report.file, report.line), (report.file, report.other_line or report.line)}
+
+
+def verdict(found: Emulated) -> str:
+    """Return PASS or FAIL with how much was tested, the reports, and a line for each tile."""
+    if found.refused:
+        return f"FAIL: {found.refused}"
+    if reports := bugs(found.findings):
+        parts = [f"FAIL: {count(len(reports), 'report')} ({_extent(found)})"]
+        parts += [f"{bug}\n{_where(bug, found.tested)}" for bug in reports[:SHOWN]]
+        parts += [f"and {count(len(reports) - SHOWN, 'more report')}"] if len(reports) > SHOWN else []
+    else:
+        parts = [f"PASS: no races or memory errors ({_extent(found)})"]
+    lines = [line for part in (*parts, *_tiles(found)) for line in part.split("\n")]
+    return "\n".join(paragraph(line) for line in lines)
+
+
+def _extent(found: Emulated) -> str:
+    """Return `13 problems x 3 schedules, 2 tiles`."""
+    problems = {case.problem.id for case in found.tested}
+    tiles = {tile_text(vars(case.tile)) for case in found.tested}
+    extent = f"{count(len(problems), 'problem')} x {len(ORDERS)} schedules"
+    extent += f", {count(len(tiles), 'tile')}" if tiles != {""} else ""
+    return extent + (f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else "")
+
+
+def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
+    """Return the problems, tiles and schedules that a bug was seen in."""
+    problems = list(dict.fromkeys(finding.case.problem.id for finding in bug.seen))
+    tiles = list(dict.fromkeys(filter(None, (tile_text(vars(finding.case.tile)) for finding in bug.seen))))
+    orders = [order for order in ORDERS if any(finding.order == order for finding in bug.seen)]
+    more = f" and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
+    every = len({case.problem.id for case in tested})
+    with_tiles = f"with {'; '.join(tiles)}, " if tiles else ""
+    schedules = "all schedules" if len(orders) == len(ORDERS) else f"schedule {' and '.join(orders)}"
+    return (
+        f"  seen in {len(problems)} of {every} problems: {' '.join(problems[:NAMED])}{more}\n"
+        f"  {with_tiles}in {schedules}"
+    )
+
+
+def _tiles(found: Emulated) -> list[str]:
+    """Return a line for each tile: whether it passed, and on how many problems."""
+    wrong = {tile_text(vars(finding.case.tile)) for finding in found.findings}
+    names = [tile_text(vars(case.tile)) for case in found.tested]
+    each = list(dict.fromkeys(filter(None, names)))
+    width = max(map(len, each), default=0)
+    own = tile_text(vars(found.chosen))
+    lines = [
+        f"  {'FAIL' if name in wrong else 'PASS'}  {name:<{width}}  {count(names.count(name), 'problem')}"
+        + (", the tile of this problem" if name == own else "")
+        for name in each
+    ]
+    left = dict.fromkeys(tile_text(vars(case.tile)) for case in found.left)
+    lines += [f"  not tested: {name}, left out after the timeout" for name in left if name and name not in each]
+    untested = [tile_text(vars(tile)) for tile in found.untested]
+    return lines + [f"  not tested: {tile}; it takes none of the small problems" for tile in untested]

@@ -1,26 +1,125 @@
-"""A session: what is shown of each version, which one the next is compared with, and what it comes to in the end."""
+"""What `watch` shows of each version, what the next is compared with, and what a kernel's history keeps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from kernelmark.bench.emulator.build import HostCompileError
+from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.report.format import count, seconds
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.versions import WATCH, KernelVersion, VersionRatio
+from kernelmark.bench.report.contest import APART, paired
+from kernelmark.bench.report.format import count, digits, seconds, size, spread
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.inspect import InspectRow, launch_rows
-from kernelmark.bench.tune.profile.change import change_table
 from kernelmark.bench.tune.profile.counted import Counts, counted_kernel
 from kernelmark.bench.tune.profile.counted import count as count_of
-from kernelmark.bench.tune.watch.comparison import VersionTiming, compare
-from kernelmark.bench.tune.watch.emulator import emulate
-from kernelmark.bench.tune.watch.source import Version
-from kernelmark.bench.tune.watch.verdict import bugs, verdict
-from kernelmark.bench.tune.watch.view import resource_table, time_table
+from kernelmark.bench.tune.watch.contenders import VersionTiming, compare
+from kernelmark.bench.tune.watch.emulator import bugs, emulate, verdict
+from kernelmark.bench.tune.watch.source import Files, Version
+
+
+def change_table(now: Counts, before: Counts | None) -> str:
+    """Return the totals of a version; what differs from the version before shows the old value."""
+    old = dict(_figures(before or now))
+    cells = [(name, new if new == old[name] else f"{new} (was {old[name]})") for name, new in _figures(now)]
+    ran = sum(launch.run_blocks for launch in now.launches)
+    blocks = sum(launch.blocks for launch in now.launches)
+    of = f"all of {blocks:,} blocks" if ran == blocks else f"{ran:,} of {blocks:,} blocks, which stand for all"
+    return table((TableColumn("counted"), TableColumn(of)), cells)
+
+
+def _figures(counts: Counts) -> Iterator[tuple[str, str]]:
+    total = counts.total
+    yield "warp instructions", f"{total.warp_instructions:,}"
+    yield "multiply-adds", "unknown" if total.fma is None else f"{total.fma:,}"
+    yield "active lanes", digits(total.active_lanes / max(total.warp_instructions, 1))
+    yield "sectors", _of_least(total.sectors, total.least_sectors)
+    yield "wavefronts", _of_least(total.wavefronts, total.least_wavefronts)
+    yield "to and from L2", size(counts.block_bytes_read + counts.block_bytes_written)
+
+
+def _of_least(found: int, least: int) -> str:
+    return f"{found:,}, {found / least:.2f}x the least" if least else "0"
+
+
+_SHOWN = {
+    "registers": "registers",
+    "static": "static_shared_bytes",
+    "dynamic": "dynamic_shared_bytes",
+    "spill": "spill_bytes",
+    "stack": "stack_bytes",
+    "threads": "threads",
+    "blocks/SM": "blocks_per_sm",
+    "occupancy": "occupancy",
+    "limited by": "limiter",
+}
+
+
+def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> str:
+    """Return a column for each launch; what differs from the version before shows the old value. Sizes are in bytes."""
+    known = {row.entry: row for row in before}
+    cells = [[name, *(_beside(row, known.get(row.entry), field) for row in rows)] for name, field in _SHOWN.items()]
+    return table([TableColumn("launch"), *(TableColumn(row.entry, wraps=12) for row in rows)], cells)
+
+
+def _beside(row: InspectRow, before: InspectRow | None, field: str) -> str:
+    new = _shown(getattr(row, field))
+    old = _shown(getattr(before, field)) if before else new
+    return new if new == old else f"{new} (was {old})"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.0%}" if isinstance(value, float) else str(value)
+
+
+def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
+    """Return a table of the present version, the first row, against each other kernel, from samples taken in turn.
+
+    names: of the kernels that have no id of their own. Below the table stands what has no time, and why.
+    """
+    columns = (
+        TableColumn("kernel"),
+        TableColumn("time", "right"),
+        TableColumn("95 %", "right", spare=2),
+        TableColumn("GFLOP/s" if problem.flop else "GB/s", "right", spare=1),
+        TableColumn("this version against it", wraps=24),
+    )
+    cells = [
+        (
+            names.get(row.kernel, row.kernel),
+            seconds(row.interval.median),
+            spread(row.interval.median, row.interval.low, row.interval.high),
+            digits((problem.flop or problem.traffic_bytes) / row.interval.median * 1e-9),
+            "" if row is rows[0] else _against(row, rows[0]),
+        )
+        for row in rows
+        if row.status == Status.OK and row.interval
+    ]
+    parts = [table(columns, cells)] if cells else []
+    parts += [
+        paragraph(f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}")
+        for row in rows
+        if row.status != Status.OK
+    ]
+    return "\n".join(parts)
+
+
+def _against(other: Measurement, present: Measurement) -> str:
+    """Return `1.05x [1.03, 1.07] faster`, or with `tie` where the interval includes 1."""
+    if other.job != present.job:
+        return APART
+    found = paired([other.samples], [present.samples])
+    return f"{found} {found.side}" if found else ""
 
 
 @dataclass
@@ -185,3 +284,59 @@ class WatchSession:
             lines.append(f"last that passed: {good[-1].version.name}")
         last = self.tried[-1]
         return "\n".join([*lines, f"last: {last.version.name}, {last.state}"])
+
+
+class Log:
+    """The history of the session's kernel on its problem, to which versions are added as they are tried."""
+
+    def __init__(self, store: Store, session: WatchSession) -> None:
+        self._store, self._session = store, session
+        self._numbers: dict[int, int] = {}
+
+    def add(self, files: Files) -> None:
+        """Add the version that the session has looked at last; files: as they were saved. Raises UsageError."""
+        tried = self._session.tried[-1]
+        sources = _sources(tried.version, files)
+        self._numbers[tried.version.number] = self._store.add_version(self._version(tried), sources)
+
+    def _version(self, tried: Tried) -> KernelVersion:
+        session, rows, launches = self._session, tried.rows, tried.launches
+        own = rows[0] if tried.time_s is not None else None
+        interval = own.interval if own else None
+        return KernelVersion(
+            kernel=session.kernel.base_id,
+            problem=session.problem.id,
+            saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            by=WATCH,
+            verdict=tried.state,
+            right=False if tried.against else True if tried.judged else None,
+            tile=tile_text(vars(session.tile)),
+            device=own.device_name if own else "",
+            mode=Mode.COLD if own else "",
+            arch=session.arch,
+            registers=max((launch.registers for launch in launches), default=None),
+            spill_bytes=max((launch.spill_bytes for launch in launches), default=None),
+            time_s=interval.median if interval else None,
+            low=interval.low if interval else None,
+            high=interval.high if interval else None,
+            compared=tuple(filter(None, (self._compared(tried, row) for row in rows[1:]))) if own else (),
+        )
+
+    def _compared(self, tried: Tried, other: Measurement) -> VersionRatio | None:
+        """Return how the version stands to another of its job; None where that was not sampled in turn with it."""
+        present = tried.rows[0]
+        if other.status != Status.OK or other.job != present.job:
+            return None
+        if (ratio := paired([other.samples], [present.samples])) is None:
+            return None
+        if (before := tried.beside) is None or other.kernel != self._session.previous_id:
+            return VersionRatio(ratio.median, ratio.low, ratio.high, other.kernel)
+        number = self._numbers.get(before.number)
+        return VersionRatio(ratio.median, ratio.low, ratio.high, "" if number else before.name, number)
+
+
+def _sources(version: Version, files: Files) -> dict[str, bytes]:
+    """Return the file and what it includes; of the copies the contents before their includes were renamed."""
+    folder = version.source.parent
+    found = with_includes(version.source, cuda_sources()).items()
+    return {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in found}

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from kernelmark.bench.tune.profile.agreement import agreement
 from kernelmark.bench.tune.profile.counted import Counts, LineCounts
+from kernelmark.bench.tune.profile.machine import agreement
 from kernelmark.bench.tune.profile.sass import Code, LaunchCode, Sass
 
 WARPS, TRIPS = 8, 100

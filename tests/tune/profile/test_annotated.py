@@ -6,10 +6,9 @@ import pytest
 
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.tune.profile import annotated
-from kernelmark.bench.tune.profile.annotated import sources, write_page
+from kernelmark.bench.tune.profile import view
 from kernelmark.bench.tune.profile.counted import Counts, LineCounts
-from kernelmark.bench.tune.profile.view import Profile
+from kernelmark.bench.tune.profile.view import Profile, sources, write_page
 
 NAIVE, PANEL = "transpose/naive.cu", "gemm/panel.cuh"
 LINES = (
@@ -65,7 +64,7 @@ def test_without_jinja2_and_in_no_folder_the_complaint_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UsageError, match="nowhere"):
-        annotated.require(tmp_path / "nowhere" / "page.html")
-    monkeypatch.setattr(annotated, "find_spec", lambda _: None)
+        view.require(tmp_path / "nowhere" / "page.html")
+    monkeypatch.setattr(view, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="jinja2 is not installed; pip install"):
-        annotated.require(tmp_path / "page.html")
+        view.require(tmp_path / "page.html")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernelmark.bench.tune.profile.bound import TimeBound, Work, bounds, render, tensor_type
 from kernelmark.bench.tune.profile.devices import DEVICES, Published, published
+from kernelmark.bench.tune.profile.machine import TimeBound, Work, bounds, render, tensor_type
 from kernelmark.bench.tune.profile.sass import Code, LaunchCode, Sass, lanes
 
 DEVICE = Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)

@@ -8,21 +8,23 @@ from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
-from kernelmark.bench.tune.profile import sass_read
+from kernelmark.bench.tune.profile import sass
 from kernelmark.bench.tune.profile.machine import mix
 from kernelmark.bench.tune.profile.sass import (
+    Instruction,
     Sass,
     analyse,
     clumped,
     counted,
     cover,
+    instructions,
     kind,
     lanes,
     main_loop,
+    nvdisasm,
     one_bank,
     width,
 )
-from kernelmark.bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
 from support.tools import needed
 
 REGISTRY = discover()
@@ -352,7 +354,7 @@ def test_an_architecture_that_a_kernel_does_not_run_on_is_one_line(complaint: Ca
 
 def test_a_missing_nvdisasm_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     nvdisasm.cache_clear()
-    monkeypatch.setattr(sass_read.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(sass.shutil, "which", lambda *_, **__: None)
     with pytest.raises(Unsupported) as caught:
         nvdisasm()
     nvdisasm.cache_clear()
@@ -362,4 +364,4 @@ def test_a_missing_nvdisasm_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("disassembler")
 def test_a_file_that_is_no_cubin_is_one_line(complaint: Callable[..., str]) -> None:
-    assert "cannot read the cubin" in complaint(lambda: sass_read._functions(b"no cubin"))
+    assert "cannot read the cubin" in complaint(lambda: sass._functions(b"no cubin"))
