@@ -34,7 +34,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.overlap import overlaps
+from kernelmark.bench.report.networks import overlaps
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.selftest.wrong.aggregate import COMPRESSED
 from kernelmark.bench.selftest.wrong.library import trial

@@ -31,9 +31,9 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, contests, is_timed
-from kernelmark.bench.report.markdown import in_markdown, table
+from kernelmark.bench.report.crossover import find_run
+from kernelmark.bench.report.layout import github_table, in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
-from kernelmark.bench.report.standings import find_run
 
 ONEDNN = "conv/torch.conv2d"
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
@@ -202,7 +202,7 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file:
         yield f"Run `{run_id}`, {in_markdown(setting.title)}, processes: {rows[0].processes}."
         if count := sum(isinstance(pair, str) for pair in found.values()):
             yield f"Partial: {count} of {len(found)} layers have no ratio; they are listed below with the reasons."
-        yield table(SUMMARY, summary(found))
+        yield github_table(SUMMARY, summary(found))
         if file:
             with file.open("w", encoding="utf-8", newline="") as opened:
                 csv.writer(opened, lineterminator="\n").writerows([LAYERS, *by_layer(found)])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.figures import draw, kinds
-from kernelmark.bench.report.figures.plan import Kind, file_name
+from kernelmark.bench.report.figures.style import Kind, file_name
 from kernelmark.bench.report.figures.winners import TITLE as MAP
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.method import software

@@ -31,7 +31,7 @@ from kernelmark.bench.report.contest import Ratio, by_columns
 from kernelmark.bench.report.figures import Drawn
 from kernelmark.bench.report.format import count, digits, rate, seconds, short
 from kernelmark.bench.report.founding import QUESTION
-from kernelmark.bench.report.markdown import table
+from kernelmark.bench.report.layout import github_table
 from kernelmark.bench.report.publish import FILES, README, Publication, Report, figures, listed
 from kernelmark.bench.report.publish_index import write_index
 
@@ -126,7 +126,7 @@ def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
     yield f"Of {slot.deadline_s:.0f} s, {slot.used_s:.0f} s were used, and {count(len(slot.ended), 'task')} answered."
     together = groupby(slot.ended, lambda name: found.answers[name].run or name)
     rows = [_took([(name, found.answers[name]) for name in names]) for _, names in together]
-    yield table(("tasks", "state", "expected", "took"), rows)
+    yield github_table(("tasks", "state", "expected", "took"), rows)
     if slot.left:
         more = f", and {len(slot.left) - NAMED} more" if len(slot.left) > NAMED else ""
         yield f"Not finished, or left out for want of time: {', '.join(slot.left[:NAMED])}{more}."
@@ -186,7 +186,7 @@ class Page:
         kernels = {kernel: r.numerics for (kernel, problem), r in rows.items() if problem in (nt, nn)}
         found = ((rows.get((k, nt)), rows.get((k, nn))) for k in kernels)
         lines = [(short(k), kernels[k], *self._nt_nn(*pair)) for k, pair in zip(kernels, found, strict=True)]
-        yield table(("kernel", "numerics", "NT", "NN", "NT over NN"), lines)
+        yield github_table(("kernel", "numerics", "NT", "NN", "NT over NN"), lines)
         best = min((r for (_, problem), r in rows.items() if problem == out), key=_time, default=None)
         if best:
             yield f"The fastest transposition out of place takes {seconds(best.time_s_median)} ({short(best.kernel)})."
@@ -238,7 +238,7 @@ class Page:
             else:
                 absent.append(f"- {state}: {bar.problem} ({bar.numerics or 'any'}): {text}")
         heads = ("verdict", "problem", "numerics", "at least", "found", "ours", "vendor", "held against", "run")
-        yield table(heads, lines)
+        yield github_table(heads, lines)
         yield "\n".join(absent)
         if open_:
             named = (f"{name} ({', '.join(own)})" if any(own) else name for name, own in open_.items())
@@ -256,7 +256,7 @@ class Page:
                 yield f"## {group}"
                 yield f"{len({line[0] for line in lines})} of {len(names)} problems are answered."
                 heads = ("problem", "mode", "ours", "time", "rate", "vendor", "time", "ours over vendor", "run")
-                yield table(heads, lines)
+                yield github_table(heads, lines)
             yield from self._sums(names)
 
     def _sums(self, names: Sequence[str]) -> Iterator[str]:
@@ -283,7 +283,7 @@ class Page:
                     lines.append((*key, *shown, str(len(layers))))
             if lines:
                 yield f"{what} a batch: the kernel of each layer that takes the least, times how often it occurs."
-                yield table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
+                yield github_table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
 
     def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
         rows = [r for r in self.rows(task) if r.time_s_median]
@@ -319,7 +319,7 @@ class Page:
             tally = agenda.tally(own, self._agenda)
             left_s = sum(task.seconds for task in own if agenda.is_open(task, self._agenda))
             lines.append((kind, *map(str, tally.values()), f"{left_s / 60:.1f} min"))
-        yield table(("tasks", "answered", "failed", "open", "time that is left"), lines)
+        yield github_table(("tasks", "answered", "failed", "open", "time that is left"), lines)
         failed = {name: one for name, one in self._agenda.answers.items() if one.state == "failed"}
         yield "\n".join(f"- {name}: failed: {one.text}" for name, one in failed.items())
         yield "\n".join(f"- {kernel} is left out: {found.reason}" for kernel, found in self._agenda.left_out.items())
@@ -332,7 +332,7 @@ class Page:
             yield "## Runs"
             heads = ("run", "for", "answers", "began, UTC", "host", "driver", "commit", "rows")
             yield "Rows of several runs never share a ratio; [tables.md](tables.md) has the tables of each."
-            yield table(heads, [self._run(run) for run in self._store.run_ids()])
+            yield github_table(heads, [self._run(run) for run in self._store.run_ids()])
 
     def _run(self, run: str) -> Sequence[str]:
         assert self._store is not None

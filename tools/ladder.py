@@ -17,7 +17,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.report.markdown import table
+from kernelmark.bench.report.layout import github_table
 from kernelmark.bench.tune.inspect import InspectRow, sample_problem, tile_rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +79,7 @@ def page(registry: Registry) -> str:
     reports = dict(published())
     for title, kernels in rungs(registry).items():
         rows = [rung(registry, kernel) for kernel in kernels]
-        parts += [f"## {title}", table(HEADERS, rows)]
+        parts += [f"## {title}", github_table(HEADERS, rows)]
         parts += rates([kernel.id for kernel in kernels], reports)
     if not reports:
         parts.append("Rates follow once `make gpu` has published a report in `reports/`; there is none yet.")
@@ -145,7 +145,7 @@ def rates(names: Sequence[str], reports: dict[str, list[dict[str, str]]]) -> Ite
                 yield f"{unit}, {mode}, [{report}](../reports/{report}/README.md):"
                 cells = [(name, *(found.get((name, problem), "") for problem in problems)) for name in kernels]
                 heads = ("kernel", *(problem.partition("/")[2] for problem in problems))
-                yield table(heads, cells)
+                yield github_table(heads, cells)
 
 
 def _rate(row: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument
 from kernelmark.bench.report.runs import RunDocument, RunSummary
-from kernelmark.bench.report.scaling_view import ScalingDocument
+from kernelmark.bench.report.scaling import ScalingDocument
 from kernelmark.bench.selftest.finding import Checks
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.profile.view import Profile

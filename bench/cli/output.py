@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from kernelmark.bench.report.export import write_text, writing
-from kernelmark.bench.report.figures.plan import Kind
+from kernelmark.bench.report.figures.style import Kind
 
 
 def as_json(found: object) -> str:

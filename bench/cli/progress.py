@@ -15,10 +15,9 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import digits, seconds, short
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.layout import TERMINAL, TableColumn, is_wanted, paragraph, table
 from kernelmark.bench.report.pages import PAGE, run_end, run_page
 from kernelmark.bench.report.tables import run_table
-from kernelmark.bench.report.terminal import TERMINAL, is_wanted
 from kernelmark.bench.run.progress import Glimpse, Progress
 
 #: What a kernel is being called for, as the line of progress names it.

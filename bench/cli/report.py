@@ -32,8 +32,7 @@ from kernelmark.bench.report.figures.scaling import scaling_figures
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.runs import summary_of
-from kernelmark.bench.report.scaling import ScalingQuestion, computed
-from kernelmark.bench.report.scaling_view import render, write_json
+from kernelmark.bench.report.scaling import ScalingQuestion, computed, render, write_json
 
 
 @click.command()

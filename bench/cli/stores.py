@@ -24,8 +24,7 @@ from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.merge import merge_files
 from kernelmark.bench.record.store import Store, default_store
-from kernelmark.bench.report.runs import removed_line, runs_table, summaries
-from kernelmark.bench.report.shards import merged_lines
+from kernelmark.bench.report.runs import merged_lines, removed_line, runs_table, summaries
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.session import new_run_id
 

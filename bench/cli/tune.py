@@ -29,9 +29,16 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.layout import paragraph
-from kernelmark.bench.report.raced import over_suite, overall_words, races, sentence
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.searched import learned, searches, size_words
+from kernelmark.bench.report.tuning import (
+    over_suite,
+    overall_words,
+    races,
+    searched_words,
+    searches,
+    sentence,
+    size_words,
+)
 from kernelmark.bench.run.asked import plan_asked, suites_asked
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import interruptible
@@ -155,7 +162,7 @@ def print_search(store: Store, run_id: str) -> None:
     """Print what a search has found on each problem."""
     with store.snapshot():
         for found in searches(RunData(store, run_id)):
-            click.echo(f"\n{learned(found)}")
+            click.echo(f"\n{searched_words(found)}")
 
 
 def print_race(store: Store, run_id: str) -> None:

@@ -31,15 +31,14 @@ from kernelmark.bench.plan.options import per_cent
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store, default_store
-from kernelmark.bench.report.crossover import render, write_csv, write_json
+from kernelmark.bench.report.crossover import find_run, listed, render, standings, write_csv, write_json
 from kernelmark.bench.report.export import WRITERS, check_writable, write_file, write_text
 from kernelmark.bench.report.history import history_document, history_page
 from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.report.networks import summed
 from kernelmark.bench.report.parquet import write_parquet_file
-from kernelmark.bench.report.row import row_page
 from kernelmark.bench.report.runs import summary_of, write_run
-from kernelmark.bench.report.standings import find_run, listed, standings
-from kernelmark.bench.report.summed import summed
+from kernelmark.bench.report.tables import row_page
 from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 
 

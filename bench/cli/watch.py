@@ -23,7 +23,7 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.options import above_zero
 from kernelmark.bench.plan.tiles import parse_tile
 from kernelmark.bench.record.store import Store, default_store
-from kernelmark.bench.report.terminal import is_wanted
+from kernelmark.bench.report.layout import is_wanted
 from kernelmark.bench.tune.watch.contenders import VersionTiming, counterparts, watched_kernel, with_tile
 from kernelmark.bench.tune.watch.session import Log, WatchSession
 from kernelmark.bench.tune.watch.source import contents, keep, saves

@@ -3,18 +3,25 @@
 Kernels are ranked within a contest: one problem in one setting. Rows of one job, be they of siblings, were sampled in
 turn, so what slowed the machine slowed both, and their ratio has an interval of its own, from the samples of the same
 rounds. Rows of two jobs were not: their ratio has the quotient of both intervals, marked as not measured in turn.
+
+On a GPU speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The baseline of a run is NumPy
+where the run has kernels of the CPU, and the first of cuDNN's algorithms where it lists them. A reader asks how a
+kernel compares with the best that came with the GPU.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import inf
+from math import inf, log
+from statistics import mean
 from typing import NamedTuple
 
 from kernelmark.bench.measure.stats import ALPHA, speedup
 from kernelmark.bench.plan.dtypes import DTYPES, precision, split_dtype
+from kernelmark.bench.plan.kernel import VENDORS
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Groups
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.report import format as fmt
 
 #: The remark on a ratio whose interval includes 1, and on one between rows of two jobs, of one machine or of two.
@@ -262,3 +269,71 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
         for problem, own in problems.items()
         for setting, found in by_setting(own).items()
     ]
+
+
+def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
+    """Form the leads of a run's contests from one pass over its rows: a question for each would take far longer."""
+    waiting: dict[str, list[Contest]] = defaultdict(list)
+    for c in found:
+        for r in c.ranked[:2] if len(c.ranked) > 1 else ():
+            waiting[r.case].append(c)
+    halves: dict[int, Groups] = {}
+    for case, groups in store.all_by_process(run_id, waiting):
+        for c in waiting[case]:
+            half = halves.pop(id(c), None)
+            if half is None:
+                halves[id(c)] = groups
+                continue
+            one, other = c.ranked[:2]
+            pair = (half, groups) if case == one.case else (groups, half)
+            c.known[one.case, other.case] = faster(store, one, other, pair)
+
+
+_COPY = "copy/cuda.memcpy"
+#: Parts of the names of kernels that make several calls: a baseline is one.
+_SEVERAL = (".tnn", ".inplace", ".two_step")
+_LIKE = 0.01  # of the time: two of the vendors' kernels that differ by less are as fast as each other
+
+
+def over_vendors(found: Sequence[Contest]) -> list[Contest]:
+    """Return contests, those on a GPU with each speedup formed over a vendor's kernel of the same job.
+
+    An operation has one baseline in a setting: the vendors' kernel with the most problems, of these the fastest. A
+    contest without it has the next; one without any stays as it is.
+    """
+    alike: dict[tuple[str, Setting], list[Contest]] = defaultdict(list)
+    for c in found:
+        if c.setting.device == "cuda":
+            alike[c.op, c.setting].append(c)
+    ranked = {key: _vendors(own) for key, own in alike.items()}
+    return [_with_baseline(c, ranked.get((c.op, c.setting), ())) for c in found]
+
+
+def _vendors(found: Iterable[Contest]) -> list[str]:
+    slowdowns: dict[str, list[float]] = defaultdict(list)
+    places: dict[str, int] = {}
+    for c in found:
+        for r in filter(_is_baseline, c.ranked):
+            slowdowns[r.kernel].append(log(c.slowdown(r)))
+            places[r.kernel] = VENDORS.index(r.provider) if r.provider in VENDORS else -1
+    return sorted(slowdowns, key=lambda k: (-len(slowdowns[k]), round(mean(slowdowns[k]) / _LIKE), places[k]))
+
+
+def _is_baseline(r: Result) -> bool:
+    one_call = r.provider in VENDORS and not any(part in r.kernel for part in _SEVERAL)
+    return one_call or r.kernel == _COPY
+
+
+def _with_baseline(c: Contest, names: Sequence[str]) -> Contest:
+    base = next((row for name in names if (row := c.of(name))), None)
+    if base is None or {r.baseline for r in c.ranked} == {base.kernel}:
+        return c
+    return c._replace(ranked=[_over_base(c, r, base) for r in c.ranked])
+
+
+def _over_base(c: Contest, r: Result, base: Result) -> Result:
+    """Return a row with its speedup over the baseline; without one where the two were not measured in turn."""
+    ratio = Ratio(1.0) if r is base else c.faster(r, base)
+    found = {name: getattr(r, name) for name in COLUMNS} | {"baseline": base.kernel if ratio.in_turn else ""}
+    median, low, high = ratio[:3] if ratio.in_turn and r is not base else (None, None, None)
+    return Result(**found | {"speedup": median, "speedup_ci95_low": low, "speedup_ci95_high": high})

@@ -4,17 +4,213 @@ An operation with several problems is a pivot, problems x kernels; one with a si
 A long table is a `longtable`, which has to stand outside of two columns; others are floats.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.format import short
-from kernelmark.bench.report.latex_list import listed
-from kernelmark.bench.report.latex_text import MARKED, MICRO, NOISE, comment, escape, label, provenance, table, unused
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Run, Store
+from kernelmark.bench.report.format import count, digits, rounded, short, unit
+from kernelmark.bench.report.method import software
+from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.pivot import Cell, Pivot, PivotLine, chunks, pivots
+
+MICRO = r"$\mu$"
+#: Stands before the time of a noisy row, as `~` does elsewhere, and what a caption has on it.
+MARKED = r"$\sim$"
+NOISE = r"$\sim$: the machine was disturbed during a tenth of the sampling or more."
+_SIZE = r"\scriptsize\setlength{\tabcolsep}{3pt}"
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    # After the end of a line these two would be read as its options.
+    "[": "{[}",
+    "*": "{*}",
+} | {char: f"\\{char}" for char in "#$%&_{}"}
+
+
+def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, most_lines: int) -> str:
+    """Return a float, or a `longtable` where it has more lines than that."""
+    words = f"\\caption{{{caption}}}\\label{{tab:{key}}}"
+    form = f"{{@{{}}{layout}@{{}}}}"
+    if len(body) <= most_lines:
+        top = [
+            r"\begin{table}",
+            r"\centering",
+            words,
+            _SIZE,
+            rf"\begin{{tabular}}{form}",
+            r"\toprule",
+            head,
+            r"\midrule",
+        ]
+        end = [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    else:
+        top = [rf"{{{_SIZE}\setlength{{\LTcapwidth}}{{\linewidth}}", rf"\begin{{longtable}}{form}", words + r"\\"]
+        top += [r"\toprule", head, r"\midrule\endfirsthead", r"\toprule", head, r"\midrule\endhead"]
+        top += [r"\bottomrule\endfoot"]
+        end = [r"\end{longtable}}"]
+    return "\n".join([*top, *body, *end]) + "\n"
+
+
+def unused(name: str, used: set[str]) -> str:
+    """Return a label that no table has yet, and note it."""
+    base = label(name)
+    names = (f"{base}-{i}" if i > 1 else base for i in itertools.count(1))
+    found = next(key for key in names if key not in used)
+    used.add(found)
+    return found
+
+
+def label(text: str) -> str:
+    """Return a text as a label or a part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "table"
+
+
+def provenance(run: Run) -> str:
+    """Return the end of a caption: `kernelmark 0.1.0 (commit c0ffee123456), run 20260101-1234.`."""
+    return escape(f"{software(run)}, run {run.run_id}.")
+
+
+def escape(text: str) -> str:
+    r"""Return text escaped for LaTeX; what pdflatex has no glyph for is written as `\u4e2d`."""
+    return "".join(_SPECIAL.get(char, char) for char in comment(text))
+
+
+def comment(text: str) -> str:
+    """Return a text as printable ASCII on one line."""
+    plain = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+    return plain.encode("ascii", "backslashreplace").decode()
+
+
+#: Lines that leave room for a caption on a page.
+PAGE_LINES = 45
+
+
+class LatexColumn(NamedTuple):
+    """A header, how its cells are aligned, and what they hold: a number, or a number and what stands right after it."""
+
+    header: str
+    align: str
+    cells: Callable[[Result], Sequence[str]]
+
+    @property
+    def layout(self) -> str:
+        return "@{ }".join(self.align)
+
+    @property
+    def head(self) -> str:
+        return self.header if len(self.align) == 1 else f"\\multicolumn{{2}}{{c}}{{{self.header}}}"
+
+
+def listed(suite: str, op: str, groups: Sequence[list[Result]], source: str, used: set[str]) -> Iterator[str]:
+    """Yield tables of the rows of each problem, as many problems at a time as a page holds."""
+    part: list[list[Result]] = []
+    for rows in groups:
+        if part and sum(len(other) + 1 for other in (*part, rows)) > PAGE_LINES:
+            yield _table(suite, op, part, source, used)
+            part = []
+        part.append(rows)
+    yield _table(suite, op, part, source, used)
+
+
+def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: set[str]) -> str:
+    rows = [r for group in groups for r in group]
+    columns = [column for column in _COLUMNS if any(any(column.cells(r)) for r in rows)] or [_VERDICT]
+    facts = list(map(_facts, groups))
+    shared = facts[0] if len(set(facts)) == 1 else ""
+    body = [
+        line
+        for group, fact in zip(groups, facts, strict=True)
+        for line in _group(group, "" if shared else fact, columns)
+    ]
+    head = " & ".join(["kernel", *(column.head for column in columns)]) + r" \\"
+    caption = " ".join(filter(None, (*_words(suite, op, rows, shared), source)))
+    layout = f"l{''.join(column.layout for column in columns)}"
+    return table(layout, head, body[1:], caption, unused(f"{suite}-{op}", used), PAGE_LINES + 2 * len(groups))
+
+
+def _words(suite: str, op: str, rows: Sequence[Result], facts: str) -> Iterator[str]:
+    baselines = ", ".join(dict.fromkeys(short(r.baseline) for r in rows if r.baseline))
+    yield f"{escape(op)}, suite {escape(suite)}" + (f"; {escape(facts)}." if facts else ".")
+    if any(_known_time(r) for r in rows):
+        against = f"; speedup over {escape(baselines)}" if any(r.speedup for r in rows) else ""
+        yield f"Median time with its 95\\,\\% interval{against}."
+    if any(map(is_noisy, rows)):
+        yield NOISE
+
+
+def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterator[str]:
+    """Yield the problem, then its kernels: fastest first, then those without a time."""
+    width = sum(len(column.align) for column in columns)
+    title = f"\\texttt{{{escape(rows[0].problem)}}}" + (f", {escape(fact)}" if fact else "")
+    several = len({r.threads for r in rows}) > 1
+    yield r"\midrule"
+    yield f"\\multicolumn{{{1 + width}}}{{@{{}}l@{{}}}}{{{title}}} \\\\"
+    for r in sorted(rows, key=lambda r: _known_time(r) or math.inf):
+        name = escape(short(r.kernel)) + (f" ({r.threads} thr.)" if several else "")
+        yield " & ".join([name, *_cells(r, columns, width)]) + r" \\"
+
+
+def _cells(r: Result, columns: list[LatexColumn], width: int) -> Iterator[str]:
+    """Yield the cells after a kernel's name, or the status where there is no time."""
+    if _known_time(r) is not None:
+        yield from (cell for column in columns for cell in column.cells(r))
+    else:
+        yield f"\\multicolumn{{{width}}}{{l@{{}}}}{{{_verdict(r)}}}"
+
+
+def _verdict(r: Result) -> str:
+    return "right" if r.status == Status.OK else escape(r.status)
+
+
+def _facts(rows: list[Result]) -> str:
+    threads = max(r.threads for r in rows)
+    facts = (rows[0].device_name, rows[0].mode, count(threads, "thread"), rows[0].isa)
+    return ", ".join(filter(None, facts))
+
+
+def _known_time(r: Result) -> float | None:
+    """Return the median, or the mean, which may be all that is known of results from elsewhere."""
+    return r.time_s_median or r.time_s_mean
+
+
+def _time_cells(r: Result) -> tuple[str, str]:
+    found = _known_time(r)
+    if found is None:
+        return "", ""
+    name, factor = unit(found)
+    ends = (None, None) if r.time_s_median is None else (r.time_s_ci95_low, r.time_s_ci95_high)
+    text, after = rounded(found / factor, *(end and end / factor for end in ends))
+    mark = MARKED if is_noisy(r) else ""
+    return f"{mark}{text}\\,{name.replace('u', MICRO)}", "(mean)" if r.time_s_median is None else after
+
+
+def _speedup_cells(r: Result) -> tuple[str, str]:
+    if r.speedup is None:
+        return "", "baseline" if r.kernel == r.baseline and _known_time(r) else ""
+    return rounded(r.speedup, r.speedup_ci95_low, r.speedup_ci95_high)
+
+
+_COLUMNS = (
+    LatexColumn(r"time [95\,\%]", "rl", _time_cells),
+    LatexColumn("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
+    LatexColumn("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
+    LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
+)
+#: The only column of a table without a single time.
+_VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
+
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
 COLUMN_MM = 85.0

@@ -1,14 +1,78 @@
-"""Tables and paragraphs that fit a width: texts wrap between words, spare columns are left out, ids stay whole."""
+"""Tables and paragraphs that fit a terminal's width: texts wrap, spare columns are left out, ids stay whole.
+
+In Markdown, what others named or wrote is shown as it is, and becomes no cell, no tag and no link.
+"""
 
 import re
+import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from kernelmark.bench.plan.text import escaped
-from kernelmark.bench.report.markdown import in_markdown
-from kernelmark.bench.report.terminal import bold, width
+
+#: A bar would end a cell, and a backslash undo the escape that follows it; an entity would be replaced; `](` and `][`
+#: end the text of a link; and GitHub makes links of addresses by themselves.
+_MARKUP = re.compile(r"[\\|<>]|&(?=#?\w+;)|\](?=[(\[])|:(?=//)|(?<=www)\.", re.IGNORECASE)
+_SHOWN = {"\\": r"\\", "|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;", "]": r"\]", ":": "&#58;", ".": "&#46;"}
+
+
+def in_markdown(text: str) -> str:
+    """Return a text that GitHub shows as these words, on one line, in a cell of a table or out of it."""
+    return _MARKUP.sub(lambda found: _SHOWN[found[0]], escaped(text))
+
+
+def github_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as GitHub shows it; nothing for no row."""
+    from tabulate import tabulate  # which takes a fifth of `kernelmark list`
+
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return str(tabulate(cells, heads, tablefmt="github", disable_numparse=True)) if cells else ""
+
+
+#: The style of tables for a terminal.
+TERMINAL = "terminal"
+BAR_WIDTH = 8
+#: Characters in a line where there is no terminal: files, mails and the logs of CI show about that many.
+PIPE = 100
+#: Tables do not shrink below this, whatever the terminal.
+NARROWEST = 40
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_BOLD, _RESET = "\033[1m", "\033[0m"
+
+
+def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether a person reads the stream: a terminal with bold and blocks, and no NO_COLOR (no-color.org)."""
+    plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
+    return stream.isatty() and not plain and (stream.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def width() -> int:
+    """Return how many characters a line may have: `COLUMNS`, or what the terminal has, or `PIPE` without one."""
+    return max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
+
+
+def bar(percent: float) -> str:
+    """Return a bar that is full at 100 %, to an eighth of a character, as wide as any other."""
+    eighths = round(min(max(percent, 0.0), 100.0) / 100 * BAR_WIDTH * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(BAR_WIDTH)
+
+
+def with_bars(cells: Sequence[Sequence[str]], column: int) -> list[list[str]]:
+    """Return the cells of a table, each number of this column with its bar after it; none where the column is empty."""
+    shown = any(row[column] for row in cells)
+    return [
+        [f"{text} {bar(float(text or 0))}" if shown and i == column else text for i, text in enumerate(row)]
+        for row in cells
+    ]
+
+
+def bold(line: str) -> str:
+    """Return a line in bold."""
+    return f"{_BOLD}{line}{_RESET}"
+
 
 #: Between two columns, and before the rows of a table whose first column stands on lines of its own.
 GAP = "  "

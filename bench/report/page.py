@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,15 +15,117 @@ from typing import Any, NamedTuple, TypeVar
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report import findings, founding, headline, method, tuning
+from kernelmark.bench.report import findings, founding, method, tuning
 from kernelmark.bench.report.export import write_file, write_table, write_text, writing
 from kernelmark.bench.report.figures import Drawn, aggregation, draw, heat, kinds, roofline, speedups, tunables
-from kernelmark.bench.report.figures.plan import Kind
+from kernelmark.bench.report.figures.heat import SLOWEST, SlowdownMap, caption
+from kernelmark.bench.report.figures.speedups import Dot, Lane, Plot
+from kernelmark.bench.report.figures.style import Kind, ratio_ticks
+from kernelmark.bench.report.format import short
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.page_data import page_columns, page_data
-from kernelmark.bench.report.page_figures import dot_plot, heat_map
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table
+
+
+class DotMark(NamedTuple):
+    """A dot with its whisker: places from the left in per cent of the lane, from above in per cent of its height."""
+
+    at: float
+    low: float
+    high: float
+    top: float
+    side: str
+    noisy: bool
+    words: str
+
+
+class DotRow(NamedTuple):
+    """A lane of a dot plot, below a head where that is new."""
+
+    head: str
+    name: str
+    text: str
+    side: str
+    marks: list[DotMark]
+    mean: float | None
+    height: int
+
+
+class DotPlot(NamedTuple):
+    """A dot plot of the page; ticks: their places with their texts."""
+
+    title: str
+    caption: str
+    rows: list[DotRow]
+    ticks: list[tuple[float, str]]
+    one: float
+
+
+class HeatRow(NamedTuple):
+    """A problem of a heat map; cells: (text, how dark in per cent, `wins`, `ties` or empty), or None."""
+
+    problem: str
+    cells: list[tuple[str, int, str] | None]
+
+
+class HeatMap(NamedTuple):
+    """A heat map of the page; kernels: their providers and their names."""
+
+    title: str
+    caption: str
+    kernels: list[tuple[str, str]]
+    rows: list[HeatRow]
+
+
+def dot_plot(plot: Plot) -> DotPlot:
+    """Lay out a dot plot on an axis of speedups, which is logarithmic."""
+    low, high = plot.range
+
+    def place(value: float) -> float:
+        return round(100 * min(1.0, max(0.0, math.log(value / low) / math.log(high / low))), 2)
+
+    heads = [lane.head for lane in plot.lanes]
+    rows = [_row(lane, place, lane.head if lane.head not in heads[:i] else "") for i, lane in enumerate(plot.lanes)]
+    ticks = [(place(value), f"{value:g}x") for value in ratio_ticks(low, high)]
+    return DotPlot(f"{plot.op}: speed over {short(plot.baseline)}", plot.caption, rows, ticks, place(1.0))
+
+
+def _row(lane: Lane, place: Callable[[float], float], head: str) -> DotRow:
+    alone, count = lane.mean is None, len(lane.dots)
+    marks = [_mark(dot, place, 50.0 if alone else round(100 * (i + 0.5) / count, 1)) for i, dot in enumerate(lane.dots)]
+    side = marks[0].side if alone else ""
+    mean = None if lane.mean is None else place(lane.mean)
+    return DotRow(head, lane.name, lane.text, side, marks, mean, 22 if alone else min(60, max(26, 3 * count)))
+
+
+def _mark(dot: Dot, place: Callable[[float], float], top: float) -> DotMark:
+    low, high = dot.span
+    words = f"{dot.problem}: {dot.ratio.words}"
+    return DotMark(place(dot.ratio.median), place(low), place(high), top, _side(dot.ratio.side), dot.noisy, words)
+
+
+def _side(side: str) -> str:
+    """Return the class of a dot; one without an interval is as grey as a tie."""
+    return side if side in ("faster", "slower") else "tie"
+
+
+def heat_map(m: SlowdownMap) -> HeatMap:
+    """Lay out a heat map; a cell is as dark as the logarithm of its slowdown."""
+    rows = []
+    for c in m.contests:
+        found = [m.cell(c, kernel) for kernel in m.kernels]
+        rows.append(
+            HeatRow(short(c.problem), [cell and (cell.text, _dark(cell.slowdown), cell.outline) for cell in found])
+        )
+    names = [short(kernel).partition(".") for kernel in m.kernels]
+    kernels = [(provider + dot, name) for provider, dot, name in names]
+    return HeatMap(f"{m.op}: problems x kernels", caption(m), kernels, rows)
+
+
+def _dark(slowdown: float) -> int:
+    return round(100 * math.log(min(max(slowdown, 1.0), SLOWEST)) / math.log(SLOWEST))
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: What was drawn, by file name, with the words for below it.
@@ -198,12 +301,12 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     script = Markup('"use strict"; (() => {{\n{}}})();').format(Markup().join(raw(name) for name in SCRIPTS))
     page: str = jinja.get_template("page.html").render(
         data=data,
-        title=headline.title(data, registry),
+        title=findings.title(data, registry),
         devices=", ".join(str(data.run.machine[key]) for key in ("cpu", "gpu") if key in data.run.machine),
-        date=headline.date(data),
+        date=findings.date(data),
         noise=noise_of(data.timed),
         verdict=findings.verdict(data),
-        numbers=headline.numbers(data),
+        numbers=findings.numbers(data),
         answers=founding.answers(data),
         learned=tuning.learned(data) if data.tunes else None,
         sentences=findings.sentences(data),

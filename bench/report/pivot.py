@@ -12,7 +12,7 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Setting, comparable, contests, is_timed, order, time_of
 from kernelmark.bench.report.format import digits, rounded, row_time, short, unit
-from kernelmark.bench.report.markdown import in_markdown
+from kernelmark.bench.report.layout import in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy
 
 #: Problems of one pivot; a longer suite has several, so that a run of any length is written as it is read.

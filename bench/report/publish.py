@@ -28,7 +28,7 @@ from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures import Drawn, draw, first, kinds
 from kernelmark.bench.report.format import count, row_time, seconds, short, spread
 from kernelmark.bench.report.founding import QUESTION, answers
-from kernelmark.bench.report.markdown import table
+from kernelmark.bench.report.layout import github_table
 from kernelmark.bench.report.networks import network_table
 from kernelmark.bench.report.noise import Noise, is_noisy, noise_of
 from kernelmark.bench.report.pivot import all_pivots, markdown
@@ -138,7 +138,7 @@ class Report:
             heads = ("problem", "fastest", "time", "rate", "of the roofline", "lead")
             rows = [(f.problem, f.kernel, f.time, f.rate, f.roofline, f.lead) for f in found]
             yield f"## Fastest kernels\n\n{which} [tables.md](tables.md) has all.".replace("\n\n ", "\n\n")
-            yield table(heads, rows)
+            yield github_table(heads, rows)
 
     def _networks(self) -> Iterator[str]:
         if self.main and (layers := self._store.layers(self.main.run_id)):
@@ -156,7 +156,7 @@ class Report:
         told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
         yield f"{count(len(found), 'claim')}: {told}."
         rows = [(row["verdict"], row["words"], _first(row["said"])) for row in found.values() if row["ratio"]]
-        yield table(("verdict", "claim", "found"), rows)
+        yield github_table(("verdict", "claim", "found"), rows)
 
     def _measured(self) -> Iterator[str]:
         yield f"## How it was measured\n\n`{self._about.command}` made this report."
@@ -176,7 +176,7 @@ class Report:
                 (r.problem, short(r.kernel), seconds(r.time_s_median), spread(*row_time(r)), noise_of([r]).cause)
                 for r in noisy[:MOST_NOISY]
             ]
-            yield table(heads, cells)
+            yield github_table(heads, cells)
         else:
             yield "Nothing: no case was disturbed during a tenth of its sampling or more."
         if refused := findings.refusals(self.main.rows):
@@ -187,7 +187,7 @@ class Report:
     def _before(self) -> Iterator[tuple[str, str]]:
         """Yield the section on earlier runs, whose rows are never part of a ratio with those of the others."""
         if found := earlier.runs_of(self._earlier):
-            runs = table(("run", "began", "rows", "commit"), found)
+            runs = github_table(("run", "began", "rows", "commit"), found)
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:

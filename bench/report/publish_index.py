@@ -13,7 +13,7 @@ from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.findings import verdict
 from kernelmark.bench.report.format import digits, time
 from kernelmark.bench.report.founding import QUESTION, answers
-from kernelmark.bench.report.markdown import table
+from kernelmark.bench.report.layout import github_table
 from kernelmark.bench.report.networks import PASSES, by_network, fastest_of, times_of, total
 from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
 from kernelmark.bench.report.run_data import RunData
@@ -130,13 +130,13 @@ def _text(found: Sequence[IndexEntry]) -> str:
         (link, s.date, s.answer if s.founding else "The founding product was not measured.", s.noise or "clean")
         for link, s in ((e.link, e.summary) for e in found)
     ]
-    parts += [f"**{QUESTION}**", table(("machine", "date", "answer", "noise"), founding)]
+    parts += [f"**{QUESTION}**", github_table(("machine", "date", "answer", "noise"), founding)]
     if rows := [row for e in found for row in _hardware(e)]:
         heads = ("machine", "network", "pass", "seconds a batch", "batches per unit of money", "batches per kJ")
         parts += [
             "## Choosing hardware",
             "The fastest kernel of each layer, summed over the network.",
-            table(heads, rows),
+            github_table(heads, rows),
         ]
         prices = {f"- {e.summary.title}: {e.summary.price.words}" for e in found if e.summary.price}
         if prices:

@@ -14,10 +14,8 @@ from kernelmark.bench.plan.tuned import Tunes
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import LaunchResources
-from kernelmark.bench.report.contest import Contest, Ratio, contests, faster, is_timed
-from kernelmark.bench.report.leads import know_leads
+from kernelmark.bench.report.contest import Contest, Ratio, contests, faster, is_timed, know_leads, over_vendors
 from kernelmark.bench.report.places import places
-from kernelmark.bench.report.vendors import over_vendors
 
 Dims = dict[str, Any]
 

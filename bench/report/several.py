@@ -6,9 +6,8 @@ from functools import cached_property
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import Contest, Ratio, Setting, contests
+from kernelmark.bench.report.contest import Contest, Ratio, Setting, contests, over_vendors
 from kernelmark.bench.report.run_data import Dims, RunData
-from kernelmark.bench.report.vendors import over_vendors
 
 
 class SeveralRuns(RunData):

@@ -1,14 +1,17 @@
-"""Tables for people, from the rows of a store."""
+"""Tables for people, from the rows of a store, and one row in full."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 from typing import NamedTuple
 
-from kernelmark.bench.measure.measurement import WITHIN, Ceiling
+from kernelmark.bench.measure.measurement import WITHIN, Ceiling, Evidence
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import KernelTotal
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.result import Result, row
 from kernelmark.bench.report.contest import speedup_of
 from kernelmark.bench.report.format import (
     count,
@@ -22,10 +25,19 @@ from kernelmark.bench.report.format import (
     size,
     spread,
 )
-from kernelmark.bench.report.layout import GAP, TableColumn, natural_width, paragraph, table
-from kernelmark.bench.report.markdown import in_markdown
+from kernelmark.bench.report.layout import (
+    GAP,
+    TERMINAL,
+    TableColumn,
+    in_markdown,
+    natural_width,
+    paragraph,
+    table,
+    width,
+    with_bars,
+    wrapped,
+)
 from kernelmark.bench.report.noise import MARK, marked, noise_of
-from kernelmark.bench.report.terminal import TERMINAL, width, with_bars
 
 COLUMNS = (
     TableColumn("kernel"),
@@ -233,3 +245,52 @@ def status_line(statuses: Counter[str]) -> str:
         return "no rows"
     counts = ", ".join(f"{number} {status}" for status, number in statuses.most_common())
     return f"{count(statuses.total(), 'row')}: {counts}"
+
+
+#: Cases that a complaint lists.
+_NAMED = 5
+
+
+def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
+    """Yield the paragraphs that `show --row` prints of the one case that contains a text. Raises UsageError."""
+    with store.snapshot():
+        case = _find(store, run_id, text)
+        result, dims = store.result(run_id, case)
+        evidence = store.evidence(run_id, case)
+    yield "\n".join(wrapped(case, width(), "", "    "))
+    yield _aligned((name, value) for name, value in row(result, dims).items() if value not in (None, ""))
+    if evidence:
+        yield "The samples that accuse it, which the row does not keep:\n" + _aligned(_accusation(evidence))
+
+
+def _find(store: Reader, run_id: str, text: str) -> str:
+    found = store.find_cases(run_id, text, _NAMED + 1)
+    if not found:
+        raise UsageError(f"--row {text!r}: run {run_id} has no such case; `kernelmark export {run_id}` lists its rows")
+    if len(found) > 1:
+        named = ", ".join(map(repr, found[:_NAMED])) + (" and more" if len(found) > _NAMED else "")
+        raise UsageError(f"--row {text!r}: expected one case of run {run_id}, found {named}; give more of the name")
+    return found[0]
+
+
+def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
+    interval, excess = evidence.interval, evidence.excess
+    yield "samples", len(evidence.samples)
+    yield "time_s_median", interval.median if interval else median(evidence.samples)
+    yield "time_s_min", min(evidence.samples)
+    if interval:
+        yield "time_s_ci95_low", interval.low
+        yield "time_s_ci95_high", interval.high
+    if excess:
+        yield "declared", f"{excess.declared:,} {excess.ceiling.work_unit}"
+        yield "over time_s_ci95_high", f"{excess.rate * 1e-9:.4g} {excess.ceiling.rate_unit}"
+        yield "surpassed ceiling", f"{excess.limit}, measured {excess.ceiling.measured_at}"
+
+
+def _aligned(pairs: Iterator[tuple[str, object]]) -> str:
+    """Return a line for each name and value, a long value wrapped in its column."""
+    found = list(pairs)
+    longest = max(len(name) for name, _ in found)
+    indent = " " * (longest + 2)
+    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in found)
+    return "\n".join(line for value in lines for line in value)

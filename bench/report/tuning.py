@@ -1,15 +1,289 @@
-"""A tuning at the head of a report: the verdict of its race, three numbers, and what was learned on the way."""
+"""A tuning in a report: what its search found, what its race decided, the verdict and three numbers.
 
+The race's intervals are those of 99 %, widened by Bonferroni's correction, so that those of all its tiles hold
+together.
+"""
+
+import json
 import math
-from collections.abc import Sequence
-from statistics import fmean
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from statistics import fmean, median
+from typing import Generic, NamedTuple, TypeVar
 
-from kernelmark.bench.report.contest import Ratio
-from kernelmark.bench.report.format import count, factor, interval, percent, short
-from kernelmark.bench.report.raced import Raced, over_suite, overall_words, races, sentence
+from kernelmark.bench.measure.stats import ALPHA
+from kernelmark.bench.plan.options import EXHAUSTIVE
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.plan.tuned import SearchSpace, Tunes
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.versions import LaunchResources
+from kernelmark.bench.report.contest import Ratio, is_timed, paired, speedup_of
+from kernelmark.bench.report.format import count, factor, interval, percent, rate, short, yes_or_no
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.searched import NEAR, Searched, compiled_words, searches, space_words
+
+#: A tile is near the best where its speed is at least this share of the best.
+NEAR = 0.95
+TUNABLES = (
+    TableColumn("tunable"),
+    TableColumn("value", "right"),
+    TableColumn("tiles", "right"),
+    TableColumn("best", "right"),
+    TableColumn("median", "right"),
+)
+
+
+class TimedTile(NamedTuple):
+    """A tile that was timed, and its speed over that of the default, in turn."""
+
+    row: Result
+    tile: Mapping[str, int]
+    ratio: Ratio
+
+    @property
+    def text(self) -> str:
+        """Return `BM=64,BN=32`."""
+        return tile_text(self.tile)
+
+
+class Searched(NamedTuple):
+    """What was measured on a problem. trials: the tiles that have a time, the fastest first."""
+
+    tunes: Tunes
+    space: SearchSpace
+    rows: Sequence[Result]
+    trials: Sequence[TimedTile]
+    resources: Mapping[str, LaunchResources]
+
+    @property
+    def default(self) -> Result:
+        """Return the row of the default, which every job has."""
+        return next(row for row in self.rows if row.kernel == self.tunes.kernel)
+
+    @property
+    def near(self) -> int:
+        """Count the tiles that are near the best."""
+        return sum(trial.ratio.median >= NEAR * self.trials[0].ratio.median for trial in self.trials)
+
+    @property
+    def varied(self) -> dict[str, list[int]]:
+        """Return the values of each tunable that more than one value was timed of."""
+        found = {name: sorted({trial.tile[name] for trial in self.trials}) for name in self.trials[0].tile}
+        return {name: values for name, values in found.items() if len(values) > 1}
+
+    def at(self, name: str, value: int) -> list[TimedTile]:
+        """Return the tiles with this value of a tunable, the fastest first."""
+        return [trial for trial in self.trials if trial.tile[name] == value]
+
+
+def searches(data: RunData | None) -> list[Searched]:
+    """Return what a search has measured on each problem whose default has a time, in the order of its spaces."""
+    if data is None or data.tunes is None:
+        return []
+    kernel, by_problem = data.tunes.kernel, dict[str, list[Result]]()
+    for row in data.rows:
+        if row.kernel.partition("@")[0] == kernel:
+            by_problem.setdefault(row.problem, []).append(row)
+    found = []
+    for space in data.tunes.spaces:
+        rows = by_problem.get(space.problem, [])
+        if any(row.kernel == kernel and is_timed(row) for row in rows):
+            found.append(Searched(data.tunes, space, rows, _trials(rows, kernel), data.resources))
+    return found
+
+
+def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
+    timed = [row for row in rows if is_timed(row) and row.tunables and (row.speedup or row.kernel == kernel)]
+    trials = [
+        TimedTile(row, json.loads(row.tunables), Ratio(1.0, 1.0, 1.0) if row.kernel == kernel else speedup_of(row))
+        for row in timed
+    ]
+    return sorted(trials, key=lambda trial: -trial.ratio.median)
+
+
+def searched_words(found: Searched) -> str:
+    """Return what the search of a problem has found, for a terminal."""
+    return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), tunables_table(found))))
+
+
+def size_words(space: SearchSpace) -> str:
+    """Return `112 tiles, 56 valid`."""
+    about = "" if space.exact else f"about {space.valid} valid, {space.listed} of them drawn"
+    return f"{count(space.size, 'tile')}, {about or f'{space.valid} valid'}"
+
+
+def space_words(found: Searched) -> str:
+    """Return how large the space is, what became of the tiles that were measured, and how many are near the best."""
+    statuses = Counter(row.status for row in found.rows)
+    how = "" if found.tunes.how == EXHAUSTIVE else f" by {found.tunes.how.partition(',')[0]}"
+    each = ", ".join(f"{number} {status}" for status, number in statuses.items())
+    flat = f"{found.near} of {len(found.trials)} within {percent(1 - NEAR)} of the best"
+    parts = (f"{count(len(found.rows), 'tile')} measured{how}: {each}", compiled_words(found), flat)
+    return "; ".join([size_words(found.space), *filter(None, parts)])
+
+
+def compiled_words(found: Searched) -> str:
+    """Return `38 compiled, 3 of them spilling` of a CUDA kernel; nothing for one that no compiler was asked about."""
+    known = [found.resources[row.case] for row in found.rows if row.case in found.resources]
+    if not known:
+        return ""
+    return f"{len(known)} compiled, {sum(used.spill_bytes > 0 for used in known)} of them spilling"
+
+
+def failures(found: Searched) -> int:
+    """Count the tiles that were measured without a result."""
+    return sum(row.status != Status.OK for row in found.rows)
+
+
+def tunables_table(found: Searched, style: str = "simple") -> str:
+    """Return a table of the speed by each value of each tunable that was varied, relative to the default."""
+    cells = []
+    for name, values in found.varied.items():
+        for value in values:
+            speeds = [trial.ratio.median for trial in found.at(name, value)]
+            cells.append((name, str(value), str(len(speeds)), factor(max(speeds)), factor(median(speeds))))
+    return table(TUNABLES, cells, style)
+
+
+#: The samples of each process.
+Groups = Sequence[Sequence[float]]
+Name = TypeVar("Name", bound=Hashable)
+#: How often a race may err. An adopted tile stays in use for months, so less is risked than in a table.
+RISK = ALPHA / 5
+DEFAULT = "the default"
+SUITE = (
+    TableColumn("problem"),
+    TableColumn(DEFAULT, "right"),
+    TableColumn("best tile"),
+    TableColumn("its speed", "right"),
+    TableColumn("adopted"),
+    TableColumn("one for all", "right"),
+    TableColumn("regret", "right"),
+)
+
+
+class Decision(NamedTuple, Generic[Name]):
+    """What follows from the samples of a race.
+
+    ratios: how many times faster than the default each tile is. best: the tile to adopt, if one is certainly faster.
+    tied: those that cannot be distinguished from the best, or from the default where it stays.
+    """
+
+    ratios: dict[Name, Ratio]
+    best: Name | None
+    tied: list[Name]
+
+
+class Raced(NamedTuple):
+    """The outcome of a race on one problem: the rows of the default and of the tiles, by tile, and what follows."""
+
+    tunes: Tunes
+    space: SearchSpace
+    default: Result
+    rows: Mapping[str, Result]
+    decision: Decision[str]
+
+    @property
+    def overall(self) -> float:
+        """Return the speed of the one tile for all, relative to the default."""
+        return self._speeds.get(self.tunes.overall, 1.0)
+
+    @property
+    def fastest(self) -> float:
+        """Return the speed of the fastest, relative to the default."""
+        return max(self._speeds.values())
+
+    @property
+    def regret(self) -> float:
+        """Return by how much the one tile for all is slower than the fastest."""
+        return self.fastest / self.overall - 1
+
+    @property
+    def leader(self) -> str | None:
+        """Return the tile to adopt, or else the one with the highest ratio, however uncertain it is."""
+        ratios = self.decision.ratios
+        return self.decision.best or max(ratios, key=lambda tile: ratios[tile].median, default=None)
+
+    @property
+    def _speeds(self) -> dict[str, float]:
+        ratios = {tile: ratio.median for tile, ratio in self.decision.ratios.items()}
+        return {**ratios, self.space.default: 1.0}
+
+
+def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decision[Name]:
+    """Return what the samples of the default and of tiles, by process, amount to; raced: how many tiles there were."""
+    ratios = _ratios(default, tiles, raced)
+    faster = [name for name, ratio in ratios.items() if ratio.certain and ratio.median > 1]
+    best = max(faster, key=lambda name: ratios[name].median, default=None)
+    others = {name: groups for name, groups in tiles.items() if name != best}
+    close = ratios if best is None else _ratios(tiles[best], others, raced)
+    return Decision(ratios, best, [name for name, ratio in close.items() if not ratio.certain])
+
+
+def _ratios(base: Groups, tiles: Mapping[Name, Groups], raced: int) -> dict[Name, Ratio]:
+    """Return how many times faster than the base each tile is; all these intervals are right in 99 % of the races."""
+    found = {name: paired(base, own, RISK / raced) for name, own in tiles.items()}
+    return {name: ratio for name, ratio in found.items() if ratio is not None}
+
+
+def races(data: RunData | None) -> list[Raced]:
+    """Return the outcome on each problem whose default has a result, in the order of the spaces."""
+    if data is None or data.tunes is None:
+        return []
+    by_problem: dict[str, dict[str, Result]] = {}
+    for row in data.rows:
+        kernel, _, tile = row.kernel.partition("@")
+        if kernel == data.tunes.kernel:
+            by_problem.setdefault(row.problem, {})[tile] = row
+    known = ((space, by_problem.get(space.problem, {})) for space in data.tunes.spaces)
+    return [_raced(data, space, rows) for space, rows in known if "" in rows and rows[""].status == Status.OK]
+
+
+def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
+    assert data.tunes is not None
+    default = rows.pop("")
+    in_turn = {tile: row for tile, row in rows.items() if row.status == Status.OK and row.job == default.job}
+    groups = {tile: data.by_process(row) for tile, row in in_turn.items()}
+    return Raced(data.tunes, space, default, rows, decide(data.by_process(default), groups, max(1, len(rows))))
+
+
+def sentence(found: Raced) -> str:
+    """Return which tile to take and what to do with it, or that none is certainly faster."""
+    ratios, best, tied = found.decision
+    subject = f"{found.tunes.kernel} on {found.space.problem}"
+    default = f"{DEFAULT} ({found.space.default})"
+    over = f"over {found.default.processes} process{'es' * (found.default.processes != 1)}"
+    names = ", ".join(tied)
+    if best is None:
+        same = f"; it cannot be distinguished from {names}" if tied else ""
+        return f"{subject}: {default} stays: of {count(len(found.rows), 'tile')} none is certainly faster {over}{same}"
+    same = f" ({names} cannot be distinguished from it)" if tied else ""
+    faster = f"{best} is {ratios[best]} as fast as {default} {over}{same}"
+    return f"{subject}: {faster}; `kernelmark run {found.space.problem} --tuned {found.tunes.where}` uses it"
+
+
+def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
+    """Return the best tile of each problem, and what the one tile that is best over the suite costs on each."""
+    return table(SUITE, [_cells(each) for each in found], style)
+
+
+def overall_words(found: Sequence[Raced]) -> str:
+    """Return the tile that is best over the suite, its mean speed, and where it costs most."""
+    mean = math.exp(fmean(math.log(each.overall) for each in found))
+    worst = max(found, key=lambda each: each.regret)
+    most = f"at most {percent(worst.regret)} slower than the best of a problem ({worst.space.problem})"
+    return f"one tile for all: {found[0].tunes.overall}, {factor(mean)} {DEFAULT} (geometric mean), {most}"
+
+
+def _cells(found: Raced) -> tuple[str, ...]:
+    tile = found.leader
+    speed = str(found.decision.ratios[tile]) if tile is not None else ""
+    adopted = yes_or_no(found.decision.best is not None)
+    shares = (factor(found.overall), percent(found.regret)) if found.tunes.overall else ("", "")
+    return found.space.problem, marked(rate(found.default), found.default), tile or "", speed, adopted, *shares
+
 
 #: Problems whose spaces are described in words; a suite may have hundreds.
 MOST_DESCRIBED = 12

@@ -17,7 +17,7 @@ from kernelmark.bench.plan.tiles import Tile
 from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.format import count, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.report.searched import size_words
+from kernelmark.bench.report.tuning import size_words
 from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
 from kernelmark.bench.tune.profile.devices import Published, usual
 from kernelmark.bench.tune.profile.machine import Work, bounds

@@ -4,7 +4,7 @@ Stage one, the search, has short jobs of a few tiles, each beside the default, s
 Whatever is best of many short jobs owes part of that to luck. So stage two, the race, takes fresh samples of the
 fastest few in several processes, and adopts a tile only if the interval of its ratio to the default, which holds for
 the next process too, lies above 1. The intervals are those of 99 %, widened by Bonferroni's correction: with three
-candidates, the default loses to none of its equals in 99 % of the races (bench/report/raced.py).
+candidates, the default loses to none of its equals in 99 % of the races (bench/report/tuning.py).
 """
 
 import math
@@ -27,8 +27,8 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import TUNE, KernelVersion, VersionRatio
 from kernelmark.bench.report.format import factor, rate, row_time, short
-from kernelmark.bench.report.raced import Raced, races
 from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.tuning import Raced, races
 from kernelmark.bench.run.pool import Execute
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes

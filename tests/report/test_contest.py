@@ -10,9 +10,8 @@ from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster
-from kernelmark.bench.report.crossover import render, write_csv
+from kernelmark.bench.report.crossover import render, standings, write_csv
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.standings import standings
 from support.rows import begin, put
 
 NT = "gemm/m1024n2048k26752/f32/NT"

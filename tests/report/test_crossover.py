@@ -8,9 +8,17 @@ import pytest
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.plan.sweep import Sweep
 from kernelmark.bench.record.store import Run
-from kernelmark.bench.report import contest, leads
-from kernelmark.bench.report.crossover import COLUMNS, render, write_csv
-from kernelmark.bench.report.standings import changes, fft_speedup, find_run, listed, standings
+from kernelmark.bench.report import contest
+from kernelmark.bench.report.crossover import (
+    COLUMNS,
+    changes,
+    fft_speedup,
+    find_run,
+    listed,
+    render,
+    standings,
+    write_csv,
+)
 from support.rows import result
 
 SUITE = """
@@ -207,7 +215,7 @@ def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(cros
         formed.append([one.case, other.case])
         return faster(reader, one, other, *pair)
 
-    for module in (contest, leads):
+    for module in (contest, contest):
         monkeypatch.setattr(module, "faster", form)
     found = standings(suite, store, "r1")
     render(suite, found)

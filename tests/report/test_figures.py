@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from kernelmark.bench.report.figures import draw, first, kinds, style
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind
 from kernelmark.bench.report.run_data import RunData
 from support.rows import ceilings, fail, put, varied
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.report import headline
+from kernelmark.bench.report import findings
 from kernelmark.bench.report.run_data import RunData
 from support.rows import begin, in_turn, put
 
@@ -10,7 +10,7 @@ NT, NN = "gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN"
 
 
 def numbers(store):
-    return [(number.value, number.label) for number in headline.numbers(RunData(store, "r1"))]
+    return [(number.value, number.label) for number in findings.numbers(RunData(store, "r1"))]
 
 
 def test_the_founding_question_has_the_speed_of_op_t_of_the_transposition_and_the_rate(begun):
@@ -65,7 +65,7 @@ def test_a_run_without_times_has_no_numbers(begun):
 )
 def test_the_date_is_written_out(store, started_at, date):
     begin(store, started_at=started_at)
-    assert headline.date(RunData(store, "r1")) == date
+    assert findings.date(RunData(store, "r1")) == date
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_the_date_is_written_out(store, started_at, date):
 )
 def test_the_title_is_that_of_the_suites_or_their_names(store, registry, suites, title):
     begin(store, suites=suites)
-    assert headline.title(RunData(store, "r1"), registry) == title
+    assert findings.title(RunData(store, "r1"), registry) == title

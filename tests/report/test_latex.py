@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from kernelmark.bench.report.latex import COLUMN_MM, PREAMBLE, write_latex_files
-from kernelmark.bench.report.latex_list import PAGE_LINES
-from kernelmark.bench.report.latex_text import comment, escape, unused
+from kernelmark.bench.report.latex import COLUMN_MM, PAGE_LINES, PREAMBLE, comment, escape, unused, write_latex_files
 from support.pages import EVERY, TIME, lines, sound
 
 

@@ -1,7 +1,6 @@
 """Leads that are formed at once: the same as those that are asked for one by one."""
 
-from kernelmark.bench.report.contest import contests
-from kernelmark.bench.report.leads import know_leads
+from kernelmark.bench.report.contest import contests, know_leads
 from support.rows import put
 
 NT, NN = "gemm/m8n9k7/f32/NT", "gemm/m8n9k7/f32/NN"

@@ -5,8 +5,7 @@ import io
 import pytest
 
 from kernelmark.bench.report.export import WRITERS
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.report.markdown import in_markdown
+from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, table
 from support.rows import fail, put
 
 EVIL = "<script>alert(1)</script> [click](http://evil.example) | ![x](//a.b) \x1b[31m\n| a | b |"

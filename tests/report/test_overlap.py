@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.report.overlap import overlap_table, overlaps
+from kernelmark.bench.report.networks import overlap_table, overlaps
 from support.rows import DISTURBED, put
 
 ON_HOST, ON_GPU, WITHIN = (f"transfer/n1000/f32/{way}/work64" for way in ("h2h", "h2d", "d2d"))

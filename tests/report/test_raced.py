@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernelmark.bench.report.raced import decide
+from kernelmark.bench.report.tuning import decide
 
 RACES, PROCESSES, SAMPLES = 20, 5, 40
 #: What one process differs from the next by, and one sample from the next, as shares of the time.

@@ -7,8 +7,7 @@ from kernelmark.bench.record.store import Layer
 from kernelmark.bench.report.contest import Ratio, parallel
 from kernelmark.bench.report.figures import draw
 from kernelmark.bench.report.figures.scaling import scaling_figures
-from kernelmark.bench.report.scaling import ScalingQuestion, computed
-from kernelmark.bench.report.scaling_view import compared, render
+from kernelmark.bench.report.scaling import ScalingQuestion, compared, computed, render
 from kernelmark.bench.report.strategies import STRATEGIES
 from support.rows import DISTURBED, begin, fail, put
 

@@ -4,8 +4,7 @@ import pytest
 
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Layer
-from kernelmark.bench.report.networks import parameters
-from kernelmark.bench.report.step import STATED, shares, step_table
+from kernelmark.bench.report.networks import STATED, parameters, shares, step_table
 from support.rows import DISTURBED, begin, put
 
 FORWARD, BACKWARD = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN"

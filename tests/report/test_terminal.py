@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelmark.bench.report.layout import BAR_WIDTH, NARROWEST, PIPE, TERMINAL, bar, is_wanted, width, with_bars
 from kernelmark.bench.report.tables import run_table
-from kernelmark.bench.report.terminal import BAR_WIDTH, NARROWEST, PIPE, TERMINAL, bar, is_wanted, width, with_bars
 from support.rows import result
 
 TIMES = (("b", 1e-3), ("c", 2e-3))

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.report.figures import style
-from kernelmark.bench.report.figures.threads_sizes import gains_over_size
+from kernelmark.bench.report.figures.threads import gains_over_size
 from kernelmark.bench.report.run_data import RunData
 from support.rows import ceilings, put
 

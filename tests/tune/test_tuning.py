@@ -3,10 +3,17 @@
 import pytest
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.report.raced import over_suite, overall_words, sentence
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.runs import summaries
-from kernelmark.bench.report.searched import learned, searches, size_words, space_words
+from kernelmark.bench.report.tuning import (
+    over_suite,
+    overall_words,
+    searched_words,
+    searches,
+    sentence,
+    size_words,
+    space_words,
+)
 from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, progress
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)  # of the plug-in counted.py
@@ -166,7 +173,7 @@ def test_what_was_learned_counts_the_tiles_and_ranks_the_values_of_each_tunable(
     tuning.search()
     found = learned_of(tuned, tuning)
     assert space_words(found) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
-    lines = learned(found).splitlines()
+    lines = searched_words(found).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("WORK")] == list("12345678")
 
 

@@ -5,12 +5,13 @@ import re
 import pytest
 
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.report import findings, founding, headline
+from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.figures import tunables
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.searched import compiled_words, searches
+from kernelmark.bench.report.tuning import compiled_words, searches
 from kernelmark.bench.tune.static import arch_here
 from kernelmark.bench.tune.tuning import log_adopted
 from support.rows import PLAN, begin, put
@@ -34,11 +35,11 @@ def test_both_runs_have_the_verdict_of_the_race_and_the_numbers_of_the_search(da
         verdict,
     )
     for data in datas:
-        assert [(number.value, number.label) for number in headline.numbers(data)][1:] == [
+        assert [(number.value, number.label) for number in findings.numbers(data)][1:] == [
             ("1 of 8", "tiles within 5 % of the best of their problem"),
             ("8 of 8", "valid tiles were measured"),
         ]
-        assert headline.title(data, None) == "Tuning of mine.counted: copy/m64n1024/f32"
+        assert findings.title(data, None) == "Tuning of mine.counted: copy/m64n1024/f32"
 
 
 def test_a_search_whose_race_has_not_ended_is_undecided(tuned):
@@ -54,7 +55,7 @@ def test_a_race_whose_search_was_removed_still_has_its_verdict(tuned):
     tuned.store.remove([tuning.session.run_id])
     data = RunData(tuned.store, verdict.default.run_id)
     assert "WORK=1 is " in findings.verdict(data)
-    assert [number.label for number in headline.numbers(data)] == ["speed of the adopted tile over the default"]
+    assert [number.label for number in findings.numbers(data)] == ["speed of the adopted tile over the default"]
 
 
 def test_over_a_suite_the_first_screen_counts_the_problems_and_has_one_tile_for_all(tuned, tmp_path):
@@ -65,7 +66,7 @@ def test_over_a_suite_the_first_screen_counts_the_problems_and_has_one_tile_for_
         "copy/mine.counted: a tile is certainly faster than the default on 2 of 2 problems; "
         "`kernelmark run SUITE --tuned auto` uses them"
     )
-    assert headline.numbers(data)[0].label == "speed of the one tile for all over the default (geometric mean)"
+    assert findings.numbers(data)[0].label == "speed of the one tile for all over the default (geometric mean)"
     assert len(tunables.tunables(data).figures) == 2
 
 
@@ -109,6 +110,7 @@ def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, m
 
     discover((str(folder / "turned.py"),))
     monkeypatch.setattr(subject, "cuda_missing", lambda: None)
+    monkeypatch.setattr(subject, "present_limits", lambda: H100)
     monkeypatch.setattr(subject, "unavailable", lambda kernel: None)
     tuning, (verdict,) = tuned.all("turned", "transpose/m61n47/f32/out", op="transpose/cuda")
     (found,) = searches(RunData(tuned.store, tuning.session.run_id))

@@ -18,11 +18,10 @@ from kernelmark.bench.report.figures import (
     speedups,
     style,
     threads,
-    threads_sizes,
     tunables,
     winners,
 )
-from kernelmark.bench.report.figures.plan import Kind
+from kernelmark.bench.report.figures.style import Kind
 from kernelmark.bench.report.run_data import RunData
 
 
@@ -47,7 +46,7 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
         rates.rates(data, looks),
         layouts.layout_maps(data),
         threads.thread_scaling(data, looks),
-        threads_sizes.gains_over_size(data, looks),
+        threads.gains_over_size(data, looks),
         crossover.crossover_maps(data, registry),
         winners.winner_maps(data, looks),
         aggregation.aggregations(data, registry),

@@ -9,8 +9,20 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
-from kernelmark.bench.report.figures.style import FULL_WIDTH, GREY, Look, looks, mark_points, panel, round_ticks, ticks
+from kernelmark.bench.report.figures.style import (
+    FULL_WIDTH,
+    GREY,
+    Figure,
+    Kind,
+    Look,
+    file_name,
+    kind,
+    looks,
+    mark_points,
+    panel,
+    round_ticks,
+    ticks,
+)
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, ends

@@ -9,8 +9,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.report.contest import Contest
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from kernelmark.bench.report.figures.style import panel
+from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind, of_setting, panel
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.run_data import RunData, work
 

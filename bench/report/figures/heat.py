@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Setting
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from kernelmark.bench.report.figures.style import FULL_WIDTH, INK, panel
+from kernelmark.bench.report.figures.style import FULL_WIDTH, INK, Figure, Kind, file_name, kind, of_setting, panel
 from kernelmark.bench.report.format import digits, figure_names, seconds, short
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData

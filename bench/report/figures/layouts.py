@@ -6,8 +6,7 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.report.contest import Contest
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
-from kernelmark.bench.report.figures.style import INK, panel
+from kernelmark.bench.report.figures.style import INK, Figure, Kind, file_name, kind, panel
 from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData, sizes, work

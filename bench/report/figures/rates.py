@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from kernelmark.bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, mark_points, panel, ticks
+from kernelmark.bench.report.figures.style import (
+    GREY,
+    Figure,
+    Kind,
+    Label,
+    Look,
+    file_name,
+    kind,
+    label_right,
+    log_ticks,
+    mark_points,
+    of_setting,
+    panel,
+    ticks,
+)
 from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, ends, numbers, sizes, variant, work

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.measure.roofline import UNITS, microbenchmark
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
-from kernelmark.bench.report.figures.style import INK, Label, Look, label_right, log_ticks, panel
+from kernelmark.bench.report.figures.style import (
+    INK,
+    Figure,
+    Kind,
+    Label,
+    Look,
+    file_name,
+    kind,
+    label_right,
+    log_ticks,
+    panel,
+)
 from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, flop_and_bytes, numbers

@@ -4,8 +4,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kernelmark.bench.report.contest import Contest
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from kernelmark.bench.report.figures.style import INK, Look, panel, ratio_ticks, ticks
+from kernelmark.bench.report.figures.style import (
+    INK,
+    Figure,
+    Kind,
+    Look,
+    file_name,
+    kind,
+    of_setting,
+    panel,
+    ratio_ticks,
+    ticks,
+)
 from kernelmark.bench.report.format import figure_names, seconds
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData, ends, work

@@ -7,13 +7,26 @@ from typing import TYPE_CHECKING
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.contest import Setting
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from kernelmark.bench.report.figures.style import GREY, INK, Label, Look, label_right, looks, mark_points, panel, ticks
+from kernelmark.bench.report.figures.style import (
+    GREY,
+    INK,
+    Figure,
+    Kind,
+    Label,
+    Look,
+    file_name,
+    kind,
+    label_right,
+    looks,
+    mark_points,
+    of_setting,
+    panel,
+    ticks,
+)
 from kernelmark.bench.report.format import short, size
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.scaling import Point, Scaling, ScalingQuestion, ScalingSection, computed
-from kernelmark.bench.report.scaling_view import compared
+from kernelmark.bench.report.scaling import Point, Scaling, ScalingQuestion, ScalingSection, compared, computed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

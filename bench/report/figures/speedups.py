@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, Setting, speedup_of
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from kernelmark.bench.report.figures.style import GREY, INK, SIDES, panel, ratio_ticks, ticks
+from kernelmark.bench.report.figures.style import (
+    GREY,
+    INK,
+    SIDES,
+    Figure,
+    Kind,
+    file_name,
+    kind,
+    of_setting,
+    panel,
+    ratio_ticks,
+    ticks,
+)
 from kernelmark.bench.report.format import factor, figure_names, short
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData, ends

@@ -1,14 +1,57 @@
 """How figures look: one column of a paper wide, colours that the colour-blind distinguish, equal bytes every time."""
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
+
+    from kernelmark.bench.report.contest import Setting
+
+
+class Figure(NamedTuple):
+    """A figure that a run has the data for; `draw` is called where Matplotlib is set up.
+
+    data: what it shows, where the page lays that out itself.
+    """
+
+    name: str
+    title: str
+    caption: str
+    draw: "Callable[[], Drawing]"
+    data: Any = None
+
+
+class Kind(NamedTuple):
+    """The figures of one kind, and in one line what was left out and why, or nothing."""
+
+    title: str
+    figures: list[Figure]
+    omitted: str
+
+
+def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
+    """Return the first `most` figures of a kind. `lacking`: what the run would need for any."""
+    if not figures:
+        return Kind(title, [], lacking)
+    more = len(figures) - most
+    return Kind(title, figures[:most], f"{more} more of this kind are left out" if more > 0 else "")
+
+
+def of_setting(setting: "Setting") -> tuple[str, ...]:
+    """Return the words of a file's name for a setting."""
+    return setting.device, f"t{setting.threads}", setting.mode, setting.precision, setting.isa, setting.order
+
+
+def file_name(*words: object) -> str:
+    """Return `roofline-cpu-t2-fp32`: lower case, and nothing that a file system or LaTeX would trip over."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")
+
 
 MM = 1 / 25.4
 #: One column of a journal, and both.
@@ -70,11 +113,11 @@ def looks(kernels: Iterable[str]) -> dict[str, Look]:
     }
 
 
-def panel(height_mm: float, width: float = WIDTH) -> "tuple[Figure, Axes]":
+def panel(height_mm: float, width: float = WIDTH) -> "tuple[Drawing, Axes]":
     """Return an empty figure of one column, or of another width in inches, with one plot in it."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
-    figure = Figure(figsize=(width, height_mm * MM))
+    figure = Drawing(figsize=(width, height_mm * MM))
     return figure, figure.subplots()
 
 
@@ -174,7 +217,7 @@ def round_ticks(low: float, high: float) -> list[float]:
     return inside
 
 
-def save(figure: "Figure", stem: Path, pdf: bool) -> str:
+def save(figure: "Drawing", stem: Path, pdf: bool) -> str:
     """Write `STEM.svg`, which follows the reader's colour scheme, and `STEM.pdf` if wanted; return the SVG.
 
     A PDF takes several times as long, since it holds the part of the font that it needs; one of an earlier figure goes.

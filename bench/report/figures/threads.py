@@ -1,16 +1,33 @@
-"""Thread scaling: how much faster a kernel gets with threads, against itself on the fewest."""
+"""Thread scaling: of the largest problem against the fewest threads, and over size against one thread and ceilings."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, time_of
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
-from kernelmark.bench.report.figures.style import GREY, Label, Look, label_right, mark_points, panel, ticks
+from kernelmark.bench.report.figures.roofline import highest
+from kernelmark.bench.report.figures.style import (
+    GREY,
+    INK,
+    Figure,
+    Kind,
+    Label,
+    Look,
+    file_name,
+    kind,
+    label_right,
+    mark_points,
+    panel,
+    ratio_ticks,
+    round_ticks,
+    ticks,
+)
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
-from kernelmark.bench.report.run_data import RunData, ends, work
+from kernelmark.bench.report.run_data import RunData, ends, flop_and_bytes, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -84,3 +101,107 @@ def _draw(scaling: Scaling, looks: dict[str, Look]) -> "Drawing":
     axes.grid(axis="y")
     label_right(axes, labels)
     return figure
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+TITLE = "Thread scaling over size"
+
+
+class Gain(NamedTuple):
+    """A kernel on a problem: its row on the most threads, the ratio to that on one, and what the ceilings allow."""
+
+    row: Result
+    ratio: Ratio
+    allowed: float | None
+
+
+def gains_over_size(data: RunData, looks: dict[str, Look]) -> Kind:
+    """Return a figure for each operation with two problems or more whose kernels have rows on one thread and more."""
+    found: dict[tuple[str, str, str], list[Gain]] = defaultdict(list)
+    for gain in gains(data):
+        found[gain.row.op, gain.row.mode, gain.row.isa].append(gain)
+    figures = [
+        _size_figure(op, mode, isa, own, looks)
+        for (op, mode, isa), own in found.items()
+        if len({gain.row.problem for gain in own}) > 1
+    ]
+    return kind(
+        TITLE, figures, "no operation has two problems on one thread and on several; `--threads 1,2` does", MOST
+    )
+
+
+def gains(data: RunData) -> Iterator[Gain]:
+    """Yield the gain of each kernel and problem of a CPU that has rows on one thread and on more."""
+    rows: dict[tuple[str, ...], list[Result]] = defaultdict(list)
+    for r in data.timed:
+        if r.device == "cpu" and work(r):
+            rows[r.op, r.mode, r.isa, r.problem, r.kernel].append(r)
+    for own in rows.values():
+        one, most = (pick(own, key=lambda r: r.threads) for pick in (min, max))
+        if one.threads == 1 < most.threads:
+            times = [_least_s(data, row) for row in (one, most)]
+            yield Gain(most, time_of(one).over(time_of(most)), times[0] / times[1] if all(times) else None)
+
+
+def _least_s(data: RunData, r: Result) -> float:
+    """Return the seconds that the ceilings leave to what a row executes and moves; 0 where one is not known."""
+    flop, traffic = flop_and_bytes(r)
+    compute = highest(data, r.device, r.threads, UNITS.get(r.numerics, r.numerics))
+    memory = highest(data, r.device, r.threads, "link" if r.op == "transfer" else "memory")
+    if not memory or (flop and not compute):
+        return 0.0
+    return max(traffic / memory.rate, flop / compute.rate if compute else 0.0)
+
+
+def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[str, Look]) -> Figure:
+    threads, first = max(gain.row.threads for gain in gains), gains[0].row
+    most: dict[str, int] = defaultdict(int)
+    for gain in gains:
+        most[gain.row.kernel] += 1
+    kernels = sorted(most, key=lambda kernel: -most[kernel])[:MOST_KERNELS]
+    shown = f" {len(kernels)} of {len(most)} kernels." * (len(kernels) < len(most))
+    return Figure(
+        file_name("threads-over-size", op, mode, isa),
+        f"{TITLE}: {op}, {count(threads, 'thread')} against one",
+        f"{first.device_name}, {mode}. Time on one thread over that on {threads}, over the operations of a problem "
+        "(bytes where it has none). Whiskers: the 95 % interval, the quotient of both, since thread counts are not "
+        "measured in turn. Dashes: what the ceilings of arithmetic and memory, at one thread and at "
+        f"{threads}, allow, where both are known. Hollow: measured under noise.{shown}",
+        partial(_draw_sizes, [gain for gain in gains if gain.row.kernel in kernels], threads, looks),
+    )
+
+
+def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, Look]) -> "Drawing":
+    figure, axes = panel(66)
+    unit = "FLOP" if gains[0].row.gflop_per_s else "bytes"
+    axes.set(
+        xlabel=f"{unit} of the problem",
+        ylabel=f"speedup of {count(threads, 'thread')} over 1",
+        xscale="log",
+        yscale="log",
+    )
+    by_kernel: dict[str, list[Gain]] = defaultdict(list)
+    for gain in gains:
+        by_kernel[gain.row.kernel].append(gain)
+    labels = [_points(axes, kernel, own, looks[kernel]) for kernel, own in by_kernel.items()]
+    allowed = {(work(gain.row), gain.allowed) for gain in gains if gain.allowed}
+    axes.plot([x for x, _ in allowed], [y for _, y in allowed], "_", color=INK, markersize=7, zorder=3)
+    axes.axhline(1, color=GREY, linewidth=0.8, zorder=0)
+    ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
+    ticks(axes.yaxis, ratio_ticks(*axes.get_ylim()))
+    axes.grid(axis="y")
+    label_right(axes, labels)
+    return figure
+
+
+def _points(axes: "Axes", kernel: str, gains: list[Gain], look: Look) -> Label:
+    gains = sorted(gains, key=lambda gain: work(gain.row))
+    xs, ys = [work(gain.row) for gain in gains], [gain.ratio.median for gain in gains]
+    bars = [ends(*gain.ratio[:3]) for gain in gains]
+    errors = [[abs(y - bar[side]) for y, bar in zip(ys, bars, strict=True)] for side in range(2)]
+    axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle="none")
+    mark_points(axes, xs, ys, look, [is_noisy(gain.row) for gain in gains])
+    return Label(xs[-1], ys[-1], short(kernel), look)

@@ -4,12 +4,24 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
-from kernelmark.bench.report.figures.style import COLOURS, FULL_WIDTH, GREY, INK, MM, WIDTH, ratio_ticks, ticks
+from kernelmark.bench.report.figures.style import (
+    COLOURS,
+    FULL_WIDTH,
+    GREY,
+    INK,
+    MM,
+    WIDTH,
+    Figure,
+    Kind,
+    file_name,
+    kind,
+    ratio_ticks,
+    ticks,
+)
 from kernelmark.bench.report.format import count, rate, short
 from kernelmark.bench.report.noise import is_noisy, noise_of
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.searched import Searched, TimedTile, searches
+from kernelmark.bench.report.tuning import Searched, TimedTile, searches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

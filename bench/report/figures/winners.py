@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.report.contest import Setting
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from kernelmark.bench.report.figures.style import GREY, INK, MM, WIDTH, Look, mark_points, ticks
+from kernelmark.bench.report.figures.style import (
+    GREY,
+    INK,
+    MM,
+    WIDTH,
+    Figure,
+    Kind,
+    Look,
+    file_name,
+    kind,
+    mark_points,
+    of_setting,
+    ticks,
+)
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData

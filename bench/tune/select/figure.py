@@ -13,14 +13,17 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.figures import winners
-from kernelmark.bench.report.figures.plan import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.style import (
     COLOURS,
     GREY,
     HATCHES,
     MARKERS,
+    Figure,
+    Kind,
     Label,
     Look,
+    file_name,
+    kind,
     label_right,
     looks,
     panel,

@@ -13,7 +13,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.export import writing
-from kernelmark.bench.report.figures.plan import file_name
+from kernelmark.bench.report.figures.style import file_name
 from kernelmark.bench.tune.select.formula import Formula
 from kernelmark.bench.tune.select.regret import Regret, Share
 from kernelmark.bench.tune.select.training import FeatureSpace
