@@ -109,7 +109,6 @@ def _seconds(asked: Contrast, r: Result, workers: int, w: int, n: int, scaled: f
 
 
 def _seconds_of(asked: Contrast, evidence: ExperimentRows, r: Result, n: int) -> Ratio:
-    """Return the seconds of an exchange of n elements, from a row of an aggregation of any size."""
     w, own_n = _sizes(evidence, r.problem)
     return _seconds(asked, r, asked.workers, w, n, n / own_n)
 
@@ -119,13 +118,11 @@ def _median(found: tuple[Ratio, Result]) -> float:
 
 
 def _sizes(evidence: ExperimentRows, problem: str) -> tuple[int, int]:
-    """Return the workers and the elements of an aggregation."""
     asked: Any = evidence.problems[problem]
     return asked.w, asked.n
 
 
 def _network(evidence: ExperimentRows, problem: str) -> str:
-    """Return the network that a problem is of."""
     return next(layer.entry.network for layer in evidence.layers if layer.entry.problem.id == problem)
 
 

@@ -152,7 +152,6 @@ def told(numbers: Sequence[JudgedRatio]) -> list[str]:
 
 
 def _group(numbers: Sequence[JudgedRatio], of: int) -> str:
-    """Return the numbers one by one, or if many their range, and their names where others have another answer."""
     if len(numbers) <= TOLD:
         return "; ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
     least, most = (pick(numbers, key=lambda n: n.ratio) for pick in (min, max))
@@ -308,7 +307,6 @@ def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str,
 def _missing(
     claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware
 ) -> tuple[str, str]:
-    """Return the verdict on a claim without a number, and what the machine, the rows or the prices file lack."""
     if reason := hardware.lacks(claim, asked):
         rows = findings.rows_of(claim.comparison, evidence)
         steps = findings.thread_steps(claim.comparison, evidence, rows) if claim.threads > 1 else ()

@@ -50,7 +50,6 @@ class Confirm(TomlTable, frozen=True):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Return the ends between which the number must lie."""
         if self.between is not None:
             return self.between
         return (self.above if self.above is not None else 0.0, self.below if self.below is not None else float("inf"))

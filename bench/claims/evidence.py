@@ -183,7 +183,6 @@ def gather(
 
 
 def _own_rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, int]:
-    """Return how many kernels have a time, and from how many of the processes that are asked for."""
     ok = [r for r in results if r.status == Status.OK]
     return len(ok), min([experiment.processes, *(r.processes for r in ok)])
 

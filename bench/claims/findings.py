@@ -86,7 +86,6 @@ def against(one: Result, other: Result) -> str:
 
 
 def _said(where: str, setting: Setting, several: bool) -> str:
-    """Return where a number holds, and in which setting where there are several."""
     return f"{where} ({setting.title})" if several else where
 
 
@@ -140,7 +139,6 @@ def _names(launched: str) -> frozenset[str]:
 
 
 def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:
-    """Yield rows of one kernel on one problem that agree in these columns too; the first of them stands for all."""
     found: dict[Any, list[Result]] = defaultdict(list)
     for r in rows:
         found[r.problem, r.kernel, r.mode, *(getattr(r, name) for name in names)].append(r)

@@ -59,7 +59,6 @@ class Prices(TomlTable, frozen=True):
             raise ValueError(f"date is {self.date!r}, expected a date or words that name one")
 
     def of(self, result: Result) -> DevicePrice | None:
-        """Return the price of what a row was measured on."""
         return self.find(result.device, result.device_name)
 
     def watts(self, result: Result) -> float | None:
@@ -71,11 +70,9 @@ class Prices(TomlTable, frozen=True):
         return next((d for d in self.device if d.device == device and fnmatchcase(name, d.name)), None)
 
     def of_vcpus(self, count: int) -> Vcpus | None:
-        """Return the price of an instance with that many virtual CPUs."""
         return next((priced for priced in self.vcpus if priced.count == count), None)
 
     def told(self, results: Iterable[Result]) -> tuple[str, ...]:
-        """Return the prices of what the rows were measured on."""
         devices = dict.fromkeys((r.device, r.device_name) for r in results)
         found = ((name, self.find(device, name)) for device, name in devices)
         return tuple(f"{name}: {self._price(price)}" for name, price in found if price)

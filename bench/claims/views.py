@@ -44,14 +44,12 @@ def _answer(a: Answer) -> str:
 
 
 def _evidence(a: Answer) -> list[str]:
-    """Return the number that would confirm a claim, what was found and the notes on it."""
     if not a.findings:
         return [f"missing: {text}" for text in a.said]
     return [_question(a), *a.said, *a.notes]
 
 
 def _question(a: Answer) -> str:
-    """Return the number of a claim, where it must lie, and the kind of its intervals."""
     return f"{a.number} must be {a.expected}" + (f" ({a.interval} intervals)" if a.interval else "")
 
 

@@ -85,7 +85,6 @@ class Comparison:
 
     @property
     def tested(self) -> int:
-        """Return how many cases were tested, and so corrected for."""
         return len(self._error)
 
     def compared(self) -> Iterator[CasePair]:

@@ -147,7 +147,6 @@ def gather(comparison: Comparison, write: Callable[[CasePair], object]) -> Findi
 
 
 def _timed(cases: Iterator[CasePair], found: Findings, write: Callable[[CasePair], object]) -> Iterator[CasePair]:
-    """Yield the cases to show in the table and note the others."""
     for case in cases:
         write(case)
         found.verdicts[case.verdict] += 1
@@ -195,7 +194,6 @@ def _table(found: Findings) -> str:
 
 
 def _pairs(pairs: Sequence[Siblings]) -> str:
-    """Return the siblings that were measured in turn in both runs, those that changed most first."""
     shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
     cells = [
         (short(pair.one.kernel), pair.one.problem, pair.other.problem, str(pair.base), str(pair.new), pair.change.words)
@@ -217,7 +215,6 @@ def _cells(case: CasePair) -> Sequence[str]:
 
 
 def _statuses(found: Findings) -> list[str]:
-    """Return a line for each case that has another status now, those that regressed first."""
     lines = [f"{case.verdict}: {case.base.case}: {case.reason}" for case in found.regressed]
     lines += [f"{case.base.case}: {case.reason}" for case in found.changed]
     hidden = found.verdicts[REGRESSED] + found.untimed[""] - len(lines)
@@ -320,7 +317,6 @@ def _gathered(
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> list[str]:
-    """Return what differs between the machines of the two runs."""
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     found = _differences(base["machine"], new["machine"])
@@ -362,7 +358,6 @@ def _check_decidable(comparison: Comparison) -> None:
 
 
 def _header(base: Mapping[str, Any], new: Mapping[str, Any], machines: Sequence[str], margin: float) -> str:
-    """Return which runs these are, what differs, and what the verdicts mean."""
     lines = [f"{name} {run['run_id']}, {run['started_at']}" for name, run in (("BASE", base), ("NEW ", new))]
     lines += [f"DIFFERENT MACHINES: {line}" for line in machines]
     lines += [f"differs: {line}" for line in _differences(_settings(base), _settings(new))]

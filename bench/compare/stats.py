@@ -57,7 +57,6 @@ def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
 
 
 def _moments(groups: Groups) -> tuple[Array, Array, Array]:
-    """Return the mean of the logarithms of each group, its squared standard error, and the count."""
     counts = np.fromiter(map(len, groups), np.int64, len(groups))
     logs = np.log(np.fromiter(chain.from_iterable(groups), np.float64, counts.sum()))
     group = np.repeat(np.arange(len(groups)), counts)

@@ -61,7 +61,6 @@ class Ratio(NamedTuple):
 
     @property
     def remarks(self) -> list[str]:
-        """Return the remarks that stand beside the number, if any."""
         return [self.apart] * (not self.in_turn) + [self.side] * (not self.certain)
 
     @property
@@ -178,7 +177,6 @@ class Setting(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Return device, threads, mode, precision and order in words."""
         threads = fmt.count(self.threads, "thread") if self.device == "cpu" else ""
         return ", ".join(filter(None, (self.machine, threads, self.mode, self.precision, self.order)))
 
@@ -235,11 +233,9 @@ class Contest(NamedTuple):
 
     @property
     def lead(self) -> Ratio | None:
-        """Return the fastest against the next."""
         return self.faster(self.ranked[0], self.ranked[1]) if len(self.ranked) > 1 else None
 
     def of(self, kernel: str) -> Result | None:
-        """Return the row of a kernel."""
         return next((r for r in self.ranked if r.kernel == kernel), None)
 
     def faster(self, one: Result, other: Result) -> Ratio:
@@ -250,7 +246,6 @@ class Contest(NamedTuple):
         return self.known[pair]
 
     def slowdown(self, r: Result) -> float:
-        """Return the time of a row over that of the fastest."""
         return time_of(r).over(time_of(self.fastest)).median
 
 

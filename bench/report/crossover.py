@@ -58,7 +58,6 @@ class Listed(Sweep, frozen=True):
     made: Sequence[list[Entry]] = ()
 
     def groups(self) -> Iterator[list[Entry]]:
-        """The groups as they were made."""
         return iter(self.made)
 
 
@@ -91,7 +90,6 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
 
 
 def _by_lead(c: Contest) -> Contest:
-    """Return the contest with its first two in the order that samples taken in turn give, where that is certain."""
     lead = c.lead
     if lead is None or lead.side != "slower":
         return c

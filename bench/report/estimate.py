@@ -70,7 +70,6 @@ def estimate(
 
 
 def _bound_s(best: Mapping[tuple[str, bool], float], registry: Registry, name: str, kernel: str) -> float:
-    """Return the seconds of the nominal work of a problem at the highest ceilings of the kernel's device."""
     problem, device = registry.problem(name), registry.kernels[kernel].device
     works = ((problem.flop, best.get((device, False))), (problem.traffic_bytes, best.get((device, True))))
     return max((work / rate for work, rate in works if rate), default=0.0)
@@ -96,7 +95,6 @@ def _case_seconds(store: Reader, run: RunFacts) -> list[tuple[_Key, float]]:
 
 
 def _seconds(store: Reader, one: str, other: str) -> float:
-    """Return the seconds between two times of a store. Raises UsageError where either is none."""
     try:
         return (datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds()
     except (ValueError, TypeError) as error:
@@ -104,7 +102,6 @@ def _seconds(store: Reader, one: str, other: str) -> float:
 
 
 def _ceilings(store: Reader, runs: Sequence[RunFacts]) -> dict[tuple[str, bool], float]:
-    """Return the highest rates of each device: flop/s, and bytes/s of its memory."""
     best: dict[tuple[str, bool], float] = {}
     for run in runs:
         for ceiling, doubt in store.ceilings(run["run_id"]):

@@ -48,12 +48,10 @@ def _columns(store: Store, run_id: str) -> Iterator[list[Sequence[Any]]]:
 
 
 def _hidden(name: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return a column as it may leave this machine."""
     return [hidden(name, value) for value in values] if name in NAMES else values
 
 
 def _lines(columns: Iterable[Sequence[Any]]) -> str:
-    """Return the lines of rows that are given by column."""
     return "\n".join(map(",".join, zip(*map(cells, columns), strict=True))) + "\n"
 
 

@@ -52,12 +52,10 @@ class Winner(NamedTuple):
 
     @property
     def share(self) -> str:
-        """Return how many of the contests that is."""
         return f"{self.wins}" if self.leads_most else f"at most {self.wins}"
 
     @property
     def leads_most(self) -> bool:
-        """Whether it wins most of the contests."""
         return 2 * self.wins > len(self.contests)
 
 
@@ -106,7 +104,6 @@ def _of_one(w: Winner) -> str:
 
 
 def _how_sure(found: Sequence[Winner]) -> str:
-    """Return how many winners are certain, and by how much they lead."""
     contests, leads = [c for w in found for c in w.contests], [lead for w in found for lead in w.leads]
     certain = sum(lead.side == "faster" for lead in leads)
     lead = factor(median(lead.median for lead in leads))
@@ -286,7 +283,6 @@ def _of_many(data: RunData, found: Sequence[Winner]) -> list[Number]:
 
 
 def _roofline(data: RunData) -> list[Number]:
-    """Return the row that comes nearest to its bound, if any has one."""
     best = max((r for r in data.timed if r.roofline_pct), key=lambda r: r.roofline_pct or 0.0, default=None)
     if best is None:
         return []

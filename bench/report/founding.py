@@ -35,7 +35,6 @@ class FoundingProduct(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """Return the product and the setting in words."""
         m, n, k = SIZES.values()
         return f"C = A x B^T, A {m}x{k}, B {n}x{k}, {self.op_t.dtype}; {self.contest.setting.title}"
 
@@ -76,7 +75,6 @@ class FoundingProduct(NamedTuple):
 
     @property
     def evidence(self) -> list[str]:
-        """Return the times on which the answer rests."""
         lines = [f"op_T by {short(self.op_t.kernel)}: {time(*row_time(self.op_t))}."]
         if self.op_n is None:
             same = self.contest.problem.replace("/NT", "/NN", 1)

@@ -92,7 +92,6 @@ def _against(kept: StoredVersion) -> list[tuple[VersionRatio, Ratio]]:
 
 
 def _against_first(kept: StoredVersion, first: StoredVersion) -> Ratio | None:
-    """Return how many times faster a version is than the first; None where the two cannot be compared."""
     if in_turn := next((ratio for one, ratio in _against(kept) if one.version == first.number), None):
         return in_turn
     own, base = kept.version, first.version
@@ -144,7 +143,6 @@ def _name(one: VersionRatio, own: KernelVersion) -> str:
 
 
 def _changed(step: Step) -> str:
-    """Return which two versions are compared, and what changed beside their sources."""
     assert step.before is not None
     now, before = step.kept.version.tile, step.before.version.tile
     parts = [f"version {step.number} after version {step.number - 1}"]
@@ -154,7 +152,6 @@ def _changed(step: Step) -> str:
 
 
 def _diff(step: Step) -> Iterator[str]:
-    """Yield the lines of a unified diff of the sources, file by file."""
     if step.before is None:
         return
     old, new = step.before.sources, step.kept.sources

@@ -151,7 +151,6 @@ def _words(suite: str, op: str, rows: Sequence[Result], facts: str) -> Iterator[
 
 
 def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterator[str]:
-    """Yield the problem, then its kernels: fastest first, then those without a time."""
     width = sum(len(column.align) for column in columns)
     title = f"\\texttt{{{escape(rows[0].problem)}}}" + (f", {escape(fact)}" if fact else "")
     several = len({r.threads for r in rows}) > 1
@@ -163,7 +162,6 @@ def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterato
 
 
 def _cells(r: Result, columns: list[LatexColumn], width: int) -> Iterator[str]:
-    """Yield the cells after a kernel's name, or the status where there is no time."""
     if _known_time(r) is not None:
         yield from (cell for column in columns for cell in column.cells(r))
     else:
@@ -299,7 +297,6 @@ def _setting(pivot: Pivot) -> str:
 
 
 def _notes(lines: Sequence[PivotLine]) -> Iterator[str]:
-    """Yield what the marks in a table mean."""
     cells = [cell for line in lines for cell in line.cells if cell]
     if any(cell.noisy for cell in cells):
         yield NOISE
@@ -308,7 +305,6 @@ def _notes(lines: Sequence[PivotLine]) -> Iterator[str]:
 
 
 def _lines(line: PivotLine) -> Iterator[str]:
-    """Yield the times of a problem, and their intervals below, on the same page."""
     unit = line.unit.replace("u", MICRO)
     below = any(cell and cell.interval for cell in line.cells)
     yield " & ".join([escape(line.label), unit, *map(_time, line.cells)]) + (r" \\*" if below else r" \\")

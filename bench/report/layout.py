@@ -250,7 +250,6 @@ def _listed(columns: Sequence[TableColumn], rows: Rows, room: int) -> Iterator[s
 
 
 def _row(columns: Sequence[TableColumn], widths: Sequence[int], row: Sequence[str], indent: str) -> Iterator[str]:
-    """Yield the lines of one row: more than one where a cell is wrapped."""
     cells = [wrapped(text, room) if c.wraps else [text] for c, room, text in zip(columns, widths, row, strict=True)]
     for line in zip_longest(*cells, fillvalue=""):
         yield (indent + GAP.join(map(_aligned, line, widths, columns))).rstrip()
@@ -261,7 +260,6 @@ def _aligned(text: str, room: int, column: TableColumn) -> str:
 
 
 def _markdown(columns: Sequence[TableColumn], rows: Rows) -> Iterator[str]:
-    """Yield the lines of a table in GitHub's Markdown."""
     lines = [[c.header for c in columns], *([*map(in_markdown, row)] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     drawn = [f"| {' | '.join(map(_aligned, line, widths, columns))} |" for line in lines]

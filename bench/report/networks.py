@@ -51,7 +51,6 @@ def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
 
 
 def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
-    """Return the sum of values, each as often as it counts; None where one is not known."""
     found = [count * value for count, value in values if value is not None]
     return sum(found) if len(found) == len(values) else None
 
@@ -392,7 +391,6 @@ def _missing(layers: Sequence[Layer]) -> str:
 
 
 def _stated(store: Store, registry: Registry, run_id: str) -> str:
-    """Return the text's figures, and what its network's layers come to where the run has them."""
     text = (
         f"Stated, not measured: {STATED.network} takes {fmt.seconds(STATED.transfer_s)} at "
         f"{fmt.size(round(STATED.bytes_per_s))}/s of about {fmt.seconds(STATED.batch_s)}, "

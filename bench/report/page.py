@@ -201,7 +201,6 @@ def _measurable(data: RunData) -> Iterator[None]:
 
 
 def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
-    """Write the rows in every style, or as CSV alone where they are too many to be read, and return the file names."""
     write_text(folder / TABLES["csv"], lambda out: write_table(data.table, out))
     others = [style for style in TABLES if style != "csv"]
     if len(data.rows) <= MOST_TABLED:
@@ -275,7 +274,6 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
 
 
 def _first(figures: Iterable[_Figure], title: Callable[[_Figure], str]) -> tuple[list[_Figure], list[_Figure]]:
-    """Return the first figure of each title, and the others."""
     first: dict[str, _Figure] = {}
     more = []
     for figure in figures:

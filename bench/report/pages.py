@@ -59,6 +59,5 @@ def _pages(store: Store, run_id: str) -> int:
 
 
 def _where(run_id: str, page: int, pages: int) -> str:
-    """Return which page this is, and the command that shows the next (from the last, the first)."""
     which, other = ("next", page + 1) if page < pages else ("first", 1)
     return f"page {page} of {pages}; the {which}: `kernelmark show {run_id} --page {other}`. All rows of each kernel:"

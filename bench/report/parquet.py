@@ -89,7 +89,6 @@ def _schema(arrow: Any, dims: dict[str, str], facts: dict[str, Any]) -> Any:
 
 
 def _dimension_types(store: Store, run_id: str) -> dict[str, str]:
-    """Return the type of each dimension, in the order of the CSV: whole numbers, numbers, or else text."""
     kinds: dict[str, set[type]] = {}
     for _, dims, _ in store.records(run_id):
         for name, value in dims.items():

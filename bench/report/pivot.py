@@ -56,7 +56,6 @@ class Pivot(NamedTuple):
 
     @property
     def noisy(self) -> bool:
-        """Whether any cell is marked."""
         return any(cell.noisy for line in self.lines for cell in line.cells if cell)
 
 
@@ -125,7 +124,6 @@ def _pivot(suite: str, op: str, setting: Setting, timed: dict[str, Contest], row
 
 
 def _belongs(r: Result, setting: Setting, timed: dict[str, Contest]) -> bool:
-    """Whether a row stands in this setting, or would if it had a time."""
     if is_timed(r):
         return r.problem in timed and any(r is own for own in timed[r.problem].ranked)
     own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
@@ -133,7 +131,6 @@ def _belongs(r: Result, setting: Setting, timed: dict[str, Contest]) -> bool:
 
 
 def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
-    """Return the kernels: those with the most times first, of these the fastest on average."""
     slowdowns: dict[str, list[float]] = defaultdict(list)
     for c in timed:
         best = time_of(c.fastest).median

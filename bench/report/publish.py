@@ -185,7 +185,6 @@ class Report:
             yield "## What has no result\n\n" + "\n".join(lines)
 
     def _before(self) -> Iterator[tuple[str, str]]:
-        """Yield the section on earlier runs, whose rows are never part of a ratio with those of the others."""
         if found := earlier.runs_of(self._earlier):
             runs = github_table(("run", "began", "rows", "commit"), found)
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
@@ -204,7 +203,6 @@ class Report:
         return drawn
 
     def _rows(self) -> str:
-        """Return the rows of all runs, with the dimensions that occur in any."""
         runs = self._about.runs.values()
         others = dict.fromkeys(name for run in runs for name in self._store.dimensions(run) if name not in COLUMNS)
         others |= dict.fromkeys(name for row in self._earlier for name in row if name not in COLUMNS)
@@ -307,7 +305,6 @@ def _kernels(names: Sequence[str]) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the first of the answers to a claim, in a cell."""
     found = [" ".join(one.split()) for one in text.split("; ")]
     more = f"; {len(found) - MOST_FOUND} more in [claims.csv](claims.csv)" if len(found) > MOST_FOUND else ""
     return "; ".join(found[:MOST_FOUND]) + more

@@ -33,17 +33,14 @@ class RunData:
 
     @property
     def rows(self) -> Sequence[Result]:
-        """Return all rows, in the order in which they were recorded."""
         return self.table.rows
 
     @cached_property
     def timed(self) -> list[Result]:
-        """Return the rows that have a time."""
         return [r for r in self.rows if is_timed(r)]
 
     @cached_property
     def dims_of(self) -> dict[str, Dims]:
-        """Return the dimensions by problem."""
         return dict(zip(self.table.columns["problem"], self.table.dims, strict=True))
 
     @cached_property
@@ -64,7 +61,6 @@ class RunData:
 
     @property
     def networks(self) -> list[str]:
-        """Return the networks of which the run has layers."""
         return list(dict.fromkeys(layer.network for layer in self._store.layers(self.run_id)))
 
     @property

@@ -80,7 +80,6 @@ class Scaling(NamedTuple):
 
     @property
     def gradient_bytes(self) -> int:
-        """Return the bytes of a gradient in FP32."""
         return self.parameters * FLOAT_BYTES
 
 
@@ -157,7 +156,6 @@ def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
 def _points(
     asked: ScalingQuestion, parameters: int, batch: Batch, by_kernel: dict[str, list[Found]]
 ) -> Iterator[Point]:
-    """Yield the points of data parallelism, in which each worker computes a whole batch."""
     for kernel, rows in by_kernel.items():
         for workers in asked.workers if rows else ():
             yield _point(asked, kernel, workers, parameters, batch.seconds, rows)
@@ -201,7 +199,6 @@ def _distance(found: Found, workers: int, n: int, update: bool) -> tuple[float, 
 def _unmeasured(
     store: Store, asked: ScalingQuestion, parameters: int, found: dict[Setting, Batch], run_id: str | None
 ) -> str:
-    """Return the complaint that names the command which measures what is missing."""
     setting = next(iter(found))
     counts = sorted({min(max(2, workers), 8) for workers in asked.workers})
     problems = " ".join(f"aggregate/w{count}n{parameters}/f32/update" for count in counts)
@@ -397,7 +394,6 @@ def _point_row(section: ScalingSection, point: Point) -> ScalingPoint:
 
 
 def _with_ends(name: str, number: Ratio) -> dict[str, Any]:
-    """Return a number and the ends of its interval under the names of their fields."""
     return {name: number.median, f"{name}_low": number.low, f"{name}_high": number.high}
 
 

@@ -25,22 +25,18 @@ class SeveralRuns(RunData):
 
     @property
     def rows(self) -> Sequence[Result]:
-        """Return the rows of all runs."""
         return [r for run in self._runs for r in run.rows]
 
     @cached_property
     def timed(self) -> list[Result]:
-        """Return the rows that have a time on the GPU."""
         return [r for run in self._runs for r in run.timed if r.device != "cpu"]
 
     @cached_property
     def dims_of(self) -> dict[str, Dims]:
-        """Return the dimensions by problem."""
         return {problem: dims for run in self._runs for problem, dims in run.dims_of.items()}
 
     @cached_property
     def contests(self) -> list[Contest]:
-        """Return a contest for each problem in each setting of the GPU."""
         found: dict[tuple[str, Setting], Contest] = {}
         most: dict[tuple[str, Setting], tuple[int, int]] = {}
         for run in self._runs:
@@ -61,9 +57,7 @@ class SeveralRuns(RunData):
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     def samples(self, r: Result) -> list[float]:
-        """Return the samples of a row in seconds a call, in the order in which they were taken."""
         return self._store.samples(r.run_id, r.case)
 
     def by_process(self, r: Result) -> list[Sequence[float]]:
-        """Return the samples of each process that a row was measured in."""
         return self._store.by_process(r.run_id, r.case)

@@ -30,7 +30,6 @@ class Strategy(NamedTuple):
 
 
 def _levels(workers: int) -> int:
-    """Return the levels of a binary tree with that many leaves."""
     return (workers - 1).bit_length()
 
 

@@ -141,7 +141,6 @@ def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str) -> str:
 
 
 def _title(rows: Sequence[Result], style: str) -> str:
-    """Return the problem and what its rows share: on one line if that fits."""
     threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
     facts = [*filter(None, [rows[0].mode]), count(threads, "thread")]
     facts += [rows[0].isa] if rows[0].isa else []
@@ -288,7 +287,6 @@ def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
 
 
 def _aligned(pairs: Iterator[tuple[str, object]]) -> str:
-    """Return a line for each name and value, a long value wrapped in its column."""
     found = list(pairs)
     longest = max(len(name) for name, _ in found)
     indent = " " * (longest + 2)

@@ -64,7 +64,6 @@ class Searched(NamedTuple):
 
     @property
     def near(self) -> int:
-        """Count the tiles that are near the best."""
         return sum(trial.ratio.median >= NEAR * self.trials[0].ratio.median for trial in self.trials)
 
     @property
@@ -192,7 +191,6 @@ class Raced(NamedTuple):
 
     @property
     def fastest(self) -> float:
-        """Return the speed of the fastest, relative to the default."""
         return max(self._speeds.values())
 
     @property

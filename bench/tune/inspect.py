@@ -116,7 +116,6 @@ def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
 
 
 def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
-    """Return all problems of that kind, the largest first, since not every tile is for the largest."""
     axes = {axis: values[0] for axis, values in kernel.domain.items()}
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):

@@ -55,7 +55,6 @@ class SearchDomain(NamedTuple):
     default: Config
 
     def values(self, i: int) -> list[int]:
-        """Return the values that there are of a tunable."""
         return sorted({config[i] for config in self.configs})
 
     def near(self, config: Config) -> list[Config]:
@@ -184,7 +183,6 @@ def _seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide what strategies print, and their warnings about costs of failures, which are huge."""
     with redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

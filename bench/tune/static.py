@@ -38,12 +38,10 @@ class CompiledTile(NamedTuple):
 
     @property
     def spills(self) -> bool:
-        """Return whether any launch keeps registers in memory."""
         return any(row.spill_bytes for row in self.launches)
 
     @property
     def order(self) -> tuple[float, float]:
-        """Return what tiles are sorted by."""
         return self.bound_s or math.inf, -min(row.occupancy for row in self.launches)
 
 
@@ -89,7 +87,6 @@ def resources(subject: Subject, config: Config) -> LaunchResources | None:
 
 
 def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> list[InspectRow]:
-    """Return what each launch of a tile takes; nothing where it does not compile."""
     try:
         return launch_rows(kernel, subject.problem, Tile(**subject.tile(config)), arch, limits_here(kernel))
     except (CompileError, Unsupported):  # the latter: no compiler is here
@@ -131,7 +128,6 @@ def words(subject: Subject, ranked: Ranked, arch: str) -> str:
 
 
 def _table(tiles: list[CompiledTile]) -> str:
-    """Return the rows of `inspect`, each with the bound of its tile after the tile."""
     first, *rest = COLUMNS
     bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles for _ in tile.launches]
     own = cells([row for tile in tiles for row in tile.launches])

@@ -34,7 +34,6 @@ class Listing(NamedTuple):
 
     @property
     def field(self) -> SearchDomain:
-        """Return what is searched."""
         return SearchDomain(self.names, self.configs, self.default)
 
 
@@ -76,7 +75,6 @@ class Subject(NamedTuple):
 
     @property
     def space(self) -> SearchSpace:
-        """Return what a run keeps of the tiles that there are."""
         size, valid, _, exact = self.tiles.counted
         default = self.text(self.tiles.default)
         return SearchSpace(self.problem.id, size, valid, exact, len(self.tiles.configs), default)
@@ -85,7 +83,6 @@ class Subject(NamedTuple):
         return dict(zip(self.tiles.names, config, strict=True))
 
     def takes(self, config: Config) -> bool:
-        """Return whether the tile is valid for the problem."""
         return self.kernel.unfit(self.problem, Tile(**self.tile(config)), limits_here(self.kernel)) is None
 
     def text(self, config: Config) -> str:
@@ -115,7 +112,6 @@ class Subject(NamedTuple):
         return PlannedJob(job, WorkerKey(self.kernel.device, job.threads), plan.suites[0], 1)
 
     def case(self, config: Config, plan: Plan) -> str:
-        """Return the identity of the row of a tile."""
         kernel = self.kernel.with_tile({} if config == self.tiles.default else self.tile(config))
         return case_of(self.job((), plan).job, self.problem.id, kernel)
 
@@ -138,7 +134,6 @@ def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, sta
 
 
 def _kernel(registry: Registry, kernel_id: str) -> Kernel:
-    """Return the kernel of an id, if it has tunables. Raises UsageError."""
     kernel = registry.named(kernel_id)
     if not kernel.tunables:
         others = [other.id for other in registry.kernels.values() if other.tunables and other.op == kernel.op]

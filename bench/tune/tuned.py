@@ -191,7 +191,6 @@ def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[s
 
 
 def _files(plan: Plan, where: str) -> list[TileFile]:
-    """Return the file of each device, or the one that is named, which is of one of the devices."""
     files = [file_of(where, device) for device in plan.devices]
     if where == AUTO:
         return files
@@ -343,5 +342,4 @@ def _macro(text: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a comment that no text of others ends early."""
     return f"/* {one_line(text).replace('*/', '* /').replace('/*', '/ *')} */"

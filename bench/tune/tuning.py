@@ -58,7 +58,6 @@ class Trial(NamedTuple):
 
     @property
     def speed(self) -> float:
-        """Return how many times faster than the default it is."""
         return 1 / self.cost
 
 
@@ -81,7 +80,6 @@ class Screen:
 
     @property
     def default(self) -> Result:
-        """Return the row of the default, which every job has."""
         row = self._stored(self.subject.tiles.default)
         assert row is not None
         return row
@@ -106,7 +104,6 @@ class Screen:
         return [self.trials[config].cost for config in configs]
 
     def _stored(self, config: Config) -> Result | None:
-        """Return the row that the run has of a tile."""
         case, run_id, store = self.subject.case(config, self._plan), self._session.run_id, self._rig.store
         return store.result(run_id, case)[0] if store.has(run_id, case) else None
 
@@ -163,7 +160,6 @@ class RaceOutcome(NamedTuple):
 
     @property
     def default(self) -> Result:
-        """Return the row of the default."""
         return self.raced.default
 
     @property
@@ -276,12 +272,10 @@ class Tuning:
 
     @property
     def store(self) -> Store:
-        """Return where the rows are kept."""
         return self._rig.store
 
     @property
     def registry(self) -> Registry:
-        """Return the kernels and operations that the tuning has."""
         return self._rig.registry
 
     def _searching(self) -> Plan:
@@ -320,7 +314,6 @@ class Tuning:
 
     @property
     def overall(self) -> Config | None:
-        """Return the tile with the highest geometric mean of speeds over the suite; None for a problem alone."""
         if len(self.screens) < 2:
             return None
         timed = [{trial.config: trial.speed for trial in screen.ranked} for screen in self.screens]

@@ -64,7 +64,6 @@ def aggregations(data: RunData, registry: Registry | None) -> Kind:
 
 
 def _names(registry: Registry | None) -> dict[str, str]:
-    """Return the networks whose gradients the problems of the suite are."""
     if registry is None or OP not in registry.operations:
         return {}
     return {entry.problem.id: entry.network for entry in find_suite(SUITE, registry).entries()}
@@ -97,7 +96,6 @@ def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> Figure:
 
 
 def _winners(lanes: Sequence[NetworkLane]) -> str:
-    """Return the fastest way for each network."""
     return "Fastest: " + "; ".join(f"{lane.name}: {_winner(lane)}" for lane in lanes) + "."
 
 

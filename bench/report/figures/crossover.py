@@ -46,7 +46,6 @@ def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
 
 
 def _along(data: RunData, registry: Registry | None) -> list[str]:
-    """Return the axes along which the run's suites ask where the winner changes."""
     names: list[str] = []
     for text in data.run.plan.get("suites") or data.run.suites if registry else ():
         try:
@@ -94,7 +93,6 @@ def _figure(m: CrossoverMap) -> Figure:
 
 
 def _changes(m: CrossoverMap) -> str:
-    """Return who wins, and from where on."""
     turns, last = [], ""
     for contest, name in zip(m.contests, m.names, strict=True):
         kernel = contest.fastest.kernel

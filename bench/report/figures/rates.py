@@ -45,7 +45,6 @@ class Lines(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether the operation moves data alone."""
         return not self.contests[0].fastest.gflop_per_s
 
     @property
@@ -88,7 +87,6 @@ def _lines(contests: list[Contest]) -> Lines:
 
 
 def _thinned(contests: list[Contest]) -> list[Contest]:
-    """Return up to MOST_SIZES contests, evenly over the sizes, with the smallest and the largest."""
     steps = min(len(contests), MOST_SIZES) - 1
     return [contests[round(i * (len(contests) - 1) / steps)] for i in range(steps + 1)]
 
@@ -139,7 +137,6 @@ def _rate(r: Result) -> tuple[float, float, float]:
 
 
 def _ceiling(axes: object, lines: Lines) -> None:
-    """Draw the ceiling of arithmetic of the largest problem, where one is known."""
     rate = lines.contests[-1].fastest.ceiling_gflop_per_s
     if rate and not lines.moves:
         rate /= lines.unit[1]
@@ -151,7 +148,6 @@ def _ceiling(axes: object, lines: Lines) -> None:
 
 
 def _square(lines: Lines) -> bool:
-    """Whether all problems are square products."""
     return all(len(set(numbers(sizes(c.problem)))) == 1 for c in lines.contests) and lines.contests[0].op == "gemm"
 
 

@@ -45,7 +45,6 @@ class Roof(NamedTuple):
 
     @property
     def unit(self) -> tuple[str, float]:
-        """Return the unit of the rates, and that unit in flop/s."""
         name, unit = flop_unit([self.compute.rate * 1e-9, *(y * 1e-9 for _, y, _ in self.points)])
         return name, unit * 1e9
 

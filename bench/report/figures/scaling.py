@@ -97,12 +97,10 @@ def _draw(section: ScalingSection, marks: dict[str, Look]) -> "Drawing":
 
 
 def _share(speedup: float, workers: int) -> float:
-    """Return a speedup in per cent of the number of workers."""
     return 100 * speedup / workers
 
 
 def _noisy(section: ScalingSection, point: Point) -> bool:
-    """Return whether a row that a point is computed from was measured under noise."""
     return any(map(is_noisy, (*section.batch.rows, point.row)))
 
 

@@ -58,12 +58,10 @@ class Lane(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """Return the speedup that a lane is ranked by."""
         return self.dots[0].ratio.median if self.mean is None else self.mean
 
     @property
     def text(self) -> str:
-        """Return the number of the lane in words."""
         if self.mean is not None:
             return f"mean {factor(self.mean)}"
         return f"{MARK * self.dots[0].noisy}{self.dots[0].ratio}"

@@ -57,7 +57,6 @@ def thread_scaling(data: RunData, looks: dict[str, Look]) -> Kind:
 
 
 def _scaling(rows: Scaling) -> Scaling:
-    """Return the kernels with two thread counts or more, by thread count."""
     return {
         k: sorted(found, key=lambda r: r.threads) for k, found in rows.items() if len({r.threads for r in found}) > 1
     }

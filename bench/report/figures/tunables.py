@@ -83,7 +83,6 @@ def _draw(found: Searched) -> "Drawing":
 
 
 def _panel(axes: "Axes", found: Searched, name: str) -> None:
-    """Draw the tiles by the values of one tunable, which stand evenly apart."""
     values = found.varied[name]
     axes.axhline(1, color=GREY, linewidth=0.6, linestyle="--")
     axes.grid(axis="y")

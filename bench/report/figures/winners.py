@@ -140,7 +140,6 @@ def draw(panels: Sequence[Panel], looks: dict[str, Look]) -> "Drawing":
 
 
 def _scale(axes: "Axes", panels: Sequence[Panel]) -> None:
-    """Scale the axes that all panels share, with a tick for each power of two of channels."""
     channels = [spot.channels for panel in panels for spot in panel.spots]
     sides = [spot.side for panel in panels for spot in panel.spots]
     axes.set(xscale="log", yscale="log", xlim=_around(channels), ylim=_around(sides))
@@ -153,7 +152,6 @@ def _around(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Return powers of two, every one, or every second where there is no room for all."""
     inside = [2.0**e for e in range(32) if low <= 2**e <= high]
     return inside[:: 1 + len(inside) // 6]
 

@@ -88,7 +88,6 @@ def _in_waves(found: Tallies, device: DeviceLimits, sizes: tuple[int, ...]) -> W
 
 
 def _blocks(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]:
-    """Yield what each block touches, in the order of their numbers."""
     if sampled.blocks == len(own):
         return ([(key, sectors, 0) for key, sectors in own[block].items()] for block in range(sampled.blocks))
     if not own or sampled.blocks > MOST_BLOCKS:
@@ -380,7 +379,6 @@ def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _total(lines: Iterable[LineCounts]) -> LineCounts:
-    """Return the sums over all lines, with no line of its own."""
     values = [msgspec.structs.asdict(line) for line in lines]
     sums: dict[str, object] = {"file": "", "line": 0}
     for name, default in msgspec.structs.asdict(LineCounts("", 0)).items():

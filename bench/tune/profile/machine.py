@@ -52,7 +52,6 @@ class TimeBound(msgspec.Struct, frozen=True):
 
     @property
     def binds(self) -> str | None:
-        """Return the limit that binds; None where none is known."""
         return max(self.times, key=lambda limit: self.times[limit]) if self.times else None
 
     @property
@@ -151,7 +150,6 @@ class Agreement(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the outcome as a sentence."""
         if self.reason:
             return f"Source level: the counts were not compared with the machine code, since {self.reason}"
         if self.differing:

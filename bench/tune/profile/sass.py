@@ -98,7 +98,6 @@ def instructions(code: bytes, symbol: str) -> list[Instruction]:
 
 @functools.lru_cache(maxsize=8)
 def _functions(code: bytes) -> list[dict[str, Any]]:
-    """Return what nvdisasm lists of each function."""
     with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
         cubin = Path(folder, "kernel.cubin")
         cubin.write_bytes(code)
@@ -158,7 +157,6 @@ class Code(msgspec.Struct, frozen=True):
 
     @property
     def useful(self) -> int:
-        """Return how many instructions are multiply-adds."""
         return sum(self.mix.get(kind, 0) for kind in USEFUL)
 
     @property

@@ -274,7 +274,6 @@ def _page(found: Profile) -> str:
 
 
 def _tables(machine: MachineCode) -> Iterator[str]:
-    """Yield the mix of the main loop and the bound, where there are any."""
     if machine.sass.main.loop is not None:
         yield table(MIX, list(mix(machine.sass.main)), "html")
     if machine.bound is not None:

@@ -134,7 +134,6 @@ def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list
 
 
 def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
-    """Return why a kernel cannot be called for a problem here, or None."""
     try:
         kernel = registry.kernels[name]
     except KeyError:
@@ -143,7 +142,6 @@ def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
 
 
 def _nearest(model: Model, space: FeatureSpace, known: Array, registry: Registry) -> tuple[int, float]:
-    """Return the place of the nearest measured problem, and how many octaves away it is."""
     others = space.numbers([registry.problem(one.problem) for one in model.measured])
     apart = space.apart(known, others)
     at = int(np.argmin(apart))
@@ -151,7 +149,6 @@ def _nearest(model: Model, space: FeatureSpace, known: Array, registry: Registry
 
 
 def _outside(model: Model, problem: Problem) -> Iterator[str]:
-    """Yield what of a problem lies outside the measured range."""
     for name, (low, high) in model.ranges.items():
         if not low <= (value := getattr(problem, name)) <= high:
             yield f"{name} is {value}, measured {low:g}" + f" to {high:g}" * (low < high)

@@ -70,7 +70,6 @@ def _library(function: Any, problem: Problem, otherwise: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _chosen(name: str, problem: Problem) -> Kernel:
-    """Return the kernel that a selector chooses for a problem. Raises UsageError where none takes it."""
     return REGISTRY.kernels[choice(_MODELS[name], problem, REGISTRY)[1]]
 
 
@@ -108,7 +107,6 @@ def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry
 
 
 def _files() -> list[Path]:
-    """Return the files of the selectors of the devices that are here."""
     folder = file_of("any", "any").parent
     names = [file_of("", device_name(device)).name for device in devices_present()]
     return sorted(path for path in folder.glob("*.json") if any(path.name.endswith(name) for name in names))

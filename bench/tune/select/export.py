@@ -146,7 +146,6 @@ def _python_head(model: Model) -> Iterator[str]:
 
 
 def _variables(formula: Formula) -> Iterator[str]:
-    """Yield the variables of a formula, in either language."""
     for axis in formula.axes:
         yield f"(log2({axis.expression}) - {axis.centre!r}) * {axis.scale!r}"
 
@@ -155,7 +154,6 @@ FORMATS: dict[str, Callable[[Model], str]] = {"c": as_c, "python": as_python, "j
 
 
 def _about(model: Model) -> list[str]:
-    """Return what the code was made from, and what it costs."""
     known, single = facts(model), model.single
     share = known["share"]
     lines = [

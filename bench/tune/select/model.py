@@ -86,7 +86,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def leaves(self) -> list[Split]:
-        """Return the nodes without a split."""
         return [node for node in self.tree if not node.expression]
 
 
@@ -145,7 +144,6 @@ def _complaint(model: Model, registry: Registry) -> str:
 
 
 def _is_whole(at: int, node: Split, model: Model) -> bool:
-    """Whether a split goes on to two later nodes, and a leaf orders all kernels."""
     if node.expression:
         return all(at < to < len(model.tree) for to in (node.below, node.above))
     return sorted(node.order) == list(range(len(model.kernels)))

@@ -207,7 +207,6 @@ def _oracle(logs: Array) -> Array:
 
 
 def _first(order: Array, means: Array) -> Array:
-    """Return the first kernel of each order that has a time."""
     has = np.take_along_axis(~np.isnan(means), order, axis=1)
     found: Array = order[np.arange(len(order)), np.argmax(has, axis=1)]
     return found
@@ -257,7 +256,6 @@ def _lines(store: Reader, times: Times, lost: Sequence[PolicyLosses], draws: Dra
 
 
 def _is_right(store: Reader, times: Times, problem: int, kernel: int) -> bool:
-    """Return whether a kernel is not certainly slower than the fastest of a problem."""
     best = int(np.nanargmin(times.means[problem, : candidates(times)]))
     if best == kernel:
         return True

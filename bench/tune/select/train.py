@@ -88,7 +88,6 @@ def _by_choice(chosen: Array) -> list[tuple[Split, Array]]:
 
 
 def _judged(leaf: Split, rows: Array, data: Data, lost: PolicyLosses) -> Split:
-    """Return a leaf with what it cost on its problems when they were held out."""
     logs = lost.logs[rows]
     spread = share(-logs, drawn(data.families[rows]))
     return msgspec.structs.replace(leaf, problems=len(rows), share=spread, worst=float(np.exp(-logs.max())))
@@ -144,7 +143,6 @@ def _without(times: Times, held: Times) -> Times:
 def _tested(
     store: Reader, data: Data, held: Times, tests: Sequence[str], grown: str
 ) -> tuple[list[PolicyLosses], Regret]:
-    """Return what each way loses on the test, chosen by what the training has."""
     asked = data_of(held.only(range(len(held.problems)), data.times.kernels), data.space)
     orders = {way: rule(data, asked) for way, rule in rules(grown).items()}
     lost = losses(held, orders)

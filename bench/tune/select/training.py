@@ -91,7 +91,6 @@ class FeatureSpace(NamedTuple):
         return np.array([numbers(problem, self.words) for problem in problems])
 
     def features(self, known: Array) -> Array:
-        """Return problems x expressions."""
         return evaluated((*self.inputs, *self.words), self.texts, known)
 
     def apart(self, one: Array, others: Array) -> Array:

@@ -59,7 +59,6 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
 
 
 def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
-    """Return the cases of the problem's storage type, layout and direction; all if there are none."""
     kind = list(_kind(problem))
     return [case for case in every if list(_kind(case.problem)) == kind] or every
 
@@ -163,7 +162,6 @@ def _extent(found: Emulated) -> str:
 
 
 def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
-    """Return the problems, tiles and schedules that a bug was seen in."""
     problems = list(dict.fromkeys(finding.case.problem.id for finding in bug.seen))
     tiles = list(dict.fromkeys(filter(None, (tile_text(vars(finding.case.tile)) for finding in bug.seen))))
     orders = [order for order in ORDERS if any(finding.order == order for finding in bug.seen)]
@@ -178,7 +176,6 @@ def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
 
 
 def _tiles(found: Emulated) -> list[str]:
-    """Return a line for each tile: whether it passed, and on how many problems."""
     wrong = {tile_text(vars(finding.case.tile)) for finding in found.findings}
     names = [tile_text(vars(case.tile)) for case in found.tested]
     each = list(dict.fromkeys(filter(None, names)))

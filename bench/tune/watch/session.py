@@ -145,7 +145,6 @@ class Tried:
 
     @property
     def good(self) -> bool:
-        """Return whether nothing was found against it."""
         return self.done and not self.against
 
     @property
@@ -178,7 +177,6 @@ class WatchSession:
 
     @property
     def good(self) -> bool:
-        """Return whether the last version compiles and nothing was found against it."""
         return bool(self.tried) and self.tried[-1].good
 
     def look(self, version: Version) -> Iterator[str]:
@@ -206,7 +204,6 @@ class WatchSession:
         yield judgement
 
     def _resources(self, version: Version) -> list[InspectRow]:
-        """Compile a version as a run would for this problem. Raises UsageError, in the user's names of the files."""
         try:
             return launch_rows(self._of(version), self.problem, self.tile, self.arch, self._device)
         except UsageError as error:
@@ -214,21 +211,18 @@ class WatchSession:
 
     @property
     def tile(self) -> Tile:
-        """Return the tile that a run takes for the problem."""
         tile = self.kernel.tile_for(self.problem, self._device)
         assert tile is not None, "a kernel that takes the problem has a tile for it"
         return tile
 
     @property
     def previous_id(self) -> str:
-        """Return what the version before is called in a job."""
         return self._comparison.ids[1] if self._comparison else ""
 
     def _of(self, version: Version) -> CudaKernel:
         return replace(self.kernel, source=str(version.source))
 
     def _timed(self, tried: Tried, comparison: VersionTiming) -> Iterator[str]:
-        """Verify and time a version on the GPU."""
         try:
             rows = compare(comparison, tried.version, self.beside)
         except UsageError as error:
@@ -245,7 +239,6 @@ class WatchSession:
             yield f"FAIL: {rows[0].status} on {self.problem.id}"
 
     def _emulated(self, tried: Tried) -> str:
-        """Judge a version in the emulator, every tile of it, and return what is shown of that."""
         found = emulate(self._registry, self._of(tried.version), self.problem, self._device)
         if found.skipped:
             return f"not {'emulated:' if self._comparison else 'verified: no GPU is here, and'} {found.skipped}"
@@ -257,7 +250,6 @@ class WatchSession:
         return verdict(found)
 
     def _counted(self, version: Version) -> str:
-        """Count what a version does, and return what is shown of that beside the version before."""
         try:
             before = self._counts(self.beside) if self.beside else None
             return change_table(self._counts(version), before)
