@@ -9,20 +9,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio
-from kernelmark.bench.report.figures.style import (
-    FULL_WIDTH,
-    GREY,
-    Figure,
-    Kind,
-    Look,
-    file_name,
-    kind,
-    looks,
-    mark_points,
-    panel,
-    round_ticks,
-    ticks,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, ends
@@ -47,7 +34,7 @@ class NetworkLane(NamedTuple):
     found: list[tuple[Result, Ratio]]
 
 
-def aggregations(data: RunData, registry: Registry | None) -> Kind:
+def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
     """Return a figure for each device, mode and number of workers in which two gradients or more were summed."""
     names = _names(registry)
     groups: dict[tuple[str, str, str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
@@ -60,7 +47,7 @@ def aggregations(data: RunData, registry: Registry | None) -> Kind:
         if len(lanes) > 1:
             figures.append(_figure(", ".join(filter(None, (device, isa, mode))), workers, lanes))
     lacking = f"fewer than two gradients were summed in several ways; `kernelmark run {SUITE}` does"
-    return kind(TITLE, figures, lacking, MOST)
+    return style.kind(TITLE, figures, lacking, MOST)
 
 
 def _names(registry: Registry | None) -> dict[str, str]:
@@ -81,12 +68,12 @@ def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, st
             )
 
 
-def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> Figure:
+def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Figure:
     threads = max(r.threads for lane in lanes for r, _ in lane.found)
     on_cpu = all(r.device == "cpu" for lane in lanes for r, _ in lane.found)
     what = "additions alone, no link" if on_cpu else "additions, and what crosses links between these GPUs or PCIe"
-    return Figure(
-        file_name("aggregation", where, f"w{workers}"),
+    return style.Figure(
+        style.file_name("aggregation", where, f"w{workers}"),
         f"Aggregation: the gradients of {workers} workers",
         f"{where}, {count(threads, 'thread')}. Times faster than one thread that adds all gradients in one pass "
         f"({BASELINE}); {what}. Compressed ways keep a residual besides. {_winners(lanes)} "
@@ -107,8 +94,8 @@ def _winner(lane: NetworkLane) -> str:
 def _draw(lanes: Sequence[NetworkLane]) -> "Drawing":
     kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
     marked = sum(LANE_MM + MARK_MM * len(lane.found) for lane in lanes)
-    figure, axes = panel(14 + max(marked, 3.6 * len(kernels)), FULL_WIDTH)
-    marks: dict[str, Look] = looks(kernels)
+    figure, axes = style.panel(14 + max(marked, 3.6 * len(kernels)), style.FULL_WIDTH)
+    marks: dict[str, style.Look] = style.looks(kernels)
     for k, kernel in enumerate(kernels):
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
         own = [(i + shift, r, ratio) for i, lane in enumerate(lanes) for r, ratio in lane.found if r.kernel == kernel]
@@ -117,13 +104,13 @@ def _draw(lanes: Sequence[NetworkLane]) -> "Drawing":
         errors = [[x - low for x, (low, _) in zip(xs, bars, strict=True)]]
         errors += [[high - x for x, (_, high) in zip(xs, bars, strict=True)]]
         axes.errorbar(xs, ys, xerr=errors, fmt="none", ecolor=marks[kernel].colour, elinewidth=0.6)
-        mark_points(axes, xs, ys, marks[kernel], [is_noisy(r) for _, r, _ in own])
+        style.mark_points(axes, xs, ys, marks[kernel], [is_noisy(r) for _, r, _ in own])
         axes.plot([], [], marks[kernel].marker, color=marks[kernel].colour, label=short(kernel))
-    axes.axvline(1.0, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+    axes.axvline(1.0, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     axes.set(xscale="log", xlabel=f"times faster than {BASELINE}", ylim=(len(lanes) - 0.5, -0.5))
     axes.set_yticks(range(len(lanes)), [f"{lane.name}\n{lane.elements / 1e6:.3g} million" for lane in lanes])
     axes.tick_params(axis="y", length=0)
-    ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
+    style.ticks(axes.xaxis, style.round_ticks(*axes.get_xlim()))
     axes.grid(axis="x")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
     return figure

@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest
-from kernelmark.bench.report.figures.style import (
-    GREY,
-    Figure,
-    Kind,
-    Label,
-    Look,
-    file_name,
-    kind,
-    label_right,
-    log_ticks,
-    mark_points,
-    of_setting,
-    panel,
-    ticks,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, ends, numbers, sizes, variant, work
@@ -59,7 +45,7 @@ class Lines(NamedTuple):
         return all(all(map(le, small, large)) for small, large in pairwise(found))
 
 
-def rates(data: RunData, looks: dict[str, Look]) -> Kind:
+def rates(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each kind of problem with three sizes or more, those with the most sizes first."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for contest in data.contests:
@@ -67,7 +53,7 @@ def rates(data: RunData, looks: dict[str, Look]) -> Kind:
     lines = [_lines(contests) for contests in found.values() if _ranges(contests)]
     lines = sorted((each for each in lines if each.kernels), key=lambda each: -each.sizes)
     lacking = f"no kernel has {LEAST_SIZES} sizes of a problem over a range of {LEAST_RANGE:g}x and more"
-    return kind("Rate over size", [_figure(each, looks) for each in lines], lacking, MOST)
+    return style.kind("Rate over size", [_figure(each, looks) for each in lines], lacking, MOST)
 
 
 def _ranges(contests: list[Contest]) -> bool:
@@ -91,21 +77,21 @@ def _thinned(contests: list[Contest]) -> list[Contest]:
     return [contests[round(i * (len(contests) - 1) / steps)] for i in range(steps + 1)]
 
 
-def _figure(lines: Lines, looks: dict[str, Look]) -> Figure:
+def _figure(lines: Lines, looks: dict[str, style.Look]) -> style.Figure:
     first = lines.contests[0]
     every = {r.kernel for c in lines.contests for r in c.ranked}
     shown = f" The {len(lines.kernels)} fastest of {len(every)} kernels." * (len(lines.kernels) < len(every))
     shown += f" {len(lines.contests)} of {lines.sizes} sizes." * (len(lines.contests) < lines.sizes)
-    return Figure(
-        file_name("rate", first.op, variant(first.problem), *of_setting(first.setting)),
+    return style.Figure(
+        style.file_name("rate", first.op, variant(first.problem), *style.of_setting(first.setting)),
         f"{'Bandwidth' if lines.moves else 'Rate'} over size: {first.op} {variant(first.problem)}",
         f"{first.setting.title}. Whiskers: the 95 % interval. Hollow: measured under noise.{shown}",
         partial(_draw, lines, looks),
     )
 
 
-def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
-    figure, axes = panel(58)
+def _draw(lines: Lines, looks: dict[str, style.Look]) -> "Drawing":
+    figure, axes = style.panel(58)
     labels = []
     name, unit = lines.unit
     names = figure_names(lines.kernels)
@@ -117,14 +103,14 @@ def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
         look = looks[kernel]
         axes.errorbar(xs, ys, yerr=[below, above], color=look.colour, elinewidth=0.6,
                       linestyle="-" if lines.one_dimensional else "")  # fmt: skip
-        mark_points(axes, xs, ys, look, [is_noisy(r) for _, r in found])
-        labels.append(Label(xs[-1], ys[-1], names[kernel], look))
+        style.mark_points(axes, xs, ys, look, [is_noisy(r) for _, r in found])
+        labels.append(style.Label(xs[-1], ys[-1], names[kernel], look))
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel=name)
     _ceiling(axes, lines)
-    log_ticks(axes)
+    style.log_ticks(axes)
     _sizes_as_ticks(axes, lines)
     axes.grid(which="major")
-    label_right(axes, labels)
+    style.label_right(axes, labels)
     return figure
 
 
@@ -140,9 +126,9 @@ def _ceiling(axes: object, lines: Lines) -> None:
     rate = lines.contests[-1].fastest.ceiling_gflop_per_s
     if rate and not lines.moves:
         rate /= lines.unit[1]
-        axes.axhline(rate, color=GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
+        axes.axhline(rate, color=style.GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
         axes.annotate(  # type: ignore[attr-defined]
-            f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=GREY,
+            f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=style.GREY,
             fontsize=6.5,
         )  # fmt: skip
 
@@ -166,4 +152,4 @@ def _size_name(lines: Lines) -> str:
 def _sizes_as_ticks(axes: object, lines: Lines) -> None:
     if _square(lines):
         values = sorted({_size(lines, c) for c in lines.contests})
-        ticks(axes.xaxis, values[:: 1 + len(values) // 9])  # type: ignore[attr-defined]
+        style.ticks(axes.xaxis, values[:: 1 + len(values) // 9])  # type: ignore[attr-defined]

@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.measure.roofline import UNITS, microbenchmark
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.figures.style import (
-    INK,
-    Figure,
-    Kind,
-    Label,
-    Look,
-    file_name,
-    kind,
-    label_right,
-    log_ticks,
-    panel,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, flop_and_bytes, numbers
@@ -49,12 +38,12 @@ class Roof(NamedTuple):
         return name, unit * 1e9
 
 
-def rooflines(data: RunData, looks: dict[str, Look]) -> Kind:
+def rooflines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, device, number of threads and arithmetic, those with the most rows first."""
     roofs = sorted(_roofs(data), key=lambda roof: -len(roof.points))
     figures = [
-        Figure(
-            file_name("roofline", roof.op, roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
+        style.Figure(
+            style.file_name("roofline", roof.op, roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
             f"Roofline of {roof.op}, {_where(roof)}",
             "Executed operations over compulsory traffic, and executed operations a second. The lines are the highest "
             f"ceilings that {short(roof.compute.kernel)} and {short(roof.memory.kernel)} reached here; bandwidth is "
@@ -64,7 +53,7 @@ def rooflines(data: RunData, looks: dict[str, Look]) -> Kind:
         )
         for roof in roofs
     ]
-    return kind(TITLE, figures, "no row with operations has a ceiling of arithmetic and one of memory", MOST)
+    return style.kind(TITLE, figures, "no row with operations has a ceiling of arithmetic and one of memory", MOST)
 
 
 def _where(roof: Roof) -> str:
@@ -104,8 +93,8 @@ def highest(data: RunData, device: str, threads: int, wanted: str, by: str | Non
     return max(held, key=lambda c: c.rate, default=None)
 
 
-def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
-    figure, axes = panel(66)
+def _draw(roof: Roof, looks: dict[str, style.Look]) -> "Drawing":
+    figure, axes = style.panel(66)
     xs, ys = [x for x, _, _ in roof.points], [y for _, y, _ in roof.points]
     name, unit = roof.unit
     ridge = roof.compute.rate / roof.memory.rate
@@ -113,7 +102,7 @@ def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
     axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of compulsory traffic", ylabel=f"{name} executed")
     axes.set_xlim(low, high)
     axes.set_ylim(min(*ys, roof.compute.rate / 30) * 0.5 / unit, max(*ys, roof.compute.rate) * 2.2 / unit)
-    log_ticks(axes)
+    style.log_ticks(axes)
     axes.grid(which="major")
     _draw_ceilings(axes, roof, low, ridge, high)
     _place(axes, roof, looks)
@@ -122,7 +111,7 @@ def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
 
 def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: float) -> None:
     top, slope = roof.compute.rate / roof.unit[1], roof.memory.rate / roof.unit[1]
-    axes.plot([low, ridge, high], [low * slope, top, top], color=INK)
+    axes.plot([low, ridge, high], [low * slope, top, top], color=style.INK)
     texts = (
         (ridge, top, flop_rate(roof.compute.rate * 1e-9), "left"),
         (ridge * 0.6, ridge * 0.6 * slope, f"{digits(roof.memory.rate * 1e-9)} GB/s", "right"),
@@ -134,7 +123,7 @@ def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: flo
         )  # fmt: skip
 
 
-def _place(axes: "Axes", roof: Roof, looks: dict[str, Look]) -> None:
+def _place(axes: "Axes", roof: Roof, looks: dict[str, style.Look]) -> None:
     by_kernel: dict[str, list[tuple[float, float, Result]]] = defaultdict(list)
     for point in roof.points:
         by_kernel[point[2].kernel].append(point)
@@ -158,4 +147,4 @@ def _place(axes: "Axes", roof: Roof, looks: dict[str, Look]) -> None:
         axes.plot([x], [y / unit], look.marker, color=look.colour, markersize=4.5, markerfacecolor=fill)
     shown = sorted(best, key=lambda kernel: -best[kernel][1])[:MOST_LABELS]
     names = figure_names(shown)
-    label_right(axes, [Label(best[k][0], best[k][1] / unit, names[k], looks[k]) for k in shown])
+    style.label_right(axes, [style.Label(best[k][0], best[k][1] / unit, names[k], looks[k]) for k in shown])

@@ -4,18 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kernelmark.bench.report.contest import Contest
-from kernelmark.bench.report.figures.style import (
-    INK,
-    Figure,
-    Kind,
-    Look,
-    file_name,
-    kind,
-    of_setting,
-    panel,
-    ratio_ticks,
-    ticks,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import figure_names, seconds
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData, ends, work
@@ -26,7 +15,7 @@ if TYPE_CHECKING:
 MOST, MOST_KERNELS, LEAST = 6, 12, 6
 
 
-def distributions(data: RunData, looks: dict[str, Look]) -> Kind:
+def distributions(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, of its largest problem."""
     largest: dict[str, Contest] = {}
     for c in data.contests:
@@ -34,17 +23,17 @@ def distributions(data: RunData, looks: dict[str, Look]) -> Kind:
         if c.fastest.samples >= LEAST and (known is None or _rank(c) > _rank(known)):
             largest[c.op] = c
     figures = [_figure(data, c, looks) for c in largest.values()]
-    return kind("Distribution of samples", figures, f"no row has {LEAST} samples", MOST)
+    return style.kind("Distribution of samples", figures, f"no row has {LEAST} samples", MOST)
 
 
 def _rank(c: Contest) -> tuple[float, int]:
     return work(c.fastest), len(c.ranked)
 
 
-def _figure(data: RunData, c: Contest, looks: dict[str, Look]) -> Figure:
+def _figure(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Figure:
     shown = f" The {MOST_KERNELS} fastest of {len(c.ranked)} kernels." * (len(c.ranked) > MOST_KERNELS)
-    return Figure(
-        file_name("samples", c.op, *of_setting(c.setting)),
+    return style.Figure(
+        style.file_name("samples", c.op, *style.of_setting(c.setting)),
         f"Distribution of samples: {c.problem}",
         f"{c.setting.title}. Each point a sample over the median of its kernel, none left out, from the first (above) "
         f"to the last (below). Whiskers: the 95 % interval of the median. ~: measured under noise.{shown}",
@@ -52,11 +41,11 @@ def _figure(data: RunData, c: Contest, looks: dict[str, Look]) -> Figure:
     )
 
 
-def _draw(data: RunData, c: Contest, looks: dict[str, Look]) -> "Drawing":
+def _draw(data: RunData, c: Contest, looks: dict[str, style.Look]) -> "Drawing":
     import numpy as np
 
     rows = c.ranked[:MOST_KERNELS]
-    figure, axes = panel(13 + 6.0 * len(rows))
+    figure, axes = style.panel(13 + 6.0 * len(rows))
     axes.set_xscale("log")
     low, high = 0.98, 1.02
     for y, r in enumerate(rows):
@@ -66,8 +55,8 @@ def _draw(data: RunData, c: Contest, looks: dict[str, Look]) -> "Drawing":
         axes.plot(values, heights, look.marker, color=look.colour, markersize=2, alpha=0.5, markeredgewidth=0,
                   rasterized=len(values) > 1000)  # fmt: skip
         interval = [end / median for end in ends(median, r.time_s_ci95_low, r.time_s_ci95_high)]
-        axes.plot(interval, [y + 0.32] * 2, "|-", color=INK, linewidth=0.9, markersize=3)
-        axes.plot([1, 1], [y - 0.38, y + 0.38], color=INK, linewidth=0.8)
+        axes.plot(interval, [y + 0.32] * 2, "|-", color=style.INK, linewidth=0.9, markersize=3)
+        axes.plot([1, 1], [y - 0.38, y + 0.38], color=style.INK, linewidth=0.8)
         low, high = min(low, *values, *interval), max(high, *values, *interval)
     axes.set_xlim(low / 1.01, high * 1.01)
     names = figure_names(r.kernel for r in rows)
@@ -75,7 +64,7 @@ def _draw(data: RunData, c: Contest, looks: dict[str, Look]) -> "Drawing":
     axes.set_ylim(len(rows) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    ticks(axes.xaxis, ratio_ticks(low, high))
+    style.ticks(axes.xaxis, style.ratio_ticks(low, high))
     axes.grid(axis="x")
     axes.set_xlabel("sample over its kernel's median")
     return figure

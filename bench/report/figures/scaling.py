@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.contest import Setting
-from kernelmark.bench.report.figures.style import (
-    GREY,
-    INK,
-    Figure,
-    Kind,
-    Label,
-    Look,
-    file_name,
-    kind,
-    label_right,
-    looks,
-    mark_points,
-    of_setting,
-    panel,
-    ticks,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import short, size
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
@@ -37,36 +22,36 @@ MOST, TITLE = 4, "Data parallelism"
 WORKERS, LINK_BYTES_PER_S = (1, 2, 4, 8, 16, 96), 8e9
 
 
-def scaling_of_run(data: RunData, registry: Registry | None) -> Kind:
+def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
     """Return a figure for each network of which the run has the layers, beside aggregations of the same run."""
-    figures: list[Figure] = []
+    figures: list[style.Figure] = []
     for network in data.networks if registry else ():
         with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times
             asked = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
             figures += _figures(computed(store, registry, asked, data.run_id, data.run_id))  # type: ignore[arg-type]
     lacking = "the run has no network's layers, forward and backward, and aggregations; `kernelmark scaling` joins runs"
-    return kind(TITLE, figures, lacking, MOST)
+    return style.kind(TITLE, figures, lacking, MOST)
 
 
-def scaling_figures(found: Scaling) -> Kind:
+def scaling_figures(found: Scaling) -> style.Kind:
     """Return a figure for each setting with two numbers of workers or more."""
-    return kind(TITLE, _figures(found), "one number of workers makes no line; `--workers 1,2,4` does", MOST)
+    return style.kind(TITLE, _figures(found), "one number of workers makes no line; `--workers 1,2,4` does", MOST)
 
 
-def _figures(found: Scaling) -> list[Figure]:
-    marks = looks(point.kernel for section in found.sections for point in section.points)
+def _figures(found: Scaling) -> list[style.Figure]:
+    marks = style.looks(point.kernel for section in found.sections for point in section.points)
     several = [s for s in found.sections if len({point.workers for point in s.points}) > 1]
     return [_figure(found, section, marks) for section in several]
 
 
-def _figure(found: Scaling, section: ScalingSection, marks: dict[str, Look]) -> Figure:
+def _figure(found: Scaling, section: ScalingSection, marks: dict[str, style.Look]) -> style.Figure:
     setting: Setting = section.setting
     runs = " and ".join(dict.fromkeys((found.compute_run, found.aggregation_run)))
     noise = (
         " Hollow: from rows measured under noise." if any(_noisy(section, point) for point in section.points) else ""
     )
-    return Figure(
-        file_name("scaling", found.asked.network, *of_setting(setting)),
+    return style.Figure(
+        style.file_name("scaling", found.asked.network, *style.of_setting(setting)),
         f"Data parallelism, computed: {found.asked.network}",
         f"{setting.title}. Computed from the rows of {runs} and a link "
         f"of {size(round(found.asked.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
@@ -75,24 +60,26 @@ def _figure(found: Scaling, section: ScalingSection, marks: dict[str, Look]) -> 
     )
 
 
-def _draw(section: ScalingSection, marks: dict[str, Look]) -> "Drawing":
-    figure, axes = panel(62)
+def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> "Drawing":
+    figure, axes = style.panel(62)
     axes.set(xlabel="workers", ylabel="speedup, % of linear", xscale="log")
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
         own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
         _line(axes, own, marks[kernel], [_noisy(section, point) for point in own])
         last = own[-1]
-        labels.append(Label(last.workers, _share(last.speedup.median, last.workers), short(kernel), marks[kernel]))
-    axes.axhline(100, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+        labels.append(
+            style.Label(last.workers, _share(last.speedup.median, last.workers), short(kernel), marks[kernel])
+        )
+    axes.axhline(100, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     for stated, _ in compared(section.points):
         if stated.low is not None and stated.high is not None:
             ends = [_share(stated.low, stated.workers) - 1, _share(stated.high, stated.workers) + 1]
-            axes.plot([stated.workers] * 2, ends, color=INK, linewidth=2.2, zorder=3)
+            axes.plot([stated.workers] * 2, ends, color=style.INK, linewidth=2.2, zorder=3)
     axes.set_ylim(bottom=0)
-    ticks(axes.xaxis, sorted({point.workers for point in section.points}))
+    style.ticks(axes.xaxis, sorted({point.workers for point in section.points}))
     axes.grid(axis="y")
-    label_right(axes, labels)
+    style.label_right(axes, labels)
     return figure
 
 
@@ -104,9 +91,9 @@ def _noisy(section: ScalingSection, point: Point) -> bool:
     return any(map(is_noisy, (*section.batch.rows, point.row)))
 
 
-def _line(axes: "Axes", points: list[Point], look: Look, noisy: list[bool]) -> None:
+def _line(axes: "Axes", points: list[Point], look: style.Look, noisy: list[bool]) -> None:
     xs, ys = [p.workers for p in points], [_share(p.speedup.median, p.workers) for p in points]
     ends = [[_share(end or p.speedup.median, p.workers) for end in (p.speedup.low, p.speedup.high)] for p in points]
     lower, upper = ([abs(y - end[side]) for y, end in zip(ys, ends, strict=True)] for side in range(2))
     axes.errorbar(xs, ys, yerr=[lower, upper], color=look.colour, elinewidth=0.6)
-    mark_points(axes, xs, ys, look, noisy)
+    style.mark_points(axes, xs, ys, look, noisy)

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, Setting, speedup_of
-from kernelmark.bench.report.figures.style import (
-    GREY,
-    INK,
-    SIDES,
-    Figure,
-    Kind,
-    file_name,
-    kind,
-    of_setting,
-    panel,
-    ratio_ticks,
-    ticks,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import factor, figure_names, short
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData, ends
@@ -167,15 +155,15 @@ def _thinned(rows: list[Result]) -> list[Result]:
     return [rows[i * len(rows) // count] for i in range(count)]
 
 
-def speedups(data: RunData) -> Kind:
+def speedups(data: RunData) -> style.Kind:
     """Return a figure for each plot."""
     figures = [_figure(plot) for plot in plots(data)]
-    return kind(TITLE, figures, "no row has a speedup: no kernel was measured in turn with a baseline", MOST)
+    return style.kind(TITLE, figures, "no row has a speedup: no kernel was measured in turn with a baseline", MOST)
 
 
-def _figure(plot: Plot) -> Figure:
-    return Figure(
-        file_name("speedup", plot.op, *of_setting(plot.setting), "over", short(plot.baseline)),
+def _figure(plot: Plot) -> style.Figure:
+    return style.Figure(
+        style.file_name("speedup", plot.op, *style.of_setting(plot.setting), "over", short(plot.baseline)),
         f"Speedup over {plot.baseline}",
         plot.caption,
         partial(_draw, plot),
@@ -189,11 +177,11 @@ def _draw(plot: Plot) -> "Drawing":
         if lane.head and lane.head not in lines:
             lines.append(lane.head)
         lines.append(lane)
-    figure, axes = panel(12 + 4.4 * len(lines))
+    figure, axes = style.panel(12 + 4.4 * len(lines))
     low, high = plot.range
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    axes.axvline(1, color=INK, linewidth=0.8)
+    axes.axvline(1, color=style.INK, linewidth=0.8)
     for y, line in enumerate(lines):
         if isinstance(line, Lane):
             _draw_number(axes, y, line)
@@ -208,7 +196,7 @@ def _draw(plot: Plot) -> "Drawing":
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.spines["left"].set_visible(False)
-    ticks(axes.xaxis, ratio_ticks(low, high))
+    style.ticks(axes.xaxis, style.ratio_ticks(low, high))
     axes.grid(axis="x")
     axes.set_xlabel(f"speed over {short(plot.baseline)}")
     return figure
@@ -219,7 +207,7 @@ def _draw_number(axes: "Axes", y: int, lane: Lane) -> None:
     axes.annotate(f"{MARK * noisy}{factor(lane.middle)}", (1.01, y), xycoords=axes.get_yaxis_transform(), va="center",
                   fontsize=6.5, annotation_clip=False)  # fmt: skip
     if lane.mean is not None:
-        axes.plot([lane.mean] * 2, [y - 0.4, y + 0.4], color=INK, linewidth=1.2)
+        axes.plot([lane.mean] * 2, [y - 0.4, y + 0.4], color=style.INK, linewidth=1.2)
 
 
 def _draw_dots(axes: "Axes", lanes: list[tuple[int, Lane]]) -> None:
@@ -229,7 +217,7 @@ def _draw_dots(axes: "Axes", lanes: list[tuple[int, Lane]]) -> None:
         alone, count = lane.mean is None, len(lane.dots)
         for i, dot in enumerate(lane.dots):
             height = y + (0.0 if alone else 0.6 * ((i + 0.5) / count - 0.5))
-            alike[SIDES.get(dot.ratio.side, GREY), dot.noisy, alone].append((height, dot))
+            alike[style.SIDES.get(dot.ratio.side, style.GREY), dot.noisy, alone].append((height, dot))
     for (colour, noisy, alone), dots in alike.items():
         heights, spans = [height for height, _ in dots], [dot.span for _, dot in dots]
         width, alpha = (0.9, 1.0) if alone else (0.6, 0.5)

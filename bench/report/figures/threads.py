@@ -8,35 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, time_of
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.roofline import highest
-from kernelmark.bench.report.figures.style import (
-    GREY,
-    INK,
-    Figure,
-    Kind,
-    Label,
-    Look,
-    file_name,
-    kind,
-    label_right,
-    mark_points,
-    panel,
-    ratio_ticks,
-    round_ticks,
-    ticks,
-)
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, ends, flop_and_bytes, work
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 MOST, MOST_KERNELS = 3, 10
 Scaling = dict[str, list[Result]]
 
 
-def thread_scaling(data: RunData, looks: dict[str, Look]) -> Kind:
+def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, of its largest problem at the most thread counts."""
     counts: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for r in data.timed:
@@ -53,7 +39,9 @@ def thread_scaling(data: RunData, looks: dict[str, Look]) -> Kind:
         problem = max(scalings, key=lambda p: _rank(scalings[p]))
         if scalings[problem]:
             figures.append(_figure(op, problem, mode, isa, scalings[problem], looks))
-    return kind("Thread scaling", figures, "no kernel was measured at two thread counts; `--threads 1,2` does", MOST)
+    return style.kind(
+        "Thread scaling", figures, "no kernel was measured at two thread counts; `--threads 1,2` does", MOST
+    )
 
 
 def _scaling(rows: Scaling) -> Scaling:
@@ -67,11 +55,11 @@ def _rank(scaling: Scaling) -> tuple[int, float, int]:
     return counts, max((work(rows[0]) for rows in scaling.values()), default=0.0), len(scaling)
 
 
-def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks: dict[str, Look]) -> Figure:
+def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks: dict[str, style.Look]) -> style.Figure:
     best = sorted(scaling, key=lambda k: min(r.time_s_median or 0.0 for r in scaling[k]))[:MOST_KERNELS]
     shown = f" The {len(best)} fastest of {len(scaling)} kernels." * (len(best) < len(scaling))
-    return Figure(
-        file_name("threads", op, mode, isa),
+    return style.Figure(
+        style.file_name("threads", op, mode, isa),
         f"Thread scaling: {problem}",
         f"{scaling[best[0]][0].device_name}, {mode}. Time on the fewest threads over time. Whiskers: the 95 % "
         "interval, formed from both times, since thread counts are not measured in turn. Dashed: as many times faster "
@@ -80,8 +68,8 @@ def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks:
     )
 
 
-def _draw(scaling: Scaling, looks: dict[str, Look]) -> "Drawing":
-    figure, axes = panel(52)
+def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> "Drawing":
+    figure, axes = style.panel(52)
     labels = []
     for kernel, rows in scaling.items():
         gains = [Ratio(1.0), *(time_of(rows[0]).over(time_of(r)) for r in rows[1:])]
@@ -90,21 +78,19 @@ def _draw(scaling: Scaling, looks: dict[str, Look]) -> "Drawing":
         errors += [[high - y for y, (_, high) in zip(ys, bars, strict=True)]]
         look = looks[kernel]
         axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6)
-        mark_points(axes, xs, ys, look, [is_noisy(r) for r in rows])
-        labels.append(Label(xs[-1], ys[-1], short(kernel), look))
+        style.mark_points(axes, xs, ys, look, [is_noisy(r) for r in rows])
+        labels.append(style.Label(xs[-1], ys[-1], short(kernel), look))
     counts = sorted({r.threads for rows in scaling.values() for r in rows})
-    axes.plot(counts, [count / counts[0] for count in counts], color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+    axes.plot(
+        counts, [count / counts[0] for count in counts], color=style.GREY, linestyle="--", linewidth=0.8, zorder=0
+    )
     axes.set(xlabel="threads", ylabel=f"speedup over {count(counts[0], 'thread')}", xscale="log")
-    ticks(axes.xaxis, counts)
+    style.ticks(axes.xaxis, counts)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y")
-    label_right(axes, labels)
+    style.label_right(axes, labels)
     return figure
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Thread scaling over size"
 
@@ -117,7 +103,7 @@ class Gain(NamedTuple):
     allowed: float | None
 
 
-def gains_over_size(data: RunData, looks: dict[str, Look]) -> Kind:
+def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation with two problems or more whose kernels have rows on one thread and more."""
     found: dict[tuple[str, str, str], list[Gain]] = defaultdict(list)
     for gain in gains(data):
@@ -127,7 +113,7 @@ def gains_over_size(data: RunData, looks: dict[str, Look]) -> Kind:
         for (op, mode, isa), own in found.items()
         if len({gain.row.problem for gain in own}) > 1
     ]
-    return kind(
+    return style.kind(
         TITLE, figures, "no operation has two problems on one thread and on several; `--threads 1,2` does", MOST
     )
 
@@ -155,15 +141,15 @@ def _least_s(data: RunData, r: Result) -> float:
     return max(traffic / memory.rate, flop / compute.rate if compute else 0.0)
 
 
-def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[str, Look]) -> Figure:
+def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[str, style.Look]) -> style.Figure:
     threads, first = max(gain.row.threads for gain in gains), gains[0].row
     most: dict[str, int] = defaultdict(int)
     for gain in gains:
         most[gain.row.kernel] += 1
     kernels = sorted(most, key=lambda kernel: -most[kernel])[:MOST_KERNELS]
     shown = f" {len(kernels)} of {len(most)} kernels." * (len(kernels) < len(most))
-    return Figure(
-        file_name("threads-over-size", op, mode, isa),
+    return style.Figure(
+        style.file_name("threads-over-size", op, mode, isa),
         f"{TITLE}: {op}, {count(threads, 'thread')} against one",
         f"{first.device_name}, {mode}. Time on one thread over that on {threads}, over the operations of a problem "
         "(bytes where it has none). Whiskers: the 95 % interval, the quotient of both, since thread counts are not "
@@ -173,8 +159,8 @@ def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[st
     )
 
 
-def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, Look]) -> "Drawing":
-    figure, axes = panel(66)
+def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -> "Drawing":
+    figure, axes = style.panel(66)
     unit = "FLOP" if gains[0].row.gflop_per_s else "bytes"
     axes.set(
         xlabel=f"{unit} of the problem",
@@ -187,20 +173,20 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, Look]) -> "Dra
         by_kernel[gain.row.kernel].append(gain)
     labels = [_points(axes, kernel, own, looks[kernel]) for kernel, own in by_kernel.items()]
     allowed = {(work(gain.row), gain.allowed) for gain in gains if gain.allowed}
-    axes.plot([x for x, _ in allowed], [y for _, y in allowed], "_", color=INK, markersize=7, zorder=3)
-    axes.axhline(1, color=GREY, linewidth=0.8, zorder=0)
-    ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
-    ticks(axes.yaxis, ratio_ticks(*axes.get_ylim()))
+    axes.plot([x for x, _ in allowed], [y for _, y in allowed], "_", color=style.INK, markersize=7, zorder=3)
+    axes.axhline(1, color=style.GREY, linewidth=0.8, zorder=0)
+    style.ticks(axes.xaxis, style.round_ticks(*axes.get_xlim()))
+    style.ticks(axes.yaxis, style.ratio_ticks(*axes.get_ylim()))
     axes.grid(axis="y")
-    label_right(axes, labels)
+    style.label_right(axes, labels)
     return figure
 
 
-def _points(axes: "Axes", kernel: str, gains: list[Gain], look: Look) -> Label:
+def _points(axes: "Axes", kernel: str, gains: list[Gain], look: style.Look) -> style.Label:
     gains = sorted(gains, key=lambda gain: work(gain.row))
     xs, ys = [work(gain.row) for gain in gains], [gain.ratio.median for gain in gains]
     bars = [ends(*gain.ratio[:3]) for gain in gains]
     errors = [[abs(y - bar[side]) for y, bar in zip(ys, bars, strict=True)] for side in range(2)]
     axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle="none")
-    mark_points(axes, xs, ys, look, [is_noisy(gain.row) for gain in gains])
-    return Label(xs[-1], ys[-1], short(kernel), look)
+    style.mark_points(axes, xs, ys, look, [is_noisy(gain.row) for gain in gains])
+    return style.Label(xs[-1], ys[-1], short(kernel), look)

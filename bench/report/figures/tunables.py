@@ -4,20 +4,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
-from kernelmark.bench.report.figures.style import (
-    COLOURS,
-    FULL_WIDTH,
-    GREY,
-    INK,
-    MM,
-    WIDTH,
-    Figure,
-    Kind,
-    file_name,
-    kind,
-    ratio_ticks,
-    ticks,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, rate, short
 from kernelmark.bench.report.noise import is_noisy, noise_of
 from kernelmark.bench.report.run_data import RunData
@@ -39,20 +26,22 @@ LEGEND = (
 )
 
 
-def tunables(data: RunData) -> Kind:
+def tunables(data: RunData) -> style.Kind:
     """Return a figure for each problem of a tuning, in the order of its suite."""
     found = [searched for searched in searches(data.search) if searched.varied]
-    return kind(TITLE, [_figure(searched) for searched in found], "no tunable has two values that were timed", MOST)
+    return style.kind(
+        TITLE, [_figure(searched) for searched in found], "no tunable has two values that were timed", MOST
+    )
 
 
-def _figure(found: Searched) -> Figure:
+def _figure(found: Searched) -> style.Figure:
     kernel, problem = found.tunes.kernel, found.space.problem
     names = list(found.varied)
     left_out = f" Left out: {', '.join(names[MOST_PANELS:])}." * (len(names) > MOST_PANELS)
     noise = noise_of(trial.row for trial in found.trials)
     quiet = f"{noise.sentence}; their dots are hollow." if noise.noisy else "No tile was measured under noise."
-    return Figure(
-        file_name("tunables", short(kernel), problem),
+    return style.Figure(
+        style.file_name("tunables", short(kernel), problem),
         f"{TITLE}: {short(kernel)} on {problem}",
         f"{count(len(found.trials), 'tile')}; 1x is the default, {rate(found.default)}. {LEGEND} {quiet}{left_out}",
         partial(_draw, found),
@@ -65,8 +54,8 @@ def _draw(found: Searched) -> "Drawing":
     names = list(found.varied)[:MOST_PANELS]
     abreast = min(ABREAST, len(names))
     rows = -(-len(names) // abreast)
-    width = WIDTH if abreast == 1 else FULL_WIDTH
-    figure = Canvas(figsize=(width, (6 + 46 * rows) * MM))
+    width = style.WIDTH if abreast == 1 else style.FULL_WIDTH
+    figure = Canvas(figsize=(width, (6 + 46 * rows) * style.MM))
     panels = figure.subplots(rows, abreast, sharey=True, squeeze=False)
     speeds = [trial.ratio.median for trial in found.trials]
     low, high = min(1.0, *speeds) / MARGIN, max(1.0, *speeds) * MARGIN
@@ -77,25 +66,25 @@ def _draw(found: Searched) -> "Drawing":
         _panel(axes, found, names[i])
         axes.set_yscale("log")
         axes.set_ylim(low, high)
-        ticks(axes.yaxis, ratio_ticks(low, high))
+        style.ticks(axes.yaxis, style.ratio_ticks(low, high))
         axes.set_ylabel("speed, default = 1" if i % abreast == 0 else "")
     return figure
 
 
 def _panel(axes: "Axes", found: Searched, name: str) -> None:
     values = found.varied[name]
-    axes.axhline(1, color=GREY, linewidth=0.6, linestyle="--")
+    axes.axhline(1, color=style.GREY, linewidth=0.6, linestyle="--")
     axes.grid(axis="y")
     for x, value in enumerate(values):
         own = found.at(name, value)
         _dots(axes, x, own)
         speeds = [trial.ratio.median for trial in own]
-        for speed, colour in ((median(speeds), INK), (max(speeds), COLOURS[0])):
+        for speed, colour in ((median(speeds), style.INK), (max(speeds), style.COLOURS[0])):
             axes.plot([x - STROKE, x + STROKE], [speed, speed], color=colour, linewidth=1.4, solid_capstyle="butt")
     best = found.trials[0]
-    axes.plot(values.index(best.tile[name]), best.ratio.median, "*", color=COLOURS[1], markersize=7)
+    axes.plot(values.index(best.tile[name]), best.ratio.median, "*", color=style.COLOURS[1], markersize=7)
     default = next(trial for trial in found.trials if trial.row is found.default)
-    axes.plot(values.index(default.tile[name]), 1, "o", color=COLOURS[1], markerfacecolor="none", markersize=6.5)
+    axes.plot(values.index(default.tile[name]), 1, "o", color=style.COLOURS[1], markerfacecolor="none", markersize=6.5)
     axes.set_xticks(range(len(values)), [str(value) for value in values])
     axes.set(xlim=(-0.6, len(values) - 0.4), xlabel=name)
 
@@ -104,7 +93,7 @@ def _dots(axes: "Axes", x: float, own: list[TimedTile]) -> None:
     """Draw the tiles of a value beside each other, in the order of their speeds; hollow where there was noise."""
     step = 2 * ASIDE / max(1, len(own) - 1)
     for i, trial in enumerate(own):
-        fill = "none" if is_noisy(trial.row) else GREY
+        fill = "none" if is_noisy(trial.row) else style.GREY
         aside = -ASIDE + i * step if len(own) > 1 else 0.0
-        axes.plot(x + aside, trial.ratio.median, "o", color=GREY, markerfacecolor=fill, markersize=2.4,
+        axes.plot(x + aside, trial.ratio.median, "o", color=style.GREY, markerfacecolor=fill, markersize=2.4,
                   markeredgewidth=0.5)  # fmt: skip

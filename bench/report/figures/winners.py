@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.report.contest import Setting
-from kernelmark.bench.report.figures.style import (
-    GREY,
-    INK,
-    MM,
-    WIDTH,
-    Figure,
-    Kind,
-    Look,
-    file_name,
-    kind,
-    mark_points,
-    of_setting,
-    ticks,
-)
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
@@ -64,7 +51,7 @@ class Panel(NamedTuple):
         return len({(spot.channels, spot.side) for spot in self.spots})
 
 
-def winner_maps(data: RunData, looks: dict[str, Look]) -> Kind:
+def winner_maps(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each direction, storage and setting with convolutions of many shapes."""
     found: dict[tuple[str, Setting], dict[tuple[int, ...], list[Spot]]] = defaultdict(lambda: defaultdict(list))
     for c, lead in data.leads:
@@ -80,7 +67,7 @@ def winner_maps(data: RunData, looks: dict[str, Look]) -> Kind:
     for (storage, setting), filters in found.items():
         panels = most_places(Panel(f"{r}x{s}", filters[r, s]) for r, s in sorted(filters))
         figures += [_figure(storage, setting, panels, looks)] if is_map(panels) else []
-    return kind(TITLE, figures, LACKING, MOST)
+    return style.kind(TITLE, figures, LACKING, MOST)
 
 
 def is_map(panels: Iterable[Panel]) -> bool:
@@ -95,12 +82,12 @@ def most_places(panels: Iterable[Panel]) -> list[Panel]:
     return [every[i] for i in sorted(kept)]
 
 
-def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str, Look]) -> Figure:
+def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str, style.Look]) -> style.Figure:
     spots = [spot for panel in panels for spot in panel.spots]
     wins = Counter(spot.kernel for spot in spots if spot.certain)
     won = ", ".join(f"{short(kernel)} {often}" for kernel, often in wins.most_common())
-    return Figure(
-        file_name("winners", storage, *of_setting(setting)),
+    return style.Figure(
+        style.file_name("winners", storage, *style.of_setting(setting)),
         f"{TITLE}: convolution, {storage}",
         f"{setting.title}. Each mark is a problem and shows its fastest kernel, a panel for each filter. Certain "
         f"wins: {won or 'none'}, of {count(len(spots), 'problem')}. Grey: a tie with the next; hollow: measured under "
@@ -109,14 +96,14 @@ def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str
     )
 
 
-def draw(panels: Sequence[Panel], looks: dict[str, Look]) -> "Drawing":
+def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> "Drawing":
     """Draw the panels, two a row, and name below them the kernels that they show."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     across = min(2, len(panels))
     rows = -(-len(panels) // across)
-    figure = Figure(figsize=(WIDTH, (14 + 42 * rows) * MM))
+    figure = Figure(figsize=(style.WIDTH, (14 + 42 * rows) * style.MM))
     every = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True).ravel()
     shown: list[str] = []
     for i, (axes, panel) in enumerate(zip(every, panels, strict=False)):
@@ -143,8 +130,8 @@ def _scale(axes: "Axes", panels: Sequence[Panel]) -> None:
     channels = [spot.channels for panel in panels for spot in panel.spots]
     sides = [spot.side for panel in panels for spot in panel.spots]
     axes.set(xscale="log", yscale="log", xlim=_around(channels), ylim=_around(sides))
-    ticks(axes.xaxis, _powers(*axes.get_xlim()))
-    ticks(axes.yaxis, _powers(*axes.get_ylim()))
+    style.ticks(axes.xaxis, _powers(*axes.get_xlim()))
+    style.ticks(axes.yaxis, _powers(*axes.get_ylim()))
 
 
 def _around(values: Sequence[float]) -> tuple[float, float]:
@@ -156,7 +143,7 @@ def _powers(low: float, high: float) -> list[float]:
     return inside[:: 1 + len(inside) // 6]
 
 
-def _spots(axes: "Axes", panel: Panel, looks: dict[str, Look]) -> list[str]:
+def _spots(axes: "Axes", panel: Panel, looks: dict[str, style.Look]) -> list[str]:
     """Draw the problems, those of one place side by side, and return their kernels."""
     marks: dict[tuple[str, bool], list[tuple[float, float, bool]]] = defaultdict(list)
     together: dict[tuple[float, float], list[Spot]] = defaultdict(list)
@@ -167,13 +154,13 @@ def _spots(axes: "Axes", panel: Panel, looks: dict[str, Look]) -> list[str]:
             x = spot.channels * APART ** (i - (len(own) - 1) / 2)
             marks[spot.kernel, spot.certain].append((x, spot.side, spot.noisy))
     for (kernel, certain), points in marks.items():
-        look = looks[kernel] if certain else looks[kernel]._replace(colour=GREY)
+        look = looks[kernel] if certain else looks[kernel]._replace(colour=style.GREY)
         xs, ys, noisy = zip(*points, strict=True)
-        mark_points(axes, xs, ys, look, noisy)
+        style.mark_points(axes, xs, ys, look, noisy)
     return [kernel for kernel, _ in marks]
 
 
-def _borders(axes: "Axes", panel: Panel, looks: dict[str, Look]) -> list[str]:
+def _borders(axes: "Axes", panel: Panel, looks: dict[str, style.Look]) -> list[str]:
     """Tint the regions of a selector's choice with a line around each, and return the kernels that it chooses."""
     import numpy as np
 
@@ -188,5 +175,5 @@ def _borders(axes: "Axes", panel: Panel, looks: dict[str, Look]) -> list[str]:
         inside = (chosen == kernel).astype(float)
         axes.contourf(x, y, inside, levels=[0.5, 1.5], colors=[looks[kernel].colour], alpha=0.15)
         if len(kernels) > 1:
-            axes.contour(x, y, inside, levels=[0.5], colors=[INK], linewidths=0.5)
+            axes.contour(x, y, inside, levels=[0.5], colors=[style.INK], linewidths=0.5)
     return kernels

@@ -12,24 +12,7 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.report.figures import winners
-from kernelmark.bench.report.figures.style import (
-    COLOURS,
-    GREY,
-    HATCHES,
-    MARKERS,
-    Figure,
-    Kind,
-    Label,
-    Look,
-    file_name,
-    kind,
-    label_right,
-    looks,
-    panel,
-    ratio_ticks,
-    ticks,
-)
+from kernelmark.bench.report.figures import style, winners
 from kernelmark.bench.report.figures.winners import Panel, Spot, is_map, most_places
 from kernelmark.bench.tune.select.answer import choice
 from kernelmark.bench.tune.select.model import Model
@@ -41,37 +24,41 @@ if TYPE_CHECKING:
 TITLE, CHOSEN_TITLE = "Regret of a selector", "Choice of a selector"
 
 
-def regret_figure(model: Model, lost: Sequence[PolicyLosses]) -> Kind:
+def regret_figure(model: Model, lost: Sequence[PolicyLosses]) -> style.Kind:
     """Return the figure of what was held out."""
-    figure = Figure(
-        file_name("regret", model.op, model.device, f"t{model.threads}", model.mode, model.precision),
+    figure = style.Figure(
+        style.file_name("regret", model.op, model.device, f"t{model.threads}", model.mode, model.precision),
         f"{TITLE}: {model.op}",
         f"{model.subject}. Time over the oracle's on shapes that were held out ({model.regret.held_out}), each line in "
         "its own order, the least first. The oracle was chosen by half of the processes and timed by the others."
         + (f" {model.regret.noise}." if model.regret.noise else ""),
         partial(_draw, lost),
     )
-    return kind(TITLE, [figure], "", 1)
+    return style.kind(TITLE, [figure], "", 1)
 
 
 def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
-    figure, axes = panel(62)
+    figure, axes = style.panel(62)
     axes.set(xlabel="share of the shapes, %", ylabel="time over the oracle's", yscale="log", xlim=(0, 100))
     labels = []
     for i, each in enumerate(lost):
-        look = Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], HATCHES[i % len(HATCHES)])
+        look = style.Look(
+            style.COLOURS[i % len(style.COLOURS)],
+            style.MARKERS[i % len(style.MARKERS)],
+            style.HATCHES[i % len(style.HATCHES)],
+        )
         slowdowns = np.sort(np.exp(each.logs[~np.isnan(each.logs)]))
         shares = 100 * np.arange(1, len(slowdowns) + 1) / len(slowdowns)
         axes.step(shares, slowdowns, where="pre", color=look.colour)
-        labels.append(Label(100.0, float(slowdowns[-1]), each.way, look))
-    axes.axhline(1, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
-    ticks(axes.yaxis, ratio_ticks(*axes.get_ylim()))
+        labels.append(style.Label(100.0, float(slowdowns[-1]), each.way, look))
+    axes.axhline(1, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
+    style.ticks(axes.yaxis, style.ratio_ticks(*axes.get_ylim()))
     axes.grid(axis="y")
-    label_right(axes, labels)
+    style.label_right(axes, labels)
     return figure
 
 
-def choice_figures(model: Model, registry: Registry) -> Kind:
+def choice_figures(model: Model, registry: Registry) -> style.Kind:
     """Return a figure of the choice for each direction and storage of convolutions, over the measured winners."""
     tails: dict[str, dict[tuple[int, int], list[tuple[Any, str]]]] = defaultdict(lambda: defaultdict(list))
     for measured in model.measured if model.op == "conv" else ():
@@ -81,7 +68,7 @@ def choice_figures(model: Model, registry: Registry) -> Kind:
     for tail, filters in tails.items():
         panels = most_places(_panel(model, registry, own) for _, own in sorted(filters.items()))
         figures += [_choice_figure(model, tail, panels)] if is_map(panels) else []
-    return kind(CHOSEN_TITLE, figures, winners.LACKING, winners.MOST)
+    return style.kind(CHOSEN_TITLE, figures, winners.LACKING, winners.MOST)
 
 
 def _panel(model: Model, registry: Registry, measured: Sequence[tuple[Any, str]]) -> Panel:
@@ -103,12 +90,12 @@ def _chosen(model: Model, registry: Registry, like: Any, channels: Array, sides:
     return found
 
 
-def _choice_figure(model: Model, tail: str, panels: list[Panel]) -> Figure:
-    return Figure(
-        file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),
+def _choice_figure(model: Model, tail: str, panels: list[Panel]) -> style.Figure:
+    return style.Figure(
+        style.file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),
         f"{CHOSEN_TITLE}: convolution, {tail}",
         f"{model.subject}. Tint: the kernel that the selector chooses, for the batch n and the filters k above the "
         "panel. Each mark is a problem of the training and shows its fastest kernel by the mean over processes; marks "
         "that stand side by side differ in n or k.",
-        partial(winners.draw, panels, looks(model.kernels)),
+        partial(winners.draw, panels, style.looks(model.kernels)),
     )
