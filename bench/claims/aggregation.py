@@ -32,7 +32,8 @@ def linked(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) ->
         if all(sides):
             found = [min(((_seconds(asked, r, w, w, n), r) for r in side), key=_median) for side in sides]
             (own_s, one), (other_s, other) = found
-            where = f"{_network(evidence, problem)}, {w} workers"
+            network = next(layer.entry.network for layer in evidence.layers if layer.entry.problem.id == problem)
+            where = f"{network}, {w} workers"
             ratio = other_s.over(own_s)._replace(in_turn=bool(one.job) and one.job == other.job)
             yield ClaimRatio(where, ratio, (one, other), against(one, other), n)
 
@@ -120,10 +121,6 @@ def _median(found: tuple[Ratio, Result]) -> float:
 def _sizes(evidence: ExperimentRows, problem: str) -> tuple[int, int]:
     asked: Any = evidence.problems[problem]
     return asked.w, asked.n
-
-
-def _network(evidence: ExperimentRows, problem: str) -> str:
-    return next(layer.entry.network for layer in evidence.layers if layer.entry.problem.id == problem)
 
 
 COMPARE: dict[str, Compare] = {

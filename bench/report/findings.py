@@ -277,7 +277,7 @@ def _of_many(data: RunData, found: Sequence[Winner]) -> list[Number]:
     sure = Number(f"{certain} of {len(leads)}", "winners are certain", "the others tie with the next kernel")
     lead = Number(factor(median(ranks)), "median lead of the winner over the next", f"at most {factor(ranks[-1])}")
     if len(found) == 1:
-        label = f"{_noun(contests)} won by {short(found[0].kernel)}"
+        label = f"{of_contests(contests).partition(' ')[2]} won by {short(found[0].kernel)}"
         return [Number(f"{found[0].wins} of {len(contests)}", label, found[0].op), sure, lead]
     return [sure, lead, *_roofline(data)]
 
@@ -293,10 +293,6 @@ def _roofline(data: RunData) -> list[Number]:
             f"{best.kernel} on {best.problem}",
         )
     ]
-
-
-def _noun(contests: Sequence[object]) -> str:
-    return of_contests(contests).partition(" ")[2]  # type: ignore[arg-type]
 
 
 def _sure(ratio: Ratio) -> str:

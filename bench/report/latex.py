@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.store import Run, Store
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count, digits, rounded, short, unit
 from kernelmark.bench.report.method import software
 from kernelmark.bench.report.noise import is_noisy
@@ -75,11 +75,6 @@ def unused(name: str, used: set[str]) -> str:
 def label(text: str) -> str:
     """Return a text as a label or a part of a file's name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "table"
-
-
-def provenance(run: Run) -> str:
-    """Return the end of a caption: `kernelmark 0.1.0 (commit c0ffee123456), run 20260101-1234.`."""
-    return escape(f"{software(run)}, run {run.run_id}.")
 
 
 def escape(text: str) -> str:
@@ -265,7 +260,8 @@ def _head(store: Store, run_id: str) -> str:
 
 
 def _tables(store: Store, run_id: str) -> Iterator[LatexTable]:
-    source = provenance(store.run(run_id))
+    run = store.run(run_id)
+    source = escape(f"{software(run)}, run {run.run_id}.")
     used: set[str] = set()
     for suite, op, groups in chunks(store.groups(run_id)):
         found = pivots(suite, op, groups, store)

@@ -315,7 +315,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         ceilings=Markup("".join([ceiling_table(data.all_ceilings, "html"), *data.places]) if data.all_ceilings else ""),
         css=raw("page.css"),
         script=script,
-        script_hash=_hash(script),
+        script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         **parts,
     )
     return page
@@ -332,11 +332,6 @@ def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, A
 def script_json(found: Any) -> str:
     """Return JSON that can stand in a script element: no text of a row ends it or begins another."""
     return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
-
-
-def _hash(script: str) -> str:
-    """Return what a content security policy names a script by."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def _breakable(text: str) -> str:

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from statistics import fmean
 from typing import NamedTuple
 
 from kernelmark.bench.plan.status import Status
@@ -136,12 +137,8 @@ def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
         best = time_of(c.fastest).median
         for r in c.ranked:
             slowdowns[r.kernel].append(math.log((r.time_s_median or best) / best))
-    ranked = sorted(slowdowns, key=lambda kernel: (-len(slowdowns[kernel]), _mean(slowdowns[kernel])))
+    ranked = sorted(slowdowns, key=lambda kernel: (-len(slowdowns[kernel]), fmean(slowdowns[kernel])))
     return list(dict.fromkeys([*ranked, *(r.kernel for r in failed)]))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _line(label: str, contest: Contest | None, failed: Sequence[Result | None], kernels: Sequence[str]) -> PivotLine:

@@ -98,7 +98,11 @@ def computed(
     moved = exchanged((layer.count, registry.problem(layer.problem)) for layer in layers if layer.part == "forward")
     store.select(Selection(op=("aggregate",)))
     for known in _runs(store, other):
-        rows = [(r, dims) for r, dims in store.results(known) if is_timed(r) and _is_known(r)]
+        rows = [
+            (r, dims)
+            for r, dims in store.results(known)
+            if is_timed(r) and r.dtype == "f32" and strategy_name(r.kernel) in STRATEGIES
+        ]
         sections = []
         for setting, batch in found.items():
             beside = _beside(setting, rows)
@@ -134,10 +138,6 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     raise UsageError(
         f"{network}: {where} {lacks} of all its layers, forward and backward; `kernelmark run {suite}` measures them"
     )
-
-
-def _is_known(r: Result) -> bool:
-    return r.op == "aggregate" and r.dtype == "f32" and strategy_name(r.kernel) in STRATEGIES
 
 
 def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:

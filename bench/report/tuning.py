@@ -343,16 +343,13 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
             return []
         ratio = found.decision.ratios[tile]
         what = "speed of the adopted tile" if found.decision.best else "speed of the best tile raced"
-        return [Number(factor(ratio.median), f"{what} over the default", _sure(ratio))]
+        sure = f"{interval(ratio.low, ratio.high, '{:.3g}'.format)}, {ratio.side}"
+        return [Number(factor(ratio.median), f"{what} over the default", sure)]
     if not raced or not raced[0].tunes.overall:
         return []
     mean = math.exp(fmean(math.log(each.overall) for each in raced))
     most = f"at most {percent(max(each.regret for each in raced))} slower than a problem's best"
     return [Number(factor(mean), "speed of the one tile for all over the default (geometric mean)", most)]
-
-
-def _sure(ratio: Ratio) -> str:
-    return f"{interval(ratio.low, ratio.high, '{:.3g}'.format)}, {ratio.side}"
 
 
 def _flatness(searched: Sequence[Searched]) -> Number:

@@ -8,7 +8,7 @@ import typing
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -71,7 +71,10 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
         problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
         for arch in (arch for arch in archs if kernel.runs_on(arch)):
             tiles = islice(kernel.tiles(typical(arch)), TILES)
-            taken = ((_taken_by(kernel, tile, problems, typical(arch)), tile) for tile in tiles)
+            taken = (
+                (next((p for p in problems if kernel.unwanted(p, tile, typical(arch)) is None), None), tile)
+                for tile in tiles
+            )
             launched = [(problem, tile) for problem, tile in taken if problem]
             wanted += [(kernel, launched[i : i + TOGETHER], arch) for i in range(0, len(launched), TOGETHER)]
     return [row for rows in in_parallel(lambda words: _rows_of(*words), wanted) for row in rows]
@@ -106,10 +109,6 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
     return "\n".join([paragraph(head), *([table(columns, reasons, titled=True)] if reasons else [])])
 
 
-def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem], device: DeviceLimits) -> Problem | None:
-    return next((p for p in problems if kernel.unwanted(p, tile, device) is None), None)
-
-
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
     """Return a typical problem of the operation that the kernel takes: first values of its axes. Raises UsageError."""
     return _samples(kernel, problem_class)[0]
@@ -119,15 +118,11 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     axes = {axis: values[0] for axis, values in kernel.domain.items()}
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):
-            axes[field.name] = _first_choice(field.type)
+            axes[field.name] = typing.get_args(field.type)[0] if typing.get_origin(field.type) is Literal else 1
     problems = [problem_class.make({**values, **axes}, kernel.id) for values in problem_class.typical()]
     if found := [problem for problem in problems if kernel.refuses(problem) is None]:
         return found
     raise UsageError(f"{kernel.id}: takes none of the {len(problems)} typical problems of {problem_class.op}")
-
-
-def _first_choice(kind: Any) -> Any:
-    return typing.get_args(kind)[0] if typing.get_origin(kind) is Literal else 1
 
 
 def launch_rows(

@@ -9,7 +9,7 @@ candidates, the default loses to none of its equals in 99 % of the races (bench/
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from statistics import fmean
 from typing import NamedTuple
@@ -98,8 +98,9 @@ class Screen:
         for config in configs:
             if config not in self.trials and (row := self._stored(config)) is not None:
                 self._keep(config, row)
-        for chunk in _chunks([config for config in dict.fromkeys(configs) if config not in self.trials]):
-            self._measure(chunk)
+        new = [config for config in dict.fromkeys(configs) if config not in self.trials]
+        for i in range(0, len(new), AT_ONCE):
+            self._measure(new[i : i + AT_ONCE])
             self._rig.tell(self)
         return [self.trials[config].cost for config in configs]
 
@@ -142,10 +143,6 @@ def require(default: Result) -> None:
     if default.status != Status.OK:
         what = f"{default.kernel} on {default.problem}: is {default.status} with its default tile"
         raise DefaultFailed(f"{what}: {default.reason}; nothing was tuned")
-
-
-def _chunks(configs: Sequence[Config]) -> Iterator[Sequence[Config]]:
-    return (configs[i : i + AT_ONCE] for i in range(0, len(configs), AT_ONCE))
 
 
 #: Tiles that are raced with the default.

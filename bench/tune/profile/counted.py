@@ -226,7 +226,7 @@ class Counts(msgspec.Struct, frozen=True):
     total: of all lines. block_bytes_read, block_bytes_written: each sector once for each block that touches it: what an
     L1 cache that keeps all of a block's sectors leaves. bytes_read_once, bytes_written_once: each sector once, what an
     L2 cache that keeps everything leaves; None unless all blocks ran. waves: bytes from and to memory by
-    the model of the L2 cache in waves.py, in the smallest waves and the largest; empty where it does not apply.
+    the model of the L2 cache, in the smallest waves and the largest; empty where it does not apply.
     traffic_bytes: of the operation, at least.
     missing: what could not be counted, and why.
     """
@@ -283,7 +283,10 @@ def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
         problem=problem.id,
         tile=tile_text(vars(tile)),
         arch=device.arch,
-        launches=tuple(_launch(sampled) for sampled in found.sampled),
+        launches=tuple(
+            LaunchCounts(sampled.launch.entry, sampled.blocks, sampled.run_blocks, tuple(described(sampled)))
+            for sampled in found.sampled
+        ),
         lines=lines,
         total=_total(lines),
         block_bytes_read=found.traffic.block_read,
@@ -303,10 +306,6 @@ def _missing(case: EmulatedCase, found: Tallies) -> Iterator[str]:
         yield "what wgmma reads of shared memory"
     if any(b"<mma.h>" in text for text in with_includes(CUDA / case.kernel.source, CUDA).values()):
         yield "how wmma moves fragments, which is unspecified: here each lane moves its elements one by one"
-
-
-def _launch(sampled: Sampled) -> LaunchCounts:
-    return LaunchCounts(sampled.launch.entry, sampled.blocks, sampled.run_blocks, tuple(described(sampled)))
 
 
 def _lines(found: Tallies) -> tuple[LineCounts, ...]:

@@ -75,7 +75,8 @@ def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     waves = tail = None
     if device.multiprocessors and device.clock_hz:
         waves = main.blocks / (device.multiprocessors * main.blocks_per_sm) if main.blocks_per_sm else None
-        tail = _tail(main, device.multiprocessors)
+        # the most blocks of a multiprocessor over the average of all
+        tail = math.ceil(main.blocks / device.multiprocessors) * device.multiprocessors / main.blocks
         each = device.multiprocessors * device.clock_hz
         times = {limit: count / each * tail for limit, count in clocks.items() if count}
         if device.l2_bytes and work.l2_bytes:
@@ -86,11 +87,6 @@ def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     if work.dram_bytes:
         times["DRAM"] = work.dram_bytes / device.dram_bytes_per_s
     return TimeBound(device.name, times, waves, tail)
-
-
-def _tail(main: LaunchCode, multiprocessors: int) -> float:
-    """Return the most blocks of a multiprocessor over the average of all."""
-    return math.ceil(main.blocks / multiprocessors) * multiprocessors / main.blocks
 
 
 def _issue_clocks(work: Work, loop: Code | None) -> float | None:

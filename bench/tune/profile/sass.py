@@ -371,7 +371,7 @@ def one_bank(loop: Sequence[Instruction]) -> int | None:
     """Return how many FFMA read three registers of one bank, all even or all odd. None without FFMA.
 
     Each takes another issue cycle. A register that the FFMA before kept for the same operand (`.reuse`) is not read.
-    Measured on Volta (Jia and others, as in sass_read.py), and assumed of later architectures.
+    Measured on Volta (Jia and others, as above), and assumed of later architectures.
     """
     kept: list[str] = []
     conflicts, found = 0, False

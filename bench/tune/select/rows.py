@@ -1,7 +1,7 @@
 """Rows of a store as a selector learns from them: logarithms of times by problem and kernel, all of one setting."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +92,9 @@ def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bo
                 problem = registry.problem(r.problem)
                 key = problem.id, r.kernel
                 rows[key] = r
-                conditions.add((r.kernel, _setting_of(r, problem)))
+                place = r.device, r.device_name, r.host
+                own = ModelSetting(problem.op, *place, r.threads, r.mode, r.isa, r.dtype, comparable(r))
+                conditions.add((r.kernel, own))
                 medians[key] += by_case.get(r.case) or [r.time_s_median or 0.0]
     where = f"run {' and '.join(run_ids)}"
     if not rows:
@@ -116,10 +118,6 @@ def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> Mo
     return settings.pop()
 
 
-def _setting_of(r: Result, problem: Problem) -> ModelSetting:
-    return ModelSetting(problem.op, r.device, r.device_name, r.host, r.threads, r.mode, r.isa, r.dtype, comparable(r))
-
-
 def _tabled(
     setting: ModelSetting,
     registry: Registry,
@@ -134,11 +132,7 @@ def _tabled(
         for half, chosen in enumerate(_halves(taken)):
             logs[half, places[0][problem], places[1][kernel]] = np.log(chosen).mean()
     processes = min(map(len, medians.values()))
-    return Times(setting, list(_parsed(problems, registry)), kernels, logs, rows, processes)
-
-
-def _parsed(problems: Iterable[str], registry: Registry) -> Iterator[Problem]:
-    return (registry.problem(name) for name in problems)
+    return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)
 
 
 def _halves(taken: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:

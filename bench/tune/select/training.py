@@ -183,8 +183,3 @@ def single(means: Array, costs: Array) -> Array:
     """Return the kernels by what they cost over all problems, first the best of those that take every problem."""
     mean: Array = costs.mean(axis=0)
     return np.lexsort((mean, ~everywhere(means)))
-
-
-def describe(fixed: Mapping[str, Any]) -> str:
-    """Return `dtype f32, beta 0`."""
-    return ", ".join(f"{name} {value}" for name, value in fixed.items())

@@ -25,7 +25,11 @@ def watched_kernel(
     registry: Registry, file: Path, problem: Problem, wanted: str | None, device: DeviceLimits
 ) -> CudaKernel:
     """Return the kernel of `file` that takes `problem`; `wanted` where there are several. Raises UsageError."""
-    kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and _source(k) == file.resolve()]
+    kernels = [
+        k
+        for k in registry.kernels.values()
+        if isinstance(k, CudaKernel) and (cuda_sources() / k.source).resolve() == file.resolve()
+    ]
     if not kernels:
         raise UsageError(f"{file}: is the source of no kernel; --plugin names the file that declares one")
     head, _, tile = (wanted or "").partition("@")
@@ -50,10 +54,6 @@ def with_tile(kernel: CudaKernel, tile: Mapping[str, int], problem: Problem, dev
     if reason := fixed.refuses(problem, device):
         raise UsageError(f"--tile: {reason}; take another tile or problem")
     return fixed
-
-
-def _source(kernel: CudaKernel) -> Path:
-    return (cuda_sources() / kernel.source).resolve()
 
 
 def _ids(kernels: Iterable[Kernel]) -> str:
@@ -125,15 +125,10 @@ def compare(comparison: VersionTiming, current: Version, previous: Version | Non
         return workers.run(job_of(comparison, current, previous), WorkerKey("cuda", 1))
 
 
-def _name(kernel: str) -> str:
-    """Return `current` of `gemm/watch.current@BM=64`."""
-    return kernel.partition("@")[0].partition(".")[2]
-
-
 def job_of(comparison: VersionTiming, current: Version, previous: Version | None) -> Job:
     """Return a job with the versions as contenders, declared by a plug-in that is written beside the present one."""
     versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
-    sources = {_name(kernel): str(version.source) for kernel, version in versions.items()}
+    sources = {kernel.partition("@")[0].partition(".")[2]: str(version.source) for kernel, version in versions.items()}
     plugin = current.source.with_name("versions.py")
     plugin.write_text(PLUGIN.format(kernel=comparison.kernel, sources=sources))
     return Job(
