@@ -1,22 +1,31 @@
-"""The documentation: it builds without a warning, its tables agree with the code, and its commands run."""
+"""The documentation: its site builds, its tables agree with the code, its commands run, its examples hold."""
 
+import csv
+import io
 import re
+import shutil
 import subprocess
 import tomllib
 import typing
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
 
 from kernelmark.bench.cli import listing, options
 from kernelmark.bench.cli.commands import cli
+from kernelmark.bench.emulator.build import missing_tool
+from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import TIMED, Mode
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.result import COLUMNS
-from support.pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, commands, reduced, save_files
+from support.pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, apply_changes, commands, reduced, save_files
 from support.tools import needed
 
 
@@ -163,3 +172,119 @@ def test_the_ids_on_a_page_are_ids(page):
     ]
     assert [text for text in problems if registry.problem(text).id != text] == []
     assert [text for text in kernels if text not in registry.kernels and "mine." not in text] == []
+
+
+LAYOUTS = ("NN", "NT", "TN", "TT")
+OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/alpha2/beta-1/batch2/lda+1/ldb+5/ldc+3")
+
+
+@pytest.fixture
+def kernel(registry, tmp_path):
+    if missing := missing_tool():
+        pytest.skip(missing)
+    save_files((DOCS / "adding-a-kernel.md").read_text(), tmp_path)
+    return discover((str(tmp_path / "product.py"),)).kernels["gemm/cuda.product"]
+
+
+def found(kernel, problems):
+    cases = [EmulatedCase(kernel, problem, kernel.tile_for(problem)) for problem in problems]
+    return [line for case in cases for line in complaints(case, entries(cases))]
+
+
+def test_the_product_of_the_page_is_right_for_every_problem(kernel, registry):
+    problems = [registry.problem(f"gemm/m9n35k5/f32/{layout}{more}") for layout, more in product(LAYOUTS, OPTIONS)]
+    assert found(kernel, problems) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("offset<op_a>(row, i, lda)", "offset<op_a>(row, i, op_a == Op::N ? k : m)"),
+        ("beta == 0.0f ? alpha * sum : alpha * sum + beta * *c", "alpha * sum + beta * *c"),
+        ("b += blockIdx.z * stride_b", "b += blockIdx.z * k * n"),
+    ],
+)
+def test_a_product_that_forgets_padding_beta_or_batch_is_found_out(kernel, registry, tmp_path, right, wrong):
+    text = (tmp_path / "product.cu").read_text()
+    assert right in text
+    (tmp_path / "broken.cu").write_text(text.replace(right, wrong))
+    broken = replace(kernel, source=str(tmp_path / "broken.cu"))
+    assert found(broken, [registry.problem(f"gemm/m9n35k5/f32/NT{more}") for more in OPTIONS])
+
+
+def test_a_product_of_more_blocks_than_a_grid_has_is_unsupported(kernel, registry):
+    assert "blocks along y" in kernel.supports(registry.problem(f"gemm/m{65535 * 8 + 1}n1k1/f32/NN"))
+    assert "batch" in kernel.supports(registry.problem("gemm/m1n1k1/f32/NN/batch65536"))
+
+
+class Copy(NamedTuple):
+    """A copy of the source tree with the changes of one section."""
+
+    folder: Path
+    run: Callable[..., Any]
+
+    def rows(self):
+        """The rows of the latest run."""
+        done = self.run("export", "--format", "csv")
+        assert done.returncode == 0, done.stderr
+        return list(csv.DictReader(io.StringIO(done.stdout)))
+
+
+@pytest.fixture
+def extended(tmp_path, python_in):
+    """Apply a section of the page, by its heading, and run its commands."""
+
+    def extend(heading):
+        sections = re.split(r"^## ", EXTENDING.read_text(), flags=re.MULTILINE)
+        (section,) = (text for text in sections if text.startswith(f"{heading}\n"))
+        for name in ("bench", "kernels"):
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "kernelmark", tmp_path / "kernelmark", symlinks=True)
+        (tmp_path / "cuda").symlink_to(ROOT / "cuda")
+        (tmp_path / "small.toml").write_text(SMALL)
+        save_files(section, tmp_path)
+        apply_changes(section, tmp_path)
+        copy = Copy(tmp_path, lambda *words: python_in(tmp_path, "-m", "kernelmark", *words))
+        for command in commands(section):
+            done = copy.run(*reduced(command)[1:])
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return copy
+
+    return extend
+
+
+@pytest.mark.long
+def test_an_operation_of_a_plug_in_is_verified_timed_and_compared(extended):
+    rows = extended("Add an operation").rows()
+    assert {row["problem"] for row in rows} == {"gemv/m1000n777/f32", "gemv/m31n100003/f32"}
+    assert {row["kernel"] for row in rows} == {"gemv/numpy.matmul", "gemv/mine.einsum"}
+    assert {row["status"] for row in rows} == {"ok"}
+    assert all(row["speedup"] for row in rows if row["kernel"] == "gemv/mine.einsum")
+    assert all(float(row["gflop_per_s"]) > 0 for row in rows)
+    assert [row["n"] for row in rows if row["m"] == "31"] == ["100003", "100003"]
+
+
+@pytest.mark.long
+def test_a_figure_is_drawn_and_on_the_page(extended):
+    report = extended("Add a figure").folder / "out" / "report"
+    assert {path.suffix for path in (report / "figures").glob("setup-gemm.*")} == {".svg", ".pdf"}
+    assert "Set-up time: gemm" in (report / "index.html").read_text()
+
+
+@pytest.mark.long
+def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernelmark, tmp_path):
+    assert kernelmark("run", "gemm/m8n8k8/f32/NT", "--kernels", "*/numpy.matmul", "--no-ceilings").returncode == 0
+    copy = extended("Add a column")
+    rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
+    assert {row["status"] for row in rows} == {"ok"}
+    assert all(int(row["batch"]) >= 1 for row in rows)  # a busy machine may need no more than one call a sample
+    assert [row["batch"] for row in copy.rows()] == [row["batch"] for row in rows]
+
+
+@pytest.mark.long
+def test_a_mode_times_rows_of_its_own(extended):
+    copy = extended("Add a mode")
+    rows = copy.rows()
+    assert {(row["mode"], row["status"]) for row in rows} == {("evicted", "ok")}
+    assert copy.run("report", "--out", "report").returncode == 0
+    assert "In evicted mode all caches are emptied" in (copy.folder / "report" / "method.txt").read_text()

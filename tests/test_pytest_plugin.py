@@ -1,4 +1,4 @@
-"""pytest-benchmark's side: a case is an item, and its time is the device's."""
+"""pytest-benchmark's side: a case is an item, its time is the device's; and the tables at the end of a session."""
 
 import json
 import statistics
@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from kernelmark.bench.pytest_session import COLUMNS, LINES, fitting
 from kernelmark.bench.record.store import Store
 from support.runs import BENCH, NT, ONLY, outcomes, rows_in
 
@@ -57,11 +58,8 @@ def test_what_a_kernel_cannot_take_is_a_skip_with_the_reason(session):
     assert "1 skipped" in session[1].stdout
 
 
-def test_only_right_kernels_have_a_benchmark(session):
+def test_only_right_kernels_have_a_benchmark_whose_statistics_are_those_of_the_devices_samples(session):
     assert set(session[2]) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
-
-
-def test_pytest_benchmarks_statistics_are_those_of_the_devices_samples(session):
     for benchmark in session[2].values():
         stats, row = benchmark["stats"], benchmark["extra_info"]
         assert stats["median"] == pytest.approx(row["time_s_median"], rel=1e-6)
@@ -81,27 +79,17 @@ def test_extra_info_is_the_row(session):
     assert 0 < row["roofline_pct"] < 100
 
 
-def test_params_are_plain(session):
+def test_params_are_plain_and_group_and_clock_are_named(session):
     for kernel, benchmark in session[2].items():
+        assert (benchmark["group"], benchmark["options"]["timer"]) == (f"{NT} cold", "kernelmark.device_time")
         params = benchmark["params"]
         assert params.pop("threads") == benchmark["extra_info"]["threads"]
         assert params == {"suite": NT, "problem": NT, "kernel": kernel, "isa": ""}
 
 
-def test_the_only_table_is_kernelmarks(session):
+def test_the_terminal_summary_is_the_only_table_and_holds_rate_speedup_and_every_failure(session):
     assert "speedup against" in session[1].stdout
     assert "Rounds" not in session[1].stdout
-
-
-def test_contenders_on_a_problem_are_one_group(session):
-    assert {b["group"] for b in session[2].values()} == {f"{NT} cold"}
-
-
-def test_the_clock_says_whose_time_it_tells(session):
-    assert {b["options"]["timer"] for b in session[2].values()} == {"kernelmark.device_time"}
-
-
-def test_the_terminal_summary_holds_rate_speedup_and_every_failure(session):
     summary = session[1].stdout.partition("kernelmark run ")[2]
     assert "GFLOP/s" in summary
     assert f"{NT}   cold, " in summary
@@ -175,8 +163,6 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
         (("--km-suite", NT, "--km-csv", "file/x.csv"), "file/x.csv: cannot be written"),
         (("--km-suite", NT, "--km-device", "tpu"), "'tpu'"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
-        (("--km-max-time", "-1"), "--km-max-time: is '-1', expected a number above 0"),
-        (("--km-processes", "0"), "--km-processes: is '0', expected an integer from 1 to 1000"),
         (("--km-threads", "1,x"), "--km-threads: is '1,x', expected integers above 0, separated by commas"),
         (("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown"),
         (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
@@ -231,3 +217,84 @@ def test_items_of_siblings_share_a_job_of_those_that_are_left(bench, tmp_path):
     assert bench("--km-suite", "s.toml", "--km-kernels", "gemm/numpy.*", "-k", "not tnn").returncode == 0
     (one, job), (other, same) = [(row.problem, row.job) for row in rows_in(tmp_path)]
     assert (one, other, job) == (NT, NT.replace("NT", "NN"), same)
+
+
+def test_k_selects_contenders_and_their_baseline_is_measured_without_an_item(bench, tmp_path):
+    done = bench("--km-suite", NT, "--km-no-ceilings", "-k", "scipy.sgemm and not colmajor")
+    assert (done.returncode, outcomes(done)) == (0, {"gemm/scipy.sgemm": "PASSED"})
+    rows = {row.kernel: row for row in rows_in(tmp_path)}
+    assert rows.keys() == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
+    assert rows["gemm/scipy.sgemm"].speedup > 0
+
+
+OWN = """
+def test_mine(benchmark):
+    benchmark(sum, [1])
+"""
+#: A plug-in of pytest for a session without the package that draws histograms.
+WITHOUT_PYGAL = "import sys\nsys.modules['pygal'] = None\n"
+
+
+def test_without_pygal_histograms_are_refused_in_a_line_and_only_foreign_benchmarks_are_in_the_other_table(
+    bench, tmp_path
+):
+    (tmp_path / "test_own.py").write_text(OWN)
+    (tmp_path / "no_pygal.py").write_text(WITHOUT_PYGAL)
+    selection = ("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
+    done = bench("-p", "no_pygal", "test_own.py", *selection, "--benchmark-histogram", "--benchmark-autosave")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "pygal" in line]
+    assert line == "--benchmark-histogram: pygal is not installed; pip install 'kernelmark[histogram]'"
+    theirs, ours = done.stdout.split("kernelmark run ")
+    assert "test_mine" in theirs
+    assert "test_kernel" not in theirs.partition("Rounds")[2]
+    assert "numpy.matmul" in ours
+    assert "Saved benchmark data in" in done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_histograms_are_drawn_beside_the_table_that_they_belong_to(bench, tmp_path):
+    pytest.importorskip("pygal")
+    selection = ("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
+    done = bench(*selection, "--benchmark-histogram=out/h", "--benchmark-group-by=param:kernel")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["h-kernel=gemm_numpy.matmul.svg"]
+    assert "Rounds" in done.stdout
+
+
+@pytest.mark.long
+def test_a_long_session_ends_in_a_screen_of_tables_and_the_command_for_the_rest(bench, tmp_path, kernelmark_in):
+    (tmp_path / "s.toml").write_text("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = {linear = [1, 30, 1]}\nn = 5\n")
+    done = bench("--km-suite", "s.toml", "--km-kernels", "copy/numpy.*", "--km-no-ceilings")
+    summary = done.stdout.partition("kernelmark run ")[2].splitlines()
+    (pointer,) = [line for line in summary if "kernelmark show" in line]
+    assert summary.index(pointer) <= LINES + 1
+    shown = kernelmark_in(tmp_path, *pointer.split("`")[1].split()[1:])
+    assert "copy/m30n5/f32 " in shown.stdout
+
+
+TABLE = "\n".join(["title", *(f"row {i}" for i in range(18))])
+WIDE = "w" * (COLUMNS + 1)
+
+
+@pytest.mark.parametrize(
+    ("tables", "shown"),
+    [
+        ([], []),
+        ([TABLE] * 3, [TABLE] * 3),
+        ([TABLE] * 4, [*[TABLE] * 3, "and 1 more table; all rows: `show`"]),
+        (["x\n" * 60, "y"], ["x\n" * 58 + "x", "and 2 more tables; all rows: `show`"]),
+        ([WIDE] * 21, [*[WIDE] * 20, "and 1 more table; all rows: `show`"]),
+    ],
+)
+def test_tables_are_shown_as_far_as_they_fit_into_sixty_lines_of_120_columns(tables, shown):
+    assert list(fitting(tables, "show")) == shown
+
+
+@pytest.mark.long
+def test_a_kernel_with_a_tile_is_an_item_of_its_own(bench):
+    kernels = ("copy/numba.streaming", "copy/numba.streaming@LINES=2")
+    selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
+    done = bench("--km-suite", "copy/m64n512/f32", *selection)
+    passed = {name.partition(",")[0]: outcome for name, outcome in outcomes(done).items()}
+    assert (done.returncode, passed) == (0, dict.fromkeys(kernels, "PASSED"))

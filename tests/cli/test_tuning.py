@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from kernelmark.bench.cli.documents import DOCUMENTS, schema
+from kernelmark.bench.cli.documents import DOCUMENTS
 from kernelmark.bench.emulator.build import missing_tool
 from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.record.store import Layer
 from kernelmark.bench.tune.profile import sass
 from kernelmark.bench.tune.select.model import Model
-from support.pages import DOCS, valid
+from support.pages import valid
 from support.rows import begin, put
 from support.tuning import FIRST, SECOND, bordered, plant, shapes
 
@@ -74,7 +74,6 @@ def test_the_json_of_a_training_and_of_an_answer_has_the_form_of_its_schema(trai
     assert (found["single"], found["leaves"], found["answer"]) == ("", 2, None)
     assert [line["way"] for line in found["regret"]["lines"]][:3] == ["selected", "best single", "nearest neighbour"]
     assert valid(called("select", PROBLEM, "--json").out, "select")["answer"]["kernel"] == SECOND
-    assert schema("select") == (DOCS / "schemas" / "select.json").read_text()
 
 
 def test_a_selector_is_printed_as_code_and_as_the_file_that_is_kept(trained, called, tmp_path):

@@ -224,15 +224,6 @@ def test_a_bad_declaration_in_a_module_of_a_plugin_is_named_with_that_modules_li
     assert line.startswith(f"plugin {part}, line 3: kernel gemm/mine.other: device is 'tpu'")
 
 
-def test_a_bad_declaration_is_one_line_and_exit_status_2(tmp_path, refused):
-    path = tmp_path / "mine.py"
-    path.write_text(HEADER + KERNEL.format(device="'tpu'"))
-    line = refused("run", "gemm/m8n8k8/f32/NN", "--plugin", str(path))
-    assert line == (
-        f"kernelmark: plugin {path}, line 3: kernel gemm/mine.other: device is 'tpu', expected one of cpu, cuda"
-    )
-
-
 def declare(op="gemm", **options):
     @kernel(op, **{**OPTIONS, **options})
     def twin(problem, x):

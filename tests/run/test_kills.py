@@ -59,19 +59,6 @@ def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: S
     wait_for(lambda: at_work_in(folder) == [])
 
 
-@pytest.mark.long
-def test_workers_that_are_killed_again_and_again_cost_no_row(folder: Path, start: Start) -> None:
-    path, dice = folder / "r.db", random.Random(7)
-    run = start(*WORDS)
-    for rows in (0, 5, 12, 20, 30):
-        wait_for_rows(path, rows, run)
-        kill_below(run.pid, dice)
-    _, err = run.communicate()
-    assert (run.returncode, complaints(err)) == (0, [])
-    assert all_are_there_and_ok(path)
-    wait_for(lambda: at_work_in(folder) == [])
-
-
 def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure: Measure, told: Path) -> None:
     bad, good = measure("leaves_a_child", "honest")
     assert (bad.status, bad.reason, good.status) == ("crashed", "verification: the process ended with status 3", "ok")

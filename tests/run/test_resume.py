@@ -103,8 +103,6 @@ def test_only_a_run_can_be_measured_again(refused) -> None:
     ("words", "variables", "found"),
     [
         (("--seed", "3"), {}, "plan.seed was 0 and is 3"),
-        (("--mode", "cold"), {}, "plan.mode was hot and is cold"),
-        (("--processes", "2"), {}, "plan.processes was 1 and is 2"),
         ((), {"OPENBLAS_NUM_THREADS": "1"}, "environment.variables.OPENBLAS_NUM_THREADS was None and is 1"),
         (("copy/m7n7/f32",), {}, "suites was ['s'] and is ['s', 'copy/m7n7/f32']"),
     ],

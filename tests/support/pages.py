@@ -13,7 +13,7 @@ from kernelmark.bench.cli.documents import DOCUMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-#: A page whose commands need its changes to the source tree: tests/test_extending.py runs them.
+#: A page whose commands need its changes to the source tree: tests/test_docs.py applies them.
 EXTENDING = DOCS / "extending.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 

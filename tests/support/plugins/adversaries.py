@@ -1,29 +1,66 @@
 """A plug-in of kernels that are wrong, that raise, or that cheat; each is named after what it does."""
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from kernelmark import Launch, Unsupported, kernel
 
+Act = Callable[[Any], object]
+
+
+def declare(name: str, act: Act = lambda x: None, set_up: Act = lambda x: None, **options: Any) -> None:
+    """Register a kernel that copies and then acts; `set_up` is done once, before."""
+
+    def launcher(problem: Any, x: Any) -> Launch:
+        set_up(x)
+
+        def launch() -> None:
+            np.copyto(x.b, x.a)
+            act(x)
+
+        return launch
+
+    launcher.__doc__ = f"Copies, but: {name.replace('_', ' ')}."
+    kernel("copy", provider="test", device="cpu", numerics="exact", dtypes=("f32",), name=name, **options)(launcher)
+
+
+def raises(error: Exception, after: int = 0) -> Act:
+    """Return what raises an error from some call on."""
+    calls = count()
+
+    def act(x: Any) -> None:
+        if next(calls) >= after:
+            raise error
+
+    return act
+
+
+def write(index: tuple[int, int], value: float) -> Act:
+    return lambda x: x.b.__setitem__(index, value)
+
+
+def cannot_count(problem: Any) -> int:
+    raise ZeroDivisionError("no tiles")
+
+
+declare("honest")
+declare("wrong_element", lambda x: x.b.__setitem__((-1, -1), x.b[-1, -1] + np.float32(1e-3)))
+declare("nan_element", write((0, 1), np.nan))
+declare("zeroes_input", lambda x: x.a.fill(0))
+declare("out_of_bounds", lambda x: np.lib.stride_tricks.as_strided(x.b, (2, 1), (x.b.nbytes, 4)).__setitem__((1, 0), 1))
+declare("raises_in_set_up", set_up=raises(RuntimeError("no such thing\nsecond line")))
+declare("raises_in_run", raises(ValueError("cannot")))
+declare("raises_when_timed", raises(ArithmeticError("worn out"), after=5))
+declare("no_memory", set_up=raises(MemoryError("4 PB wanted")))
+declare("greedy", set_up=lambda x: x.scratch((10**15,), "f32"))
+declare("miscounted", executed=cannot_count)
+declare("counted", set_up=lambda x: x.chose(tile=3), executed=lambda problem: 7)
+declare("refuses", set_up=raises(Unsupported("takes no matrices on Saturdays")))
+
 COPY: dict[str, Any] = {"provider": "test", "device": "cpu", "numerics": "exact", "dtypes": ("f32",)}
-
-
-@kernel("copy", **COPY)
-def honest(problem: Any, x: Any) -> Launch:
-    """Copies."""
-    return lambda: np.copyto(x.b, x.a)
-
-
-@kernel("copy", **COPY)
-def wrong_element(problem: Any, x: Any) -> Launch:
-    """Adds 1e-3 to one element."""
-
-    def launch() -> None:
-        np.copyto(x.b, x.a)
-        x.b[-1, -1] += 1e-3
-
-    return launch
 
 
 @kernel("copy", **COPY)
@@ -39,34 +76,10 @@ def unwritten_element(problem: Any, x: Any) -> Launch:
 
 
 @kernel("copy", **COPY)
-def nan_element(problem: Any, x: Any) -> Launch:
-    """Writes one NaN."""
-
-    def launch() -> None:
-        np.copyto(x.b, x.a)
-        x.b[0, 1] = np.nan
-
-    return launch
-
-
-@kernel("copy", **COPY)
 def in_set_up(problem: Any, x: Any) -> Launch:
     """Computes its answer during set-up."""
     answer = x.a.copy()
     return lambda: np.copyto(x.b, answer)
-
-
-@kernel("copy", **COPY)
-def cached(problem: Any, x: Any) -> Launch:
-    """Computes once and returns that from then on."""
-    answers: list[Any] = []
-
-    def launch() -> None:
-        if not answers:
-            answers.append(x.a.copy())
-        np.copyto(x.b, answers[0])
-
-    return launch
 
 
 @kernel("copy", **COPY)
@@ -80,92 +93,3 @@ def looks_at_one(problem: Any, x: Any) -> Launch:
         np.copyto(x.b, seen[1])
 
     return launch
-
-
-@kernel("copy", **COPY)
-def zeroes_input(problem: Any, x: Any) -> Launch:
-    """Right, but its input is gone."""
-
-    def launch() -> None:
-        np.copyto(x.b, x.a)
-        x.a[...] = 0
-
-    return launch
-
-
-@kernel("copy", **COPY)
-def out_of_bounds(problem: Any, x: Any) -> Launch:
-    """Writes one element past the end of its output."""
-    beyond = np.lib.stride_tricks.as_strided(x.b, (problem.m + 1, problem.n), x.b.strides)
-
-    def launch() -> None:
-        np.copyto(x.b, x.a)
-        beyond[-1, 0] = 1
-
-    return launch
-
-
-@kernel("copy", **COPY)
-def raises_in_set_up(problem: Any, x: Any) -> Launch:
-    """Raises before it is ever called."""
-    raise RuntimeError("no such thing\nsecond line")
-
-
-@kernel("copy", **COPY)
-def raises_in_run(problem: Any, x: Any) -> Launch:
-    """Raises in its first call."""
-
-    def launch() -> None:
-        raise ValueError("cannot")
-
-    return launch
-
-
-@kernel("copy", **COPY)
-def raises_when_timed(problem: Any, x: Any) -> Launch:
-    """Is right the first time and raises later."""
-    calls = [0]
-
-    def launch() -> None:
-        calls[0] += 1
-        if calls[0] > 5:
-            raise ArithmeticError("worn out")
-        np.copyto(x.b, x.a)
-
-    return launch
-
-
-@kernel("copy", **COPY)
-def no_memory(problem: Any, x: Any) -> Launch:
-    """Asks for more memory than there is."""
-    raise MemoryError("4 PB wanted")
-
-
-@kernel("copy", **COPY)
-def greedy(problem: Any, x: Any) -> Launch:
-    """Wants more scratch than there is."""
-    scratch = x.scratch((10**15,), "f32")
-    return lambda: np.copyto(scratch, 0)
-
-
-def _cannot_count(problem: Any) -> int:
-    raise ZeroDivisionError("no tiles")
-
-
-@kernel("copy", executed=_cannot_count, **COPY)
-def miscounted(problem: Any, x: Any) -> Launch:
-    """Computes the right result, but its `executed` function raises."""
-    return lambda: np.copyto(x.b, x.a)
-
-
-@kernel("copy", executed=lambda problem: 7, **COPY)
-def counted(problem: Any, x: Any) -> Launch:
-    """Reports the operations that it executes and the tile that it chose."""
-    x.chose(tile=3)
-    return lambda: np.copyto(x.b, x.a)
-
-
-@kernel("copy", **COPY)
-def refuses(problem: Any, x: Any) -> Launch:
-    """Raises Unsupported in set-up."""
-    raise Unsupported("takes no matrices on Saturdays")
