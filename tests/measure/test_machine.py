@@ -1,5 +1,6 @@
-"""The machine: CPUs that a worker keeps to, caches, memory that control groups limit, instruction sets."""
+"""The machine: CPUs that a worker keeps to, caches, memory, instruction sets, and the clock of the CPU."""
 
+import gc
 import os
 import platform
 import sys
@@ -14,6 +15,7 @@ from kernelmark.bench.measure.affinity import cpus_in, listed, spread, thread_ti
 from kernelmark.bench.measure.cpu import Cpu, cpu_count, last_level_cache_bytes
 from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
 from kernelmark.bench.measure.machine import machine
+from kernelmark.bench.measure.timing import CpuClock, call_overhead
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
@@ -331,3 +333,17 @@ def asks(problem, x):
     x.chose(has=" ".join(found) + "|" + cpu_target.target_context.codegen().magic_tuple()[1])
     return lambda: np.matmul(x.a, x.b, out=x.c)
 """
+
+
+def test_the_overhead_of_an_empty_call_is_positive_and_small() -> None:
+    assert 0 < call_overhead(CpuClock()) < 1e-5
+
+
+def test_garbage_collection_is_given_back_after_a_sample_that_raises() -> None:
+    def explode() -> None:
+        assert not gc.isenabled()
+        raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        CpuClock().time([explode])
+    assert gc.isenabled()

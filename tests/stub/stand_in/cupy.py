@@ -73,7 +73,8 @@ class ndarray:  # noqa: N801
 class _Streams:
     """Handles of streams, the current one of each device, 0 where there is none.
 
-    Leaving a `with` makes the one below it on the stack current; `use()` is not on the stack.
+    Leaving a `with` makes the one below it on the stack current; `use()` is not on the stack, so that the next `with`
+    forgets it (cupy/cupy issue 8377).
     """
 
     current: ClassVar[dict[int, int]] = {}

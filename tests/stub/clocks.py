@@ -1,0 +1,158 @@
+"""Facts of a GPU's clock, streams and memory, each a function: the stub driver below, the stand-in for CuPy above."""
+
+import os
+from traceback import format_exc
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import cuda.core as core
+import cupy
+import numpy as np
+import pytest
+from cuda.bindings import driver
+
+from kernelmark.bench.measure import launch_pycuda
+from kernelmark.bench.measure.cuda import Cuda
+from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.operands import OperandSet
+from kernelmark.bench.measure.timing import captured
+from kernelmark.bench.plan.discovery import discover
+from stub import control
+from stub.programs import launch, new_stream, nothing
+
+
+def holds(fact: str) -> str:
+    """Return the traceback of what speaks against a fact, or ""."""
+    try:
+        globals()[fact]()
+    except BaseException:  # pytest's failures are no exceptions
+        return format_exc()
+    return ""
+
+
+def launching(device: Cuda, name: str = "nothing") -> Any:
+    """Return a call that launches a kernel on the device's stream."""
+    kernel, stream = nothing(name), core.Stream.from_handle(device.stream.ptr)
+    return lambda: launch(stream, kernel)
+
+
+def a_batch_over_which_the_clock_of_the_device_jumps_is_refused() -> None:
+    device = Cuda()
+    call = launching(device, "struck")
+    with patch.dict(os.environ, KM_STUB_FAULT="clock", KM_STUB_FAULT_AT="truc"):
+        for _ in "an hour on", "an hour back":
+            with pytest.raises(RuntimeError, match=r"events of the device span .* within .* of the host's clock"):
+                device.clock(hold=True).time([call])
+
+
+def a_driver_without_stream_waits_is_timed_without_holding() -> None:
+    device = Cuda()
+    clock = device.clock(hold=True)
+    control.launches_take(4_000_000)
+    with patch.object(driver, "cuStreamWaitValue32", lambda *_: (driver.CUresult.CUDA_ERROR_NOT_SUPPORTED,)):
+        assert clock.time([launching(device)]) == pytest.approx(4e-3, rel=1e-3)
+    assert not clock.held
+
+
+def a_call_that_raises_lets_the_stream_go() -> None:
+    device = Cuda()
+    with pytest.raises(ZeroDivisionError):
+        device.clock(hold=True).time([lambda: 1 // 0])
+    device.stream.synchronize()
+
+
+def work_beyond_the_events_is_named() -> None:
+    clock = Cuda().clock(hold=True)
+    clock.unseen_s = [0.005] * 5
+    assert "beyond" in (clock.hidden_work([1e-3] * 5, batch=1) or "")
+    clock.unseen_s = [50e-6] * 5
+    assert clock.hidden_work([1e-3] * 5, batch=1) is None
+
+
+def nothing_is_timed_while_another_stream_is_current_and_the_devices_is_current_again() -> None:
+    device, called = Cuda(), []
+    other = cupy.cuda.Stream(non_blocking=True).use()
+    expected = f"current stream is {other.ptr:#x}, expected {device.stream.ptr:#x}"
+    with pytest.raises(RuntimeError, match=expected):
+        device.clock(hold=True).time([lambda: called.append(1)])
+    assert called == []
+    assert device.strayed() is None
+
+
+def a_call_that_leaves_another_stream_current_has_no_time() -> None:
+    device, other = Cuda(), cupy.cuda.Stream(non_blocking=True)
+    with pytest.raises(RuntimeError, match=f"current stream is {other.ptr:#x}"):
+        device.clock(hold=True).time([other.use])
+    device.stream.synchronize()
+
+
+def a_kernel_that_enters_a_stream_of_its_own_leaves_the_devices_current() -> None:
+    device = Cuda()
+    with cupy.cuda.Stream(non_blocking=True) as own:
+        assert cupy.cuda.get_current_stream().ptr == own.ptr != device.stream.ptr
+    assert device.strayed() is None
+
+
+def the_devices_stream_is_current_after_an_upload_and_an_eviction_in_which_no_line_may_persist() -> None:
+    device = Cuda()
+    device.upload(device.bytes(8), np.arange(8, dtype=np.uint8))
+    with patch.object(driver, "cuCtxSetLimit") as limit, patch.object(driver, "cuCtxResetPersistingL2Cache") as reset:
+        device.evict()
+    limit.assert_called_once_with(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
+    reset.assert_called_once_with()
+    assert device.strayed() is None
+
+
+def a_captured_launch_runs_only_when_it_is_replayed_and_one_that_fails_leaves_the_stream_usable() -> None:
+    device, ran = Cuda(), []
+    call = launching(device)
+    control.run_launches_with(lambda launched: ran.append(launched.entry) or 0)
+    replay = captured(lambda: (call(), call()), device.stream)
+    assert ran == []
+    replay()
+    replay()
+    with pytest.raises(ZeroDivisionError):
+        captured(lambda: 1 // 0, device.stream)
+    call()
+    device.stream.synchronize()
+    control.run_launches_with(lambda launched: 0)
+    assert ran == [b"nothing"] * 5
+
+
+def pycudas_stream_becomes_the_devices_and_stays_it() -> None:
+    device, theirs = Cuda(), new_stream()
+    before = device.stream
+    with patch.object(launch_pycuda, "pycuda_stream", lambda number: SimpleNamespace(handle=int(theirs.handle))):
+        launch_pycuda.take_stream(device)
+        with before:
+            pass
+        taken = device.stream
+        launch_pycuda.take_stream(device)
+    assert device.stream is taken
+    assert cupy.cuda.get_current_stream().ptr == taken.ptr == int(theirs.handle)
+
+
+def an_input_is_compared_with_what_was_drawn_last_on_the_device_or_where_that_is_full_on_the_host() -> None:
+    for free_bytes in (2**30, 0):
+        with patch.object(cupy.cuda.runtime, "memGetInfo", lambda free_bytes=free_bytes: (free_bytes, 2**30)):
+            device, problem = Cuda(), discover().problem("gemm/m3n5k7/f32/NN/lda+2")
+            draw, operands = Draw(problem, 0), OperandSet(problem, device)
+            for change in (draw.redraw, draw.refresh):
+                change()
+                assert not device.holds(operands.flat["a"], "a", draw)
+                operands.load(draw)
+                assert operands.damage(draw) is None
+            device.scatter(operands.flat["a"], np.array([3]), np.array([7.0], np.float32))
+            assert operands.damage(draw) == "changed its input a"
+            device.release()
+            assert operands.damage(draw) == "changed its input a"
+
+
+def a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody() -> None:
+    device, problem = Cuda(), discover().problem("gemm/m3n5k7/f32/NN")
+    draw, operands = Draw(problem, 0), OperandSet(problem, device)
+    operands.load(draw)
+    assert operands.damage(draw) is None
+    device._copies["a"][1].fill(0)
+    assert operands.damage(draw) is None

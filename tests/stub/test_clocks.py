@@ -1,0 +1,22 @@
+"""A GPU's clock, streams and memory, on the stub driver and the stand-in for CuPy."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from stub.library import Run, on_stub
+
+FUNCTIONS = ast.parse(Path(__file__).with_name("clocks.py").read_text()).body
+FACTS = [node.name for node in FUNCTIONS if isinstance(node, ast.FunctionDef) and not node.args.args]
+
+
+@pytest.fixture(scope="module")
+def runs(tools: None, folder: Path) -> dict[str, Run]:
+    return on_stub({fact: ("stub.clocks:holds", fact) for fact in FACTS}, folder)
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_fact_holds(runs: dict[str, Run], fact: str) -> None:
+    assert runs[fact].value == ""
+    assert runs[fact].violations == []
