@@ -39,11 +39,11 @@ def launching(device: Cuda, name: str = "nothing") -> Any:
 
 def a_batch_over_which_the_clock_of_the_device_jumps_is_refused() -> None:
     device = Cuda()
-    call = launching(device, "struck")
+    call, clock = launching(device, "struck"), device.clock(hold=True)
     with patch.dict(os.environ, KM_STUB_FAULT="clock", KM_STUB_FAULT_AT="truc"):
         for _ in "an hour on", "an hour back":
             with pytest.raises(RuntimeError, match=r"events of the device span .* within .* of the host's clock"):
-                device.clock(hold=True).time([call])
+                clock.time([call])
 
 
 def a_driver_without_stream_waits_is_timed_without_holding() -> None:
