@@ -76,6 +76,12 @@ def file_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callab
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
 
 
+def folder_option(*names: str, text: str, required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return an option for a folder to write."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(*names, type=kind, required=required, metavar="DIR", help=text)
+
+
 def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Read a run's name, which no id of a run can be. Raises click.BadParameter."""
     if value and not re.fullmatch(r"[^\W\d_][\w.+-]{0,59}", value):

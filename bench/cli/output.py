@@ -1,4 +1,4 @@
-"""Where commands put what they have found: JSON and code on standard output or in a file, figures in a folder."""
+"""What commands read and write: a store, JSON and code on standard output or in a file, figures in a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,8 +6,18 @@ from pathlib import Path
 import click
 import msgspec
 
+from kernelmark.bench.record.selection import Selection
+from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import write_text, writing
 from kernelmark.bench.report.figures.style import Kind
+
+
+def reading(db: Path | None, selection: Selection | None = None) -> Store:
+    """Return a store that must be there, of which the selected rows alone are visible. Raises UsageError."""
+    store = Store(db or default_store(), create=False)
+    if selection is not None and any(selection):
+        store.select(selection)
+    return store
 
 
 def as_json(found: object) -> str:

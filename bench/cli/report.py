@@ -18,11 +18,12 @@ from kernelmark.bench.cli.options import (
     Read,
     db_option,
     file_option,
+    folder_option,
     json_option,
     plugin_option,
     run_argument,
 )
-from kernelmark.bench.cli.output import drawn_in
+from kernelmark.bench.cli.output import drawn_in, reading
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.plan.registry import Registry
@@ -37,12 +38,8 @@ from kernelmark.bench.report.scaling import ScalingQuestion, computed, render, w
 
 @click.command()
 @run_argument
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="The folder to write: index.html, figures/, tables/, method.txt, environment.json.",
+@folder_option(
+    "--out", text="The folder to write: index.html, figures/, tables/, method.txt, environment.json.", required=True
 )
 @plugin_option
 @db_option
@@ -51,7 +48,7 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
     The page opens without a network. Without RUN, it shows the latest run.
     """
-    with closing(Store(db or default_store(), create=False)) as store:
+    with closing(reading(db)) as store:
         found, registry = store.find_run(run_id)["run_id"], discover(plugins)
         run = summary_of(store, found)
         click.echo("\n".join(filter(None, (run.title, run.partial))))
@@ -155,12 +152,7 @@ def _rate(text: str) -> float:
     help="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
 )
 @click.option("--aggregation", metavar="RUN", help="The run that has the aggregations. [default: the latest that fits]")
-@click.option(
-    "--figures",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Also draw the speedups to this folder, as SVG and PDF.",
-)
+@folder_option("--figures", text="Also draw the speedups to this folder, as SVG and PDF.")
 @json_option
 @plugin_option
 @db_option
@@ -180,7 +172,7 @@ def scaling(
     Computes a speedup for each strategy of aggregation from the measured times of its layers in RUN, measured times of
     aggregations, and the stated rate of a link. Nothing is measured.
     """
-    store = Store(db or default_store(), create=False)
+    store = reading(db)
     found = computed(store, discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
     if json_to is not None:
         write_json(found, json_to)

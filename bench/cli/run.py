@@ -20,6 +20,7 @@ from kernelmark.bench.cli.options import (
     complete_suites,
     db_option,
     file_option,
+    folder_option,
     json_option,
     name_option,
     plan_option,
@@ -77,13 +78,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
     help="Continue an interrupted run; without SUITE, as it was asked for.",
 )
 @click.option("--noisy-again", is_flag=True, help="With --resume: measure the problems with disturbed cases again.")
-@click.option(
-    "--report",
-    "report_to",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the page of the run to this folder, as `report` does, but no PDFs.",
-)
+@folder_option("--report", "report_to", text="Write the page of the run to this folder, as `report` does, but no PDFs.")
 @click.option(
     "--tuned",
     metavar="FILE",

@@ -9,16 +9,16 @@ from kernelmark.bench.cli.options import (
     complete_runs,
     db_option,
     file_option,
+    folder_option,
     json_option,
     plugin_option,
     select_options,
 )
-from kernelmark.bench.cli.output import drawn_in, print_or_write
+from kernelmark.bench.cli.output import drawn_in, print_or_write, reading
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.selection import Selection
-from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.tune.select.answer import answer, document
 from kernelmark.bench.tune.select.export import FORMATS
 from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
@@ -42,12 +42,7 @@ from kernelmark.bench.tune.select.view import answered, trained
 )
 @click.option("--format", "style", type=click.Choice(["c", "python", "json"]), help="Print the selector as code.")
 @file_option("-o", "--output", text="Where --format goes. [default: standard output]")
-@click.option(
-    "--figures",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="With --train: also draw regret and choices to this folder, as SVG and PDF.",
-)
+@folder_option("--figures", text="With --train: also draw regret and choices to this folder, as SVG and PDF.")
 @select_options
 @json_option
 @plugin_option
@@ -133,9 +128,7 @@ def _trained(
     db: Path | None,
 ) -> Trained:
     """Train on the runs, by default the latest, and keep the selector."""
-    store = Store(db or default_store(), create=False)
-    if any(selection):
-        store.select(selection)
+    store = reading(db, selection)
     with store.snapshot():
         runs = [store.find_run(name)["run_id"] for name in names or (None,)]
         found = train(store, registry, runs, [store.find_run(name)["run_id"] for name in tests])

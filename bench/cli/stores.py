@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.options import complete_runs, db_option, json_option, plugin_option
-from kernelmark.bench.cli.output import as_json
+from kernelmark.bench.cli.output import as_json, reading
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.declared import is_foreign, require_figures
@@ -65,7 +65,7 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
     """
     if delete and prune:
         raise UsageError("--delete and --prune: each chooses the runs to remove; take one")
-    with closing(Store(db or default_store(), create=False)) as store:
+    with closing(reading(db)) as store:
         found = summaries(store)
         if delete or prune:
             named = {store.find_run(text)["run_id"] for text in delete}

@@ -21,7 +21,7 @@ from kernelmark.bench.cli.options import (
     run_argument,
     select_options,
 )
-from kernelmark.bench.cli.output import as_json, print_or_write
+from kernelmark.bench.cli.output import as_json, print_or_write, reading
 from kernelmark.bench.cli.progress import print_run
 from kernelmark.bench.compare.runs import compare_runs
 from kernelmark.bench.measure.devices import devices_present
@@ -30,7 +30,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import per_cent
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.selection import Selection
-from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.crossover import find_run, listed, render, standings, write_csv, write_json
 from kernelmark.bench.report.export import WRITERS, check_writable, write_file, write_text
 from kernelmark.bench.report.history import history_document, history_page
@@ -102,12 +102,10 @@ def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tupl
 
     Raises UsageError where no row of the run is selected.
     """
-    store = Store(db or default_store(), create=False)
+    store = reading(db, selection)
     found: str = store.find_run(run_id)["run_id"]
-    if any(selection):
-        store.select(selection)
-        if not store.statuses(found):
-            raise UsageError(f"{selection}: selects no row of run {found}; `kernelmark show {found}` shows all")
+    if any(selection) and not store.statuses(found):
+        raise UsageError(f"{selection}: selects no row of run {found}; `kernelmark show {found}` shows all")
     return store, found
 
 
@@ -133,9 +131,7 @@ def crossover(
     Also shows where another kernel takes over. Without RUN, reads the latest run that has a time for one of the
     problems.
     """
-    suite, store = listed(find_suite(suite_name, discover(plugins))), Store(db or default_store(), create=False)
-    if any(selection):
-        store.select(selection)
+    suite, store = listed(find_suite(suite_name, discover(plugins))), reading(db, selection)
     with store.snapshot():  # one transaction, where each of a hundred thousand questions would begin its own
         chosen = find_run(suite, store, run_id)
         found = standings(suite, store, chosen)
@@ -234,7 +230,7 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
     """
     if "@" in kernel_id:
         raise UsageError(f"{kernel_id}: a history is that of a kernel with all its tiles; leave out the @ and the tile")
-    with closing(Store(db or default_store(), create=False)) as store:
+    with closing(reading(db)) as store:
         found = store.versions(kernel_id, problem_id)
     if not found:  # one with versions may be of a plug-in, which is not loaded here
         discover().problem(problem_id)
@@ -286,11 +282,8 @@ def compare(
     Cases are judged by the medians of their processes. Both runs need several processes (`run --processes 5`), since
     one process cannot show run-to-run variation.
     """
-    new_store = Store(db or default_store(), create=False)
-    base_store = Store(base_db, create=False) if base_db else new_store
-    if any(selection):
-        for store in {base_store, new_store}:
-            store.select(selection)
+    new_store = reading(db, selection)
+    base_store = reading(base_db, selection) if base_db else new_store
     text, fails = compare_runs((base_store, base), (new_store, new), margin, fail_slower, anyway, csv_path, json_to)
     if json_to is None:
         click.echo(text)
