@@ -77,20 +77,26 @@ def program(
     texts = [*with_includes(source, include).values(), *([multiply_adds.own_text()] if counts else [])]
     key = _digest([_toolchain(), *_variant(counts), _PLACE, str(source), str(include), *flags, *entries], texts)
     target = cache_folder() / f"{source.stem}-{key}"
-    _once(target, lambda: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], target, counts))
+    _once(target, lambda built: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], built, counts))
     target.touch()  # still wanted
     _forget_old(target.parent)
     return target
 
 
-def _once(target: Path, build: Callable[[], None]) -> None:
-    """Build a file or folder of the cache unless it is there; a process that wants the same one waits for it."""
+def _once(target: Path, build: Callable[[Path], None]) -> None:
+    """Build a file or folder of the cache unless it is there; a process that wants the same one waits for it.
+
+    It is built in a folder of its own, and appears only once it is whole.
+    """
     if target.exists():
         return
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            build()
+            with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+                built = Path(scratch, target.name)
+                build(built)
+                built.rename(target)
 
 
 @functools.cache
@@ -105,27 +111,15 @@ def source_folder(texts: Mapping[str, str]) -> Path:
     """Return a folder in the cache with these files, the same each time, so that what it compiles to is cached too."""
 
     def write(folder: Path) -> None:
+        folder.mkdir()
         for name, text in texts.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
 
     names, contents = texts.keys(), [text.encode() for text in texts.values()]
-    return _folder(f"sources-{_digest(names, contents)}", write)
-
-
-def _folder(name: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache, which appears only once it has been filled."""
-    target = cache_folder() / name
-
-    def build() -> None:
-        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            built = Path(scratch, "built")
-            built.mkdir()
-            fill(built)
-            built.rename(target)
-
-    _once(target, build)
+    target = cache_folder() / f"sources-{_digest(names, contents)}"
+    _once(target, write)
     return target
 
 
@@ -141,22 +135,20 @@ const int entry_count = {len(entries)};
 """
 
 
-def _compile(source: Path, unit: str, flags: list[str], target: Path, counts: bool) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        assembly, kernel, built = (Path(scratch, name) for name in ("kernel.s", "kernel.o", "program"))
-        overlay = [f"-I{HERE / 'include'}", "-include", str(_precompiled(counts) / "emulator.h")]
-        refused = f"{source.name} does not compile for the emulator"
-        _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
-        text = SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text())
-        assembly.write_text(multiply_adds.counted(text) if counts else text)
-        renames = [f"--redefine-sym={name}=emu_{name}" for name in _MEMORY_FUNCTIONS]
-        for command in (
-            [compiler(), "-c", str(assembly), "-o", str(kernel)],
-            ["objcopy", *renames, str(kernel)],
-            [compiler(), *_LINK_FLAGS, str(kernel), *map(str, runtime(counts)), "-o", str(built)],
-        ):
-            _run(command, f"{source.name} does not link for the emulator")
-        built.rename(target)
+def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: bool) -> None:
+    assembly, kernel = (built.with_name(name) for name in ("kernel.s", "kernel.o"))
+    overlay = [f"-I{HERE / 'include'}", "-include", str(_precompiled(counts) / "emulator.h")]
+    refused = f"{source.name} does not compile for the emulator"
+    _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
+    text = SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text())
+    assembly.write_text(multiply_adds.counted(text) if counts else text)
+    renames = [f"--redefine-sym={name}=emu_{name}" for name in _MEMORY_FUNCTIONS]
+    for command in (
+        [compiler(), "-c", str(assembly), "-o", str(kernel)],
+        ["objcopy", *renames, str(kernel)],
+        [compiler(), *_LINK_FLAGS, str(kernel), *map(str, runtime(counts)), "-o", str(built)],
+    ):
+        _run(command, f"{source.name} does not link for the emulator")
 
 
 @functools.cache
@@ -164,13 +156,16 @@ def _precompiled(counts: bool) -> Path:
     """Return a folder with `emulator.h`, also precompiled: parsing it would take most of the time of a small .cu."""
 
     def fill(folder: Path) -> None:
+        folder.mkdir()
         header = HERE / "include" / "emulator.h"
         (folder / header.name).write_text(f'#include "{header}"\n')  # for a compiler that refuses what is precompiled
         target = folder / f"{header.name}.gch"
         command = [compiler(), *_kernel_flags(counts), "-x", "c++-header", str(header), "-o", str(target)]
         _run(command, f"{header.name} does not compile")
 
-    return _folder(f"header-{_digest([_toolchain(), _PLACE, *_extra_flags(counts)], [])}", fill)
+    made = cache_folder() / f"header-{_digest([_toolchain(), _PLACE, *_extra_flags(counts)], [])}"
+    _once(made, fill)
+    return made
 
 
 def runtime(counts: bool = False) -> tuple[Path, ...]:
@@ -203,14 +198,8 @@ def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
     target = cache_folder() / f"runtime-{_digest([_toolchain(), *flags, *(source.name for source in sources)], [])}.o"
     unit = "".join(f'#include "{source}"\n' for source in sources)
 
-    def build() -> None:
-        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            built = Path(scratch, target.name)
-            command = [compiler(), *_RUNTIME_FLAGS, *flags, "-x", "c++", "-c", "-", "-o", str(built)]
-            _run(command, "the emulator's runtime does not compile", unit)
-            built.rename(target)
-
-    _once(target, build)
+    command = [compiler(), *_RUNTIME_FLAGS, *flags, "-x", "c++", "-c", "-", "-o"]
+    _once(target, lambda built: _run([*command, str(built)], "the emulator's runtime does not compile", unit))
     return target
 
 
