@@ -337,13 +337,11 @@ def test_without_the_librarys_bindings_a_gpu_tells_nothing(monkeypatch: pytest.M
     nvml._library.cache_clear()
 
 
-class Bus:
+class Bus(FakeNvml):
     """A link that falls back where nothing crosses it, as NVML and CuPy have it."""
 
-    class NVMLError(Exception):
-        pass
-
     def __init__(self) -> None:
+        super().__init__()
         self.under_way = 0
         pointer = SimpleNamespace(ptr=4096)
         stream = SimpleNamespace(ptr=16, synchronize=self._synchronize)
@@ -361,12 +359,6 @@ class Bus:
 
     def _synchronize(self) -> None:
         self.under_way = 0
-
-    def nvmlInit(self) -> None:
-        pass
-
-    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
-        return bus_id
 
     def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:
         return 5 if self.under_way else 1

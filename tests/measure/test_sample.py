@@ -1,12 +1,19 @@
-"""The samples of one contender, with clocks that say what the test wants."""
+"""Samples of contenders in turn, with clocks that say what the test wants; audits of the work, and other metrics."""
 
 from collections.abc import Callable
+from itertools import cycle
 
 import pytest
 
+from kernelmark.bench.measure.audit import AUDITS, Freshness, spared_work
+from kernelmark.bench.measure.disturbance import disturbance
+from kernelmark.bench.measure.monitor import means
+from kernelmark.bench.measure.observers import METERED_S, Energy
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
+from kernelmark.bench.measure.turns import interleave
+from kernelmark.bench.plan.case import Budget
 from support.timing import FakeTime, Rig, Script, called
 
 
@@ -81,3 +88,194 @@ def test_warming_up_takes_half_a_second_at_most_or_a_quarter_of_the_limit_and_a_
 ) -> None:
     rig.series(seconds=10e-3).warm_up(0.0, max_time_s, Script(clocks=[1000, 2000] * 1000))
     assert fake_time.now == pytest.approx(expected_s, abs=15e-3)
+
+
+def _unexpected(name: str, error: Exception) -> None:
+    raise AssertionError(f"{name}: {error}")
+
+
+def _sampled(rig: Rig, names: str, seconds: float, budget: Budget, monitor: Script) -> list[Series]:
+    series = {name: rig.warmed(name, seconds) for name in names}
+    interleave(series, budget, (), False, _unexpected, {"cpu": monitor})
+    return list(series.values())
+
+
+def test_contenders_take_turns_forward_and_backward(rig: Rig) -> None:
+    series = {name: rig.warmed(name, seconds=20e-3) for name in "abc"}
+    interleave(series, Budget(max_time_s=0.01, rel_ci=0), (), False, _unexpected)
+    assert "".join(entry[0] for entry in rig.log)[:12] == "abccbaabccba"
+
+
+def test_the_baseline_goes_on_until_the_last_contender_stops(rig: Rig) -> None:
+    series = {"base": rig.warmed("b", seconds=0.5), "slow": rig.warmed("s", seconds=0.1)}
+    interleave(series, Budget(max_time_s=3, rel_ci=0), {"base"}, False, _unexpected)
+    assert len(series["base"].samples) == len(series["slow"].samples) > 6
+
+
+def test_a_baseline_takes_at_most_four_times_the_limit_for_the_sake_of_others(rig: Rig) -> None:
+    series = {"base": rig.warmed("b", seconds=0.5), "fast": rig.warmed("f", seconds=5e-3)}
+    interleave(series, Budget(max_time_s=2, rel_ci=-1), {"base"}, False, _unexpected)
+    assert 8 <= series["base"].spent_s < 10
+    assert len(series["base"].samples) == len(series["fast"].samples)
+    assert [one.stopped_by for one in series.values()] == ["time", "time"]
+
+
+def test_a_contender_that_raises_leaves_the_others_alone(rig: Rig) -> None:
+    broken: list[bool] = []
+
+    def explode() -> None:
+        rig.fake.now += 1e-3
+        if broken:
+            raise RuntimeError("late")
+
+    series = {"bad": rig.warmed(launches=[explode]), "good": rig.warmed("g", seconds=1e-3)}
+    broken.append(True)
+    errors: list[str] = []
+    interleave(series, Budget(max_time_s=0.05), {"bad"}, False, lambda name, error: errors.append(f"{name}: {error}"))
+    assert errors == ["bad: late"]
+    assert series["good"].stopped_by is not None
+
+
+def test_what_was_disturbed_is_taken_again_from_every_contender_and_counted(rig: Rig) -> None:
+    budget = Budget(max_time_s=0.5, rel_ci=-1)
+    calm = _sampled(rig, "ab", 13e-3, budget, Script())
+    undisturbed = len(rig.log)
+    a, b = _sampled(rig, "ab", 13e-3, budget, Script(causes=["", "noise", "noise", ""]))
+    assert (a.repeated, b.repeated) == (8, 8)  # two windows, in each four rounds of 26 ms
+    assert len(rig.log) == undisturbed + 16
+    assert [len(one.samples) for one in (a, b)] == [len(one.samples) for one in calm]
+    assert (disturbance(a.windows), means(a.windows)) == ("", {"load": 0.0})
+
+
+def test_a_window_holds_an_even_number_of_rounds_so_that_quads_stay_whole(rig: Rig) -> None:
+    a, _, _ = _sampled(rig, "abc", 7e-3, Budget(0.5, rel_ci=-1), Script(causes=["noise"] * 2))
+    assert a.repeated % 2 == 0
+    assert "".join(entry[0] for entry in rig.log[::2]).startswith("abccba" * (a.repeated // 2 + 3))
+    assert len(a.samples) % 2 == 0
+
+
+def test_samples_that_are_set_aside_cost_none_of_the_time_limit(rig: Rig) -> None:
+    (one,) = _sampled(rig, "a", 20e-3, Budget(1.0, rel_ci=-1), Script(causes=["noise"] * 3))
+    assert one.spent_s == pytest.approx(len(one.samples) * 20e-3)
+    assert one.spent_s >= 1.0
+
+
+def test_where_it_never_ends_a_run_takes_twice_its_time_and_says_what_disturbed_it(rig: Rig) -> None:
+    began = rig.fake.now
+    a, b = _sampled(rig, "ab", 20e-3, Budget(1.0, rel_ci=-1), Script(causes=["noise"] * 1000))
+    assert 2 * (1.0 + 1.0) - 0.3 < rig.fake.now - began < 2 * (1.0 + 1.0) + 0.3
+    assert a.repeated > 0
+    assert disturbance(a.windows) == disturbance(b.windows) == "noise during 100 % of the sampling"
+
+
+def test_long_samples_are_taken_again_twice_at_most(rig: Rig) -> None:
+    (one,) = _sampled(rig, "a", 0.6, Budget(10.0, rel_ci=-1), Script(causes=["noise"] * 100))
+    assert one.repeated <= 4  # two windows of two rounds
+    assert one.repeated > 0
+
+
+def test_outliers_alone_set_nothing_aside(rig: Rig) -> None:
+    series = rig.warmed(launches=[rig.lasting(cycle([1e-3] * 20 + [50e-3]))])
+    interleave({"a": series}, Budget(0.5, rel_ci=-1), (), False, _unexpected, {"cpu": Script()})
+    assert series.repeated == 0
+    assert max(series.samples) == pytest.approx(50e-3)
+
+
+class Meter:
+    """A counter of 100 W that is brought up to date every 70 ms."""
+
+    def __init__(self, fake: FakeTime) -> None:
+        self._fake = fake
+
+    def __call__(self) -> float:
+        return 100 * 0.07 * (self._fake.now // 0.07)
+
+
+def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: FakeTime) -> None:
+    rig = Rig(fake_time, "copy/m3n4/f32", 3)
+    series = rig.warmed(seconds=1e-3)
+    found = Energy(series, Script(joules=Meter(fake_time))).results(METERED_S)
+    assert found == {"energy_j": pytest.approx(0.1, rel=0.05)}
+    assert len(rig.log) >= 500
+    assert rig.log[:4] == ["k0", "k1", "k2", "k0"]
+
+
+def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_time: FakeTime) -> None:
+    rig = Rig(fake_time, "copy/m3n4/f32", 3)
+    series, evicted = rig.warmed(), rig.warmed(cold=True, evict=True)
+    assert Energy(series, Script()).results(METERED_S) == {}
+    # Back to back it would be warm.
+    assert Energy(evicted, Script(joules=Meter(fake_time))).results(METERED_S) == {}
+    assert rig.log == []
+    assert Energy(series, Script(joules=lambda: 5.0)).results(METERED_S) == {}
+
+
+def complaint(pairs, footprint_bytes=0):
+    freshness = Freshness(footprint_bytes)
+    for fresh_s, known_s in pairs:
+        freshness.add(fresh_s, known_s)
+    return freshness.complaint()
+
+
+def test_a_kernel_that_is_always_slower_on_fresh_operands_is_accused():
+    assert complaint([(0.5, 0.1), (0.6, 0.12)]) == (
+        "spares itself the work: 0.5 s a call on fresh operands, 0.12 s on known ones"
+    )
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(0.5, 0.1), (0.15, 0.1)],  # slow once: a neighbour
+        [(0.5, 0.1), (0.5, 0.4)],  # known operands took as long, once
+        [(0.099, 0.0001)] * 5,  # threads that wake up
+    ],
+)
+def test_a_slow_start_is_no_sparing(pairs):
+    assert complaint(pairs) is None
+
+
+def test_operands_may_take_their_time_from_memory():
+    assert complaint([(0.5, 0.1)] * 5, footprint_bytes=10**9) is None
+    assert complaint([(0.5, 0.1)] * 5, footprint_bytes=10**8)
+
+
+def test_a_call_is_long_by_ratio_and_by_difference():
+    freshness = Freshness(0)
+    assert freshness.is_long(0.41, 0.2)
+    assert not freshness.is_long(0.39, 0.2)
+    assert not freshness.is_long(0.09, 0.0001)
+
+
+class Paired:
+    """A series whose calls on known operands take these seconds, and on changed ones ten times the shortest."""
+
+    batch = 2
+
+    def __init__(self, same):
+        self.same, self.taken = same, 0
+        self.sets, self.draw = [self], None
+
+    def call(self):
+        self.changed = False
+
+    def refresh(self, draw):
+        self.changed = True
+
+    def time_alone(self):
+        if self.changed:
+            return 10.0
+        self.taken += 1
+        return self.same[(self.taken - 1) % len(self.same)]
+
+
+def test_a_kernel_that_spares_work_is_caught_though_two_of_the_first_pairs_were_disturbed():
+    disturbed = [1.0] * 7 + [10.0] * 2 + [1.0] * 27
+    assert "spares itself the work" in (spared_work(Paired(disturbed)) or "")
+
+
+def test_pairs_that_leave_nothing_open_are_not_taken_again():
+    for seconds, spared in ((10.0, False), (1.0, True)):
+        paired = Paired([seconds])
+        assert bool(spared_work(paired)) == spared
+        assert paired.taken == AUDITS

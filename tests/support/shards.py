@@ -109,23 +109,6 @@ provider = LocalProvider(init_blocks=1, max_blocks=1{rest})
 executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
 config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
 """
-#: One storage type and one kernel a problem, so that a comparison group is a job with one row.
-SINGLE = """
-title = "Copies"
-max_time = 0.001
-[[sweep]]
-op = "copy"
-m = {{linear = [1, {rows}, 1]}}
-n = [1]
-dtype = ["f64"]
-"""
-
-
-def single_rows(folder: Path, rows: int) -> Path:
-    """Write a suite of this many comparison groups."""
-    path = folder / "single.toml"
-    path.write_text(SINGLE.format(rows=rows))
-    return path
 
 
 def config_file(folder: Path, text: str = THREADS, **values: Any) -> str:

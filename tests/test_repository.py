@@ -1,10 +1,28 @@
-"""The short run of the tests and what it reports on the tests left out: conftest.py beside tests/."""
+"""Rules of the repository: lengths of files, names of classes, and the short run of the tests."""
 
+import ast
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from support.pages import ROOT
+
+FOLDERS, SUFFIXES = ("bench", "cuda", "kernels", "tests", "tools"), {".py", ".cu", ".cuh", ".h", ".hpp", ".cpp"}
+
+
+def test_no_file_of_code_has_more_than_500_lines():
+    files = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
+    assert [path.relative_to(ROOT) for path in files if len(path.read_text().splitlines()) > 500] == []
+
+
+def test_no_name_of_a_class_is_used_twice_in_bench():
+    trees = (ast.walk(ast.parse(path.read_text())) for path in (ROOT / "bench").rglob("*.py"))
+    names = Counter(node.name for tree in trees for node in tree if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
+
 
 TESTS = """
 import pytest
