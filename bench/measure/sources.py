@@ -72,14 +72,6 @@ def kernel_digest(
         raise UsageError(f"{kernel.id}: no digest can be formed: {reason}") from None
 
 
-def flat_digests(cuda: Path) -> dict[str, str]:
-    """Return the digest of each flattened .cu file in a folder `cuda`, by its path there.
-
-    The folder may be another checkout's: the files whose digests differ are those whose code differs.
-    """
-    return {str(file.relative_to(cuda)): _hash(flattened(file, cuda)) for file in sorted(cuda.rglob("*.cu"))}
-
-
 def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:20]
 

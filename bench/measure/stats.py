@@ -56,7 +56,7 @@ def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
     median = _middle(ordered)
     if n < MIN_SAMPLES:
         return Interval(median, math.nan, math.nan)
-    tau = 1.0 if n < _CORRELATED else _correlation_time(np.asarray(samples, dtype=np.float64), median)
+    tau = correlation_time(np.asarray(samples, dtype=np.float64), median)
     rank = _lower_rank(n, tau, alpha)
     return Interval(median, float(ordered[rank]), float(ordered[n - 1 - rank]))
 
@@ -88,17 +88,12 @@ def _binomial_rank(n: int, alpha: float) -> int:
     return rank
 
 
-def correlation_time(samples: Sequence[float]) -> float:
+def correlation_time(values: Array, median: float) -> float:
     """Integrated autocorrelation time of the signs about the median, at least 1.
 
     Geyer's initial positive sequence (Statistical Science 7, 1992): sums of neighbouring autocorrelations are added
     while they stay positive. Below 16 samples nothing can be estimated, and 1 is returned.
     """
-    values = np.asarray(samples, dtype=np.float64)
-    return _correlation_time(values, _middle(np.sort(values)))
-
-
-def _correlation_time(values: Array, median: float) -> float:
     n = len(values)
     if n < _CORRELATED:
         return 1.0

@@ -92,6 +92,17 @@ def _all() -> Iterator[Member]:
             yield Member(int(folder.name), int(words[1]), int(words[21]) * PAGE_BYTES)
 
 
+def reap() -> dict[int, int] | None:
+    """Reap the processes that have ended, adopted ones too; return their statuses, None where no child is left."""
+    found: dict[int, int] = {}
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            found.update([ended])
+    except ChildProcessError:
+        return found or None
+    return found
+
+
 def end_all(child: int) -> None:
     """Kill every process below this one and reap it; where the system does not list them, the group of the child.
 
@@ -104,10 +115,7 @@ def end_all(child: int) -> None:
                 _kill(os.kill, member.pid)
         if not found:
             _kill(os.killpg, child)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
+        if reap() is None:
             return
         select.select([], [], [], _PAUSE_S)
 
@@ -127,10 +135,7 @@ def end_rest(spared: set[int]) -> None:
     spared: processes that are left alone, with what is below them.
     """
     for _ in range(_PASSES):
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
+        if reap() is None:
             return
         others = set(spared)
         left = []
@@ -181,23 +186,9 @@ def _keep(child: int) -> None:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # its pipes must end with it
     status = None
     while status is None and signal.sigwait(_SIGNALS) != signal.SIGTERM:
-        status = _reaped(child)
+        status = (reap() or {}).get(child)
     end_all(child)
     _end_as(status or 0)
-
-
-def _reaped(child: int) -> int | None:
-    """Reap what has ended, adopted processes too; return the child's status if it is among them."""
-    found = None
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return found
-        if pid == 0:
-            return found
-        if pid == child:
-            found = status
 
 
 def _end_as(status: int) -> None:
