@@ -22,7 +22,6 @@ from kernelmark.bench.report.format import count
 from kernelmark.bench.report.pages import run_end, run_tables
 from kernelmark.bench.run.asked import plan_asked
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
 
 DEFAULT_SUITES = ("smoke", "founding")
@@ -124,7 +123,7 @@ class Bridge:
         def keep(result: Result) -> None:
             self._rows[result.case] = result
 
-        run_passes(session, lambda: planned, self.registry, self._plan, keep, Progress(), lambda: False)
+        run_passes(session, lambda: planned, keep)
 
     def _open(self) -> Opened:
         if self.opened is None:

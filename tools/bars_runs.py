@@ -72,18 +72,18 @@ FAKE_CASES, SETTLED = 100_000, 20_000
 FAKE_RUN = """
 import sys
 from pathlib import Path
-from kernelmark.bench.plan.case import Plan
+from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, run_suites
+from kernelmark.bench.run.session import Session, run_jobs
 suite, db, plugin = sys.argv[1:]
 registry = discover((plugin,))
 suites, store = [load_suite(Path(suite), registry)], Store(Path(db))
 plan = Plan(devices=("fake",), plugins=(plugin,), ceilings=False)
 with Workers() as workers:
-    run_suites(Session(store, suites, plan, workers.run), suites, registry, plan, lambda row: None)
+    run_jobs(Session(store, suites, plan, workers.run), lambda: jobs(suites, registry, plan))
 """
 
 
@@ -154,7 +154,6 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.dispatch import Broker, Dispatch
-from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session
 suite, db, config, resume, *plugins = sys.argv[1:]
 own = dict(suites=(suite,), plugins=tuple(plugins), executor=config)
@@ -165,7 +164,7 @@ planned = list(jobs(suites, registry, plan))
 with closing(Store(Path(db))) as store, Broker(config, ()) as broker:
     session = Session(store, suites, plan, None, resume or None, planned=case_count(planned, registry))
     expected = Host("", "", "", plugins=digests(plan.plugins))
-    Dispatch(session, store, registry, plan, broker).run(planned, expected, lambda row: None, Progress())
+    Dispatch(session, store, broker).run(planned, expected)
 """
 SLEEPS = """
 import time

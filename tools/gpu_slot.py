@@ -133,9 +133,7 @@ class Slot:
         with closing(Store(self.folder / STORE)) as store:
             session = Session(store, [], plan, self._wary, known=self._known, command=f"make gpu: {name}")
             with suppress(_Cut):  # the reply reports it
-                whole = run_passes(
-                    session, lambda: jobs, self.registry, plan, self._keep, Progress(), lambda: now() >= until_s
-                )
+                whole = run_passes(session, lambda: jobs, self._keep, interrupted=lambda: now() >= until_s)
             session.finish()
         return session.run_id, status_line(session.tally), whole
 

@@ -30,7 +30,6 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.publish import CLAIMS, noise
 from kernelmark.bench.report.tables import status_line
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, interruptible, run_passes
 
 #: The task that is the run of the suites.
@@ -136,10 +135,7 @@ class Experiments:
             except UsageError as error:
                 print(f"publish: {error}", file=sys.stderr)
                 measuring = session(None)
-            if run_passes(
-                measuring, lambda: jobs, self._registry, plan, lambda row: None, Progress(),
-                lambda: interrupted() or now() >= until_s,
-            ):  # fmt: skip
+            if run_passes(measuring, lambda: jobs, interrupted=lambda: interrupted() or now() >= until_s):
                 measuring.finish()
             if interrupted():
                 raise KeyboardInterrupt

@@ -21,7 +21,6 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_jobs
 
 #: Seconds after which no problem is begun: one may take a minute, and ten minutes are the promise.
@@ -63,7 +62,7 @@ def measure_missing(
         say(f"run {session.run_id} measures what is missing, for at most about {(budget_s + 90) / 60:.0f} minutes")
         end_s, finished = now() + budget_s, True
         for missing in left:
-            finished = finished and _measure(session, missing, registry, say, end_s)
+            finished = finished and _measure(session, missing, say, end_s)
     return ExperimentRuns([*run_ids, session.run_id], finished, session.against)
 
 
@@ -88,7 +87,7 @@ def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tu
     return found
 
 
-def _measure(session: Session, missing: Missing, registry: Registry, say: Say, end_s: float) -> bool:
+def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool:
     """Measure group by group of siblings until the time is over; False where the user interrupts."""
     began_s, rows = now(), Counter[str]()
 
@@ -100,7 +99,7 @@ def _measure(session: Session, missing: Missing, registry: Registry, say: Say, e
     while groups and now() < end_s:
         # Several processes are passes over all problems, so that the measurements of one lie further apart.
         batch = groups if missing.plan.processes > 1 else groups[:1]
-        if not run_jobs(session, partial(chain, *batch), registry, missing.plan, tally, Progress()):
+        if not run_jobs(session, partial(chain, *batch), tally, plan=missing.plan):
             return False
         groups = groups[len(batch) :]
     if groups:

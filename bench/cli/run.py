@@ -193,7 +193,7 @@ def _run_here(store: Store, asked: RunRequest) -> Done:
             session = Session(store, chosen, plan, workers.run, *again, name=asked.name, planned=planned)
             click.echo(f"run {session.run_id}")
             with held_run(store.path, session.run_id, "start a run of your own"), display:
-                finished = run_jobs(session, lambda: expanded, registry, plan, display.row, display)
+                finished = run_jobs(session, lambda: expanded, display.row, display)
     return Done(session, registry, planned, finished)
 
 
@@ -232,7 +232,7 @@ def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
         session = Session(store, chosen, plan, None, asked.resume, asked.noisy_again, **own)
         click.echo(f"run {session.run_id}")
         with held_run(store.path, session.run_id, "start a run of your own"), display:
-            dispatch = Dispatch(session, store, registry, plan, broker)
+            dispatch = Dispatch(session, store, broker)
             finished = dispatch.run(expanded, host, display.row, display)
     return Done(session, registry, planned, finished)
 

@@ -15,16 +15,15 @@ import msgspec
 
 from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.case import Plan, PlannedJob
+from kernelmark.bench.plan.case import PlannedJob
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.broker import TaskReply
 from kernelmark.bench.run.child import Child
 from kernelmark.bench.run.pool import KILLS
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.run.session import Notify, Session, interruptible
+from kernelmark.bench.run.session import Notify, Session, ignore, interruptible
 from kernelmark.bench.run.station import StationRows, Task
 
 #: How long an interrupt may wait for notice, and how long an executor may take to end what it has started.
@@ -101,19 +100,21 @@ class _JobGroup(NamedTuple):
 class Dispatch:
     """Measures a run by the workers of a broker."""
 
-    def __init__(self, session: Session, store: Store, registry: Registry, plan: Plan, broker: Broker) -> None:
-        self._session, self._store, self._registry, self._plan = session, store, registry, plan
-        self._broker = broker
+    def __init__(self, session: Session, store: Store, broker: Broker) -> None:
+        self._session, self._store, self._broker = session, store, broker
         self._hosts = {host.host for host in store.hosts(session.run_id)}
         self._groups: list[_JobGroup] = []
         self._losses: Counter[int] = Counter()
         self._lost = ""
 
-    def run(self, jobs: Iterable[PlannedJob], expected: Host, notify: Notify, progress: Progress) -> bool:
+    def run(
+        self, jobs: Iterable[PlannedJob], expected: Host, notify: Notify = ignore, progress: Progress | None = None
+    ) -> bool:
         """Measure everything; return whether it was not interrupted. After a SIGINT the groups in hand are finished.
 
         expected: what every host must have alike. Raises UsageError where the executor goes on no more.
         """
+        progress = progress or Progress()
         self._plan_groups(jobs, progress)
         try:
             with interruptible() as interrupted:
@@ -135,7 +136,7 @@ class Dispatch:
         groups: dict[str, _JobGroup] = {}
         for planned in jobs:
             self._session.note(planned)
-            left = self._session.missing(planned, self._registry)
+            left = self._session.missing(planned)
             if left is None:
                 progress.ends(planned, 1)
                 continue
@@ -147,7 +148,7 @@ class Dispatch:
     def _hand_in(self, group: int, expected: Host, progress: Progress) -> int:
         for left in self._groups[group].left:
             progress.begins(left, 1)
-        return self._broker.ask(Task(expected, self._plan, self._groups[group].left))
+        return self._broker.ask(Task(expected, self._session.plan, self._groups[group].left))
 
     def _take(self, group: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
         """Record what was found of a group; return whether it is not to be measured again."""
@@ -164,7 +165,7 @@ class Dispatch:
             if doubt:
                 self._store.doubt_ceiling(self._session.run_id, ceiling, doubt)
         for whole, left, rows in zip(*self._groups[group], found.rows, strict=True):
-            for result, _ in self._session.record(left, rows, self._registry):
+            for result, _ in self._session.record(left, rows):
                 notify(result)
             progress.ends(whole, 1)
         return True

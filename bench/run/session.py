@@ -21,11 +21,10 @@ from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.measure.machine import environment, machine
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.timing import now, pause
-from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, case_of, jobs
+from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, case_of
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import only_utf8
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import as_utf8
@@ -59,7 +58,8 @@ class Session:
 
         known: ceilings that runs which follow one another have in common, until they are stale.
         """
-        self._store, self._execute = store, execute
+        self.plan, self._store, self._execute = plan, store, execute
+        self._registry = discover(plan.plugins, plan.timeout_s)
         self.tally: Counter[str] = Counter()
         run = msgspec.structs.replace(_run_of(suites, plan), **own)
         if resume is None:
@@ -73,10 +73,9 @@ class Session:
         self._taken = resume is not None
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times and execute is not None:
-            registry = discover(plan.plugins)
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
             highest = partial(store.highest_ceiling, self.run_id)
-            self._ceilings = Ceilings(registry, execute, keep, doubt, highest, known)
+            self._ceilings = Ceilings(self._registry, execute, keep, doubt, highest, known)
 
     def note(self, planned: PlannedJob) -> None:
         """Keep what the job is a part of, if it is a network's layer."""
@@ -85,7 +84,7 @@ class Session:
             for problem in planned.job.problems:
                 self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count), planned.place)
 
-    def missing(self, planned: PlannedJob, registry: Registry) -> PlannedJob | None:
+    def missing(self, planned: PlannedJob) -> PlannedJob | None:
         """Return what of the job is for it to measure and has no row yet, with its baselines; None if nothing is.
 
         Suites, and sweeps of a suite, may overlap: the first job of the plan that has a case measures it, in all
@@ -94,7 +93,7 @@ class Session:
         job = planned.job
         left = []
         for entrant in job.entrants:
-            case = case_of(job, entrant.problem, registry.kernels[entrant.kernel])
+            case = case_of(job, entrant.problem, self._registry.kernels[entrant.kernel])
             if case not in self._cases and self._places.setdefault(case, planned.place) == planned.place:
                 left.append(entrant)
         bases = {Entrant(problem, job.baseline_of(problem) or "") for problem, _ in left}
@@ -102,7 +101,7 @@ class Session:
         return only(planned, keep) if left else None
 
     def measure(
-        self, number: int, planned: PlannedJob, registry: Registry, process: int = 1, processes: int = 1
+        self, number: int, planned: PlannedJob, process: int = 1, processes: int = 1
     ) -> list[tuple[Result, Measurement]]:
         """Measure a job, by its place in the plan, in one of its processes, unless that is done already.
 
@@ -119,18 +118,16 @@ class Session:
         measured = merge(counted(found, processes), planned.job.baseline_of)
         if self._ceilings is not None:  # those of now
             self._ceilings.apply(planned.job, measured)
-        rows = self.record(planned, measured, registry)
+        rows = self.record(planned, measured)
         if before:
             self._store.forget(self.run_id, number)
         return rows
 
-    def record(
-        self, planned: PlannedJob, measurements: list[Measurement], registry: Registry
-    ) -> list[tuple[Result, Measurement]]:
+    def record(self, planned: PlannedJob, measurements: list[Measurement]) -> list[tuple[Result, Measurement]]:
         """Commit the rows of what was found of a job; of a case that the run has, the row stays."""
         rows = []
         for measured in measurements:
-            kernel, problem = registry.kernels[measured.kernel], registry.problem(measured.problem)
+            kernel, problem = self._registry.kernels[measured.kernel], self._registry.problem(measured.problem)
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if result.case not in self._cases:
                 samples, parts = (measured.samples, measured.parts) if result.samples else ([], [])
@@ -181,22 +178,20 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
     )
 
 
-def run_suites(session: Session, suites: list[Suite], registry: Registry, plan: Plan, notify: Notify) -> bool:
-    """Measure all jobs of the suites; return True if it was not interrupted."""
-    return run_jobs(session, partial(jobs, suites, registry, plan), registry, plan, notify, Progress())
+def ignore(row: Result) -> None:
+    """Take no notice of a row."""
 
 
 def run_jobs(
     session: Session,
     planned_jobs: Callable[[], Iterable[PlannedJob]],
-    registry: Registry,
-    plan: Plan,
-    notify: Notify,
-    progress: Progress,
+    notify: Notify = ignore,
+    progress: Progress | None = None,
+    plan: Plan | None = None,
 ) -> bool:
     """Measure everything; return True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with interruptible() as interrupted:
-        if run_passes(session, planned_jobs, registry, plan, notify, progress, interrupted):
+        if run_passes(session, planned_jobs, notify, progress, interrupted, plan):
             session.finish()
         return not interrupted()
 
@@ -204,17 +199,18 @@ def run_jobs(
 def run_passes(
     session: Session,
     planned_jobs: Callable[[], Iterable[PlannedJob]],
-    registry: Registry,
-    plan: Plan,
-    notify: Notify,
-    progress: Progress,
-    interrupted: Callable[[], bool],
+    notify: Notify = ignore,
+    progress: Progress | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    plan: Plan | None = None,
 ) -> bool:
     """Pass over the jobs once a process, so that those of a case lie far apart; rows come with the last pass.
 
     Jobs that were disturbed in one of the passes have further ones. `notify` gets each row, `progress` gets notice of
-    what goes on before. Returns whether all of them are done.
+    what goes on before. plan: has the processes and how far apart they are; by default the session's. Returns whether
+    all of them are done.
     """
+    plan, progress = plan or session.plan, progress or Progress()
     last = planned_processes(plan)
     for process in count(1):
         began, unsettled = now(), process < last
@@ -222,10 +218,10 @@ def run_passes(
             if interrupted():
                 return False
             session.note(planned)
-            left = session.missing(planned, registry)
+            left = session.missing(planned)
             if left is not None:
                 progress.begins(left, process)
-                rows = session.measure(number, left, registry, process, last)
+                rows = session.measure(number, left, process, last)
                 unsettled |= not rows
                 for result, _ in rows:
                     notify(result)

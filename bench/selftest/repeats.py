@@ -22,7 +22,6 @@ from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey
 from kernelmark.bench.plan.case import jobs as planned_jobs
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.pool import Workers
@@ -79,7 +78,7 @@ def check(tick: Tick) -> Iterator[Finding]:
             series = []
             for _ in range(SERIES):
                 sessions = [Session(store, suites, PLAN, _fresh) for _ in range(RUNS)]
-                _measure(sessions, planned, registry, tick)
+                _measure(sessions, planned, tick)
                 series.append([_repeat(store, session.run_id) for session in sessions])
     except NoTimeError as error:
         yield Finding("repeats", str(error), "a time", False)
@@ -92,13 +91,13 @@ def _fresh(job: Job, key: WorkerKey) -> list[Measurement]:
         return workers.run(job, key)
 
 
-def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registry, tick: Tick) -> None:
+def _measure(sessions: Sequence[Session], planned: PlannedJob, tick: Tick) -> None:
     for process in itertools.count(1):
-        left = [session for session in sessions if session.missing(planned, registry)]
+        left = [session for session in sessions if session.missing(planned)]
         if not left:
             break
         for session in left:
-            session.measure(0, planned, registry, process, PLAN.processes)
+            session.measure(0, planned, process, PLAN.processes)
             if process <= PLAN.processes:  # `jobs` counts no further ones
                 tick()
 

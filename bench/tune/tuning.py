@@ -112,7 +112,7 @@ class Screen:
         if self._rig.interrupted():
             raise Interrupted
         others = [config for config in configs if config != self.subject.tiles.default]
-        found = self._session.measure(0, self.subject.job(others, self._plan), self._rig.registry)
+        found = self._session.measure(0, self.subject.job(others, self._plan))
         rows = {result.kernel: result for result, _ in found}
         require(rows[self.subject.kernel.base_id])
         for config in configs:
@@ -330,7 +330,7 @@ class Tuning:
         session = self._begun(plan, "race", unfinished=False)
         rig = self._rig
         with self.held(session.run_id), watch(jobs, plan.processes) as progress:
-            run_passes(session, lambda: jobs, rig.registry, plan, _unnoticed, progress, rig.interrupted)
+            run_passes(session, lambda: jobs, progress=progress, interrupted=rig.interrupted)
         if rig.interrupted():
             raise Interrupted
         session.finish()
@@ -363,7 +363,3 @@ class Tuning:
         while f"{head}-{number}" in taken:
             number += 1
         return f"{head}-{number}"
-
-
-def _unnoticed(_row: Result) -> None:
-    """Rows of a race are read from the store, once they are all there."""

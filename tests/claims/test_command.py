@@ -85,7 +85,7 @@ def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registr
     several = msgspec.structs.replace(experiments.experiment(tiny), processes=2, spread=0.0)
     monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: several)
     passes, measure = [], experiments.run_jobs
-    monkeypatch.setattr(experiments, "run_jobs", lambda *args: passes.append(args) or measure(*args))
+    monkeypatch.setattr(experiments, "run_jobs", lambda *args, **own: passes.append(args) or measure(*args, **own))
     found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
     assert {r.processes for r, _ in store.results(found.run_ids[0])} == {2}
     assert len(passes) == 1, "processes pass over all problems, so that those of one lie further apart"

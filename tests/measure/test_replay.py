@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.plan.case import Budget, Job, Plan
+from kernelmark.bench.plan.case import Budget, Job, Plan, jobs
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
@@ -17,7 +18,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, run_suites
+from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE
 
 #: The samples of `gemm/numpy.matmul` (`base`) and `gemm/scipy.sgemm` on gemm/m256n256k256/f32/NT, taken in turn on a
@@ -90,7 +91,7 @@ def row_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         plan = Plan(devices=("fake",), kernels=(BASE, OTHER), plugins=(FAKE,), mode=Mode.HOT, ceilings=False, **options)
         with Workers() as workers:
             session = Session(store, [baseline], plan, workers.run)
-            run_suites(session, [baseline], registry, plan, lambda row: None)
+            run_jobs(session, partial(jobs, [baseline], registry, plan))
         return [row for row, _ in store.results(session.run_id)]
 
     yield of

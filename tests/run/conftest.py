@@ -3,18 +3,19 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey
+from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, run_suites
+from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE, FAULTS
 from support.processes import wait_for
 from support.runs import PROBLEMS, QUICK, SMALL, SUITE, Lab, Measure, Start
@@ -54,7 +55,7 @@ def measured(registry, store):
         plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, "ceilings": False, **plan})
         suites = [find_suite(problem, registry) for problem in problems]
         session = Session(store, suites, plan, execute, resume)
-        done = run_suites(session, suites, registry, plan, notify)
+        done = run_jobs(session, partial(jobs, suites, registry, plan), notify)
         return [row for row, _ in store.results(session.run_id)], session, done
 
     return of

@@ -1,6 +1,8 @@
 """A run of several processes: each is a pass over the suites, and its measurements of a kernel become one row."""
 
+from functools import partial
 from itertools import count
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -57,9 +59,8 @@ def passes(registry, store):
                 return found
 
             session = Session(store, suites, plan, execute, session and session.run_id)
-            run_passes(
-                session, lambda: jobs(suites, known, plan), known, plan, lambda r: None, Heard(said), interrupted
-            )
+            planned = partial(jobs, suites, known, plan)
+            run_passes(session, planned, progress=Heard(said), interrupted=interrupted)
         return [row for row, _ in store.results(session.run_id)], said, session
 
     return of
@@ -135,7 +136,7 @@ def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
     monkeypatch.setattr(sessions, "now", clock.__next__)
     monkeypatch.setattr(sessions, "pause", slept.append)
     plan = Plan(("cpu",), processes=2, spread_s=2.2)
-    run_passes(None, list, None, plan, lambda row: None, Heard(said), lambda: False)
+    run_passes(SimpleNamespace(plan=plan), list, progress=Heard(said))
     assert slept == [1.0, pytest.approx(0.7)]
     assert said == ["wait 1.7 s", "wait 0.7 s"]
 

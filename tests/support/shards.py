@@ -17,7 +17,6 @@ from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.dispatch import Broker, Dispatch
 from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE
 
@@ -73,9 +72,9 @@ def measure(
         session = Session(store, suites, plan, lambda job, key: run_job(job), **own)
         for number, one in enumerate(planned[:most] if most is not None else []):
             session.note(one)
-            session.measure(number, one, registry)
+            session.measure(number, one)
         if most is None:
-            run_jobs(session, lambda: planned, registry, plan, lambda result: None, Progress())
+            run_jobs(session, lambda: planned)
     return session.run_id
 
 
@@ -128,5 +127,5 @@ def dispatch(
     expected = Host("", "", "", plugins=digests(plan.plugins))
     with closing(Store(db)) as store, broker or Broker(config, gpus) as opened:
         session = Session(store, suites, plan, None, resume, planned=case_count(planned, registry))
-        Dispatch(session, store, registry, plan, opened).run(planned, expected, lambda result: None, Progress())
+        Dispatch(session, store, opened).run(planned, expected)
     return session.run_id

@@ -16,7 +16,6 @@ from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.export import write_csv
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
 from support.tools import script
 
@@ -104,7 +103,7 @@ def exported(tool: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[
     plan = msgspec.structs.replace(plan, ceilings=False)
     with closing(Store(folder / "results.db")) as store, Workers() as workers:
         session = Session(store, [], plan, workers.run)
-        assert run_passes(session, lambda: jobs, registry, plan, lambda row: None, Progress(), lambda: False)
+        assert run_passes(session, lambda: jobs)
         rows = [row for row, _ in store.results(session.run_id)]
         with (folder / "results.csv").open("w") as file:
             write_csv(store, session.run_id, file)

@@ -1,6 +1,7 @@
 """The file of tuned tiles, and runs that take them."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from kernelmark.bench.cli.defaults import NEVER
 from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.session import Session, run_suites
+from kernelmark.bench.run.session import Session, run_jobs
 from kernelmark.bench.tune.tuned import (
     TileFile,
     file_of,
@@ -164,7 +165,7 @@ def measured(tuned, plan):
     """The rows of a run of this plan, by kernel."""
     suites = [find_suite(name, tuned.registry) for name in plan.suites]
     session = Session(tuned.store, suites, plan, lambda job, key: run_job(job))
-    run_suites(session, suites, tuned.registry, plan, lambda row: None)
+    run_jobs(session, partial(jobs, suites, tuned.registry, plan))
     return {row.kernel: row for row, _ in tuned.store.results(session.run_id)}
 
 
