@@ -206,6 +206,11 @@ class _Field(NamedTuple):
     baseline: str | None
     kernels: list[Kernel]
 
+    def takes(self, tile: TunedTile, threads: int) -> bool:
+        """Return whether a contender takes a tile; a baseline never does, since that would move what is held to it."""
+        own = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
+        return self.problem == tile.problem and any(tile.threads == threads or not one.threaded for one in own)
+
 
 def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time: float | None) -> Job:
     baseline = fields[0].baseline
@@ -223,7 +228,7 @@ def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time:
         isa=isa,
         baselines={field.problem: field.baseline or "" for field in fields if field.baseline != baseline},
         absent=tuple(sorted({k.device for field in fields for k in field.kernels} - set(plan.devices))),
-        tiles=tuple(tile for tile in plan.tiles if any(tile.is_taken(field, threads) for field in fields)),
+        tiles=tuple(tile for tile in plan.tiles if any(field.takes(tile, threads) for field in fields)),
     )
     if len(fields) == 1:
         return job

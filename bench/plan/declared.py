@@ -186,33 +186,18 @@ def require_figures(problem: Problem, name: str) -> None:
 
 def _fits(value: object, hint: Any) -> bool:
     """Return whether a value is of a declared type; True is no number."""
-    return _check_of(hint)(value)
-
-
-@cache
-def _check_of(hint: Any) -> Callable[[Any], bool]:
-    """Return the function that checks whether a value is of a type."""
-    origin, args = typing.get_origin(hint), tuple(map(_check_of, _inner(hint)))
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
-        return lambda value: True
+        return True
     if origin in (typing.Union, UnionType):
-        return lambda value: any(check(value) for check in args)
+        return any(_fits(value, one) for one in args)
     if origin is Callable:
-        return callable
+        return callable(value)
     if origin is tuple:
-        return lambda value: isinstance(value, tuple) and all(map(args[0], value))
+        return isinstance(value, tuple) and all(_fits(one, args[0]) for one in value)
     if origin is Mapping:
-        key_fits, value_fits = args
-        return lambda value: isinstance(value, Mapping) and all(key_fits(k) and value_fits(v) for k, v in value.items())
-    if hint is bool:
-        return lambda value: isinstance(value, bool)
-    return lambda value: isinstance(value, hint) and not isinstance(value, bool)
-
-
-def _inner(hint: Any) -> tuple[Any, ...]:
-    """Return the types that values within one of this type are held against; `...` and those of functions are none."""
-    known = (typing.Union, UnionType, tuple, Mapping)
-    return tuple(arg for arg in typing.get_args(hint) if arg is not ...) if typing.get_origin(hint) in known else ()
+        return isinstance(value, Mapping) and all(_fits(k, args[0]) and _fits(v, args[1]) for k, v in value.items())
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
 
 
 def _words(hint: Any) -> str:

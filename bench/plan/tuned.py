@@ -1,8 +1,8 @@
 """Tuning, as plans and jobs carry it: tiles that were found, and what a run of a tuning searches or races."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -10,17 +10,6 @@ from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.tiles import Prefer, parse_tile
 
 K = TypeVar("K", bound=Kernel)
-
-
-class Contenders(Protocol):
-    """Who contends on one problem of a job."""
-
-    @property
-    def problem(self) -> str: ...
-    @property
-    def baseline(self) -> str | None: ...
-    @property
-    def kernels(self) -> Sequence[Kernel]: ...
 
 
 class TunedTile(msgspec.Struct, frozen=True):
@@ -34,11 +23,6 @@ class TunedTile(msgspec.Struct, frozen=True):
     threads: int
     tile: str
     run: str
-
-    def is_taken(self, field: Contenders, threads: int) -> bool:
-        """Return whether a contender takes it; a baseline never does, since that would move what is set against it."""
-        own = [kernel for kernel in field.kernels if kernel.id == self.kernel != field.baseline]
-        return field.problem == self.problem and any(self.threads == threads or not one.threaded for one in own)
 
 
 class SearchSpace(msgspec.Struct, frozen=True):

@@ -439,11 +439,6 @@ class Reader:
             WHERE kernel = :kernel AND problem = :problem ORDER BY version_id"""
         return list(self._rows(query, lambda values: kept_of(*values), kernel=kernel, problem=problem))
 
-    def versioned(self) -> list[tuple[str, str]]:
-        """Return the kernels and problems that have versions, the latest first."""
-        query = "SELECT kernel, problem FROM version GROUP BY kernel, problem ORDER BY max(version_id) DESC"
-        return list(self._rows(query, _all(tuple[str, str])))
-
     def resources(self, run_id: str) -> dict[str, LaunchResources]:
         """Return what the kernels of a run take that were compiled for a tuning, by their cases."""
         query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'

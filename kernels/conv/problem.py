@@ -61,10 +61,6 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
     def unit_stride(self) -> bool:
         return self.stride == 1
 
-    @property
-    def unit_dilation(self) -> bool:
-        return self.dilation == 1
-
     def suffix(self) -> str:
         return "".join(
             f"{name}{getattr(self, name)}"

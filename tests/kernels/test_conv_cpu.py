@@ -82,7 +82,7 @@ def test_drawn_problems_are_of_every_kind() -> None:
         "one pixel": [p.h == p.w == 1 for p in problems],
         "stride": [not p.unit_stride for p in problems],
         "stride beyond the filter": [p.stride_h > p.r and p.stride_w > p.s for p in problems],
-        "dilation": [not p.unit_dilation for p in problems],
+        "dilation": [p.dilation != 1 for p in problems],
         "groups": [p.groups > 1 for p in problems],
         "depthwise": [p.groups == p.c > 1 for p in problems],
         "r is not s": [p.r != p.s for p in problems],

@@ -317,12 +317,6 @@ def test_the_digest_follows_from_names_and_contents(store):
     assert len({kept.digest for kept in store.versions("copy/a.b", "copy/m3n5/f32")}) == 4
 
 
-def test_the_kernels_with_versions_are_named_the_latest_first(store):
-    for kernel in ("copy/a.b", "copy/c.d", "copy/a.b"):
-        store.add_version(msgspec.structs.replace(KNOWN, kernel=kernel), {})
-    assert store.versioned() == [("copy/a.b", "copy/m3n5/f32"), ("copy/c.d", "copy/m3n5/f32")]
-
-
 @pytest.mark.parametrize("damage", ["UPDATE source SET files = x'00'", "UPDATE version SET facts = '{'"])
 def test_damaged_versions_are_one_line(store, complaint, damage):
     store.add_version(KNOWN, {"a.cu": b"one"})

@@ -15,7 +15,6 @@ FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1
 #: Weights of the network below, in which the layer occurs twice.
 WEIGHTS = 2_000_000
 GRADIENT = 4 * WEIGHTS
-FACTS = {"device_name": "Some CPU", "numerics": "fp32"}
 
 
 def exactly(low, median, high):
