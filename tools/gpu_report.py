@@ -273,11 +273,11 @@ class Page:
         }
         for what, amount, unit in (
             ("Seconds", _time, seconds),
-            ("Joules", _energy, _joules),
+            ("Joules", _energy, lambda joules: f"{digits(joules)} J"),
         ):
             lines = []
             for key, layers in whole.items():
-                totals = [sum(times * min(map(amount, rows)) for times, rows in _of(layers, side)) for side in SIDES]
+                totals = [sum(times * min(map(amount, _of(rows, side))) for times, rows in layers) for side in SIDES]
                 if min(totals) < inf:
                     shown = (unit(total) if total < inf else "" for total in totals)
                     lines.append((*key, *shown, str(len(layers))))
@@ -368,10 +368,9 @@ def _plain(ratio: Ratio | None) -> str:
 SIDES = (None, True, False)
 
 
-def _of(layers: Sequence[tuple[int, list[Result]]], ours: bool | None) -> Iterator[tuple[int, list[Result | None]]]:
-    """Yield layers with the rows of one side; None stands for a layer that this side has no kernel for."""
-    for times, rows in layers:
-        yield times, [r for r in rows if ours is None or (r.provider == "cuda") is ours] or [None]
+def _of(rows: Sequence[Result], ours: bool | None) -> Sequence[Result | None]:
+    """Return the rows of one side; None stands for a layer that this side has no kernel for."""
+    return [r for r in rows if ours is None or (r.provider == "cuda") is ours] or [None]
 
 
 def _time(r: Result | None) -> float:
@@ -380,7 +379,3 @@ def _time(r: Result | None) -> float:
 
 def _energy(r: Result | None) -> float:
     return (r.energy_j if r else None) or inf
-
-
-def _joules(energy: float) -> str:
-    return f"{digits(energy)} J"

@@ -184,9 +184,7 @@ class Slot:
 
     def ask_cudnn(self, asked: Question) -> Reply:
         """Ask cuDNN which of its algorithms run here."""
-        text = cudnn_table.write(self.folder, self._workers.run, lambda: now() >= asked.until_s)
-        whole = now() < asked.until_s
-        return Reply({asked.tasks[0].name: text} if whole else {}, cut=not whole)
+        return self._by(asked, cudnn_table.write(self.folder, self._workers.run, lambda: now() >= asked.until_s))
 
     def counted(self, asked: Question) -> Reply:
         """Count instructions and sectors with Nsight Compute, beside what `profile` counts."""
@@ -233,13 +231,14 @@ def replies(questions: Sequence[str]) -> Iterator[object]:
         asked = msgspec.json.decode(text, type=Question)
         try:
             slot = slot or Slot(asked.settings)
-            yield msgspec.to_builtins(_reply(slot, asked))
+            reply = _reply(slot, asked)
         except Unsupported as error:
-            yield msgspec.to_builtins(Reply(failed={"": str(error)}))
+            reply = Reply(failed={"": str(error)})
         except Exception as error:  # whatever it is, the other tasks go on
             words = str(error).splitlines()[0] if str(error) else "no message"
             names = [task.name for task in asked.tasks] or [""]
-            yield msgspec.to_builtins(Reply(failed=dict.fromkeys(names, f"{type(error).__name__}: {words}")))
+            reply = Reply(failed=dict.fromkeys(names, f"{type(error).__name__}: {words}"))
+        yield msgspec.to_builtins(reply)
 
 
 def _reply(slot: Slot, asked: Question) -> Reply:

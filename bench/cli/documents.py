@@ -9,6 +9,7 @@ from kernelmark.bench.cli.doctor import ExaminedPart
 from kernelmark.bench.cli.listing import ListedKernel, ListedSuite
 from kernelmark.bench.compare.runs import CompareDocument
 from kernelmark.bench.measure.measurement import Ceiling
+from kernelmark.bench.record.records import RunFacts
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument
@@ -33,26 +34,10 @@ class ExportedRow(Result, kw_only=True):
     samples_s: list[float]
 
 
-class ExportedRun(msgspec.Struct, forbid_unknown_fields=True):
-    """All that the store holds of a run. planned: how many cases it has when it is complete."""
-
-    run_id: str
-    name: str
-    planned: int | None
-    started_at: str
-    finished_at: str | None
-    command: str
-    git_commit: str
-    suites: list[str]
-    environment: dict[str, Any]
-    plan: dict[str, Any]
-    machine: dict[str, Any]
-
-
 class Export(msgspec.Struct, forbid_unknown_fields=True):
     """What `export --format json` writes."""
 
-    run: ExportedRun
+    run: RunFacts
     results: list[ExportedRow]
     ceilings: list[ExportedCeiling]
 
