@@ -35,30 +35,26 @@ def test_list_imports_nothing_heavy(python_in, tmp_path, words):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_list_says_what_can_run_here_and_filters(kernelmark):
-    found = json.loads(kernelmark("list", "--op", "gemm", "--device", "cpu", "--json").stdout)
-    kernels = {r["kernel"]: r for r in found}
-    assert kernels["gemm/numpy.matmul"]["here"] == "yes"
-    assert all(name.startswith("gemm/") and r["device"] == "cpu" and r["label"] for name, r in kernels.items())
+def test_list_names_what_can_run_here_and_the_numbers_that_a_kernel_takes(called):
+    found = {r["kernel"]: r for r in valid(called("list", "--device", "cpu", "--json").printed, "list")}
+    assert found["gemm/numpy.matmul"]["here"] == "yes"
+    assert all(r["device"] == "cpu" and r["label"] for r in found.values())
+    assert found["gemm/scipy.two_step"]["domain"] == "f32|f64 TN beta 1"
+    assert found["transfer/numba.serial"]["domain"] == "f32|f64 h2h work 1..4096"
+    assert found["transpose/numpy.out"]["domain"] == "out"
+    of_gemm = valid(called("list", "--op", "gemm", "--json").printed, "list")
+    assert all(r["kernel"].startswith("gemm/") for r in of_gemm)
 
 
-def test_numbers_that_a_kernel_takes_are_named(kernelmark):
-    found = {r["kernel"]: r["domain"] for r in json.loads(kernelmark("list", "--json").stdout)}
-    assert found["gemm/scipy.two_step"] == "f32|f64 TN beta 1"
-    assert found["transfer/numba.serial"] == "f32|f64 h2h work 1..4096"
-    assert found["transpose/numpy.out"] == "out"
-
-
-def test_list_knows_the_suites(kernelmark):
-    found = json.loads(kernelmark("list", "--suites", "--json").stdout)
+def test_list_has_the_suites(called):
+    found = valid(called("list", "--suites", "--json").printed, "suites")
     assert {"founding", "seed", "smoke"} <= {r["suite"] for r in found}
     assert all(r["title"] and r["source"] for r in found)
 
 
-def test_doctor_says_what_is_usable_and_how_to_mend_the_rest(kernelmark):
-    found = json.loads(kernelmark("doctor", "--json").stdout)
-    parts = {finding["part"]: finding for finding in found}
-    assert parts["numpy"]["usable"]
+def test_doctor_says_what_is_usable_and_how_to_mend_the_rest(called):
+    found = valid(called("doctor", "--json").printed, "doctor")
+    assert next(finding for finding in found if finding["part"] == "numpy")["usable"]
     assert all(finding["found"] for finding in found)
 
 
@@ -69,10 +65,8 @@ def test_the_version_is_told(kernelmark):
 
 @pytest.mark.usefixtures("cuda_compiler")
 def test_inspect_tells_resources_and_occupancy_without_a_gpu(kernelmark):
-    rows = json.loads(
-        kernelmark("inspect", "--kernels", "gemm/cuda.tiled", "--arch", "sm_90a", "--format", "json").stdout
-    )
-    by_tile = {row["tunables"]: row for row in rows}
+    done = kernelmark("inspect", "--kernels", "gemm/cuda.tiled", "--arch", "sm_90a", "--format", "json")
+    by_tile = {row["tunables"]: row for row in valid(done.stdout, "inspect")}
     found = by_tile['{"T":32}']
     # Two tiles of 32 x 33 floats; 1024 threads of at most 32 registers: two blocks fill the 64 warps.
     assert (found["static_shared_bytes"], found["spill_bytes"], found["threads"]) == (2 * 32 * 33 * 4, 0, 1024)
@@ -242,16 +236,10 @@ def test_every_command_that_prints_json_has_a_schema():
         (("show",), "run"),
         (("compare", "base", "20260201-new"), "compare"),
         (("crossover", "copy/m3n5/f32", "base"), "crossover"),
-        (("doctor",), "doctor"),
     ],
 )
 def test_what_is_read_of_a_store_is_valid(called, two_runs, words, name):
     assert valid(called(*words, "--json", "--db", two_runs).printed, name)
-
-
-@pytest.mark.parametrize(("words", "name"), [(("list",), "list"), (("list", "--suites"), "suites")])
-def test_lists_are_valid(called, words, name):
-    assert len(valid(called(*words, "--json").printed, name)) > 10
 
 
 def test_an_export_is_valid(called, two_runs):
@@ -310,15 +298,7 @@ def test_a_history_is_valid_also_of_a_kernel_without_versions(called, store):
         "problem": "copy/m3n5/f32",
         "versions": [],
     }
-
-
-def test_a_history_without_versions_is_one_line_and_a_tile_is_refused(called, store):
-    path = str(store.path)
-    store.close()
-    done = called("history", "copy/a.c", "copy/m3n5/f32", "--db", path)
-    assert (done.status, done.err, len(done.out.splitlines())) == (0, "", 1)
-    line = called("history", "copy/a.c@A=1", "copy/m3n5/f32", "--db", path).refusal
-    assert line.startswith("kernelmark: copy/a.c@A=1: a history is that of a kernel with all its tiles; ")
+    assert called("history", "copy/a.c", "copy/m3n5/f32", "--db", path).printed.count("\n") == 1
 
 
 def test_findings_of_the_selftest_are_valid():
@@ -343,10 +323,3 @@ def test_a_run_and_its_claims_are_valid(kernelmark):
     assert done.returncode == 0
     run_id = valid(done.stdout, "run")["run"]["run_id"]
     assert valid(kernelmark("claims", run_id, "--json").stdout, "claims")
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cuda_compiler")
-def test_inspected_kernels_are_valid(kernelmark):
-    words = ("--kernels", "transpose/cuda.tiled", "--arch", "sm_90a", "--format", "json")
-    assert valid(kernelmark("inspect", *words).stdout, "inspect")

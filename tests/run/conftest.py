@@ -18,7 +18,7 @@ from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE, FAULTS
 from support.processes import wait_for
-from support.runs import PROBLEMS, QUICK, SMALL, SUITE, Lab, Measure, Start
+from support.runs import PROBLEMS, QUICK, SMALL, SUITE, Measure, Start
 
 
 def in_process(job, key):
@@ -59,11 +59,6 @@ def measured(registry, store):
         return [row for row, _ in store.results(session.run_id)], session, done
 
     return of
-
-
-@pytest.fixture
-def lab(monkeypatch, registry):
-    return Lab(monkeypatch, registry)
 
 
 @pytest.fixture
