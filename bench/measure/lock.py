@@ -31,7 +31,7 @@ def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()
 
 
 def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[None]:
-    """Hold a run by a file beside its store, which whoever wants to go on with it meets, from wherever it is started.
+    """Lock a run with a file beside its store, for every process that would go on with it.
 
     The file is removed afterwards. Raises UsageError where another process holds it.
     """
@@ -90,10 +90,10 @@ def _opened(path: Path) -> int:
 
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
-    """Wait for a turn on this host: alone, or beside others that need not be alone. Whoever comes first is first."""
+    """Wait for a turn on this host, alone or together with others that need not be alone; first come, first served."""
     queue, host = (_opened(MACHINE / f"kernelmark-{name}.lock") for name in ("queue", "host"))
     try:
-        fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise those that come in company could keep one waiting for ever
+        fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise those that share could keep one that is alone waiting for ever
         fcntl.flock(host, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(queue, fcntl.LOCK_UN)
         yield

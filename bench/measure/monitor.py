@@ -105,7 +105,7 @@ class CpuMonitor:
         return Window(spent.at_s, state | {"load": load, "steal_pct": steal_pct}, self._causes(spent))
 
     def _causes(self, spent: _Reading) -> dict[str, float]:
-        """What goes beyond that which a step of the counters can feign; n rounded counters are off by sqrt(n) steps."""
+        """Return load above counter rounding; n rounded counters are off by sqrt(n) steps."""
         count = len(self._ours)
         step = TICK_S * (1 if count == spent.cpus else math.sqrt(count)) / spent.at_s
         others, steal_pct = _taken(spent, spent.ours, count)

@@ -1,4 +1,4 @@
-"""The plan that a user asks for, on this machine, and the jobs that it comes to."""
+"""The plan that a user asks for, on this machine, and its jobs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
 
 
 def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[PlannedJob]:
-    """The jobs of a plan. What rows need of the problems of a plug-in is asked here for the first time."""
+    """The jobs of a plan. The figures of a plug-in's problems are computed here for the first time."""
     patience_s = _patience_s(plan, registry)
     found = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
     foreign = {op for op, problem_class in registry.operations.items() if is_foreign(problem_class)}
@@ -56,5 +56,5 @@ def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[Plan
 
 
 def _patience_s(plan: Plan, registry: Registry) -> float:
-    """Return how long the code of operations may take in this process, which nothing watches where all are ours."""
+    """Return the time limit of operations' code in this process; there is none where all are ours."""
     return plan.timeout_s if any(map(is_foreign, registry.operations.values())) else math.inf

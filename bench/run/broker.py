@@ -35,7 +35,7 @@ WORKERS = 16
 
 
 class TaskReply(msgspec.Struct):
-    """What came of a task, or the state of the executors.
+    """The result of a task, or the state of the executors.
 
     lost: why its worker gave no answer; another may. ended: why no task can be measured any more. workers: those that
     wait for tasks or measure. state: of what has not started, in words.
@@ -49,7 +49,7 @@ class TaskReply(msgspec.Struct):
 
 
 class GpuPool:
-    """A thread for each GPU of this machine, each with a station of its own: the next one that is free has a task."""
+    """A thread and a station for each GPU of this machine; a task goes to the next that is free."""
 
     def __init__(self, gpus: list[str]) -> None:
         """gpus: by their UUIDs."""
@@ -78,7 +78,7 @@ class GpuPool:
         return TaskReply(workers=self._count)
 
     def close(self) -> None:
-        """Let the keeper end what is still being measured."""
+        """Drop the tasks that wait; the keeper ends those that are being measured."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -100,7 +100,7 @@ def load_config(path: str) -> Any:
 
 
 class ParslPool:
-    """Parsl's executors, of which any measures any task. What fails is not tried again: the run decides on that."""
+    """Parsl's executors, each of which measures any task. Parsl repeats no task that fails: the run does."""
 
     def __init__(self, path: str) -> None:
         """Raises UsageError for a file that cannot be used, and for executors that do not begin to start."""
@@ -128,7 +128,7 @@ class ParslPool:
         return failed(error)
 
     def state(self) -> TaskReply:
-        """Return how many workers are there, and what has become of the blocks."""
+        """Return how many workers there are, and the states of the blocks."""
         states = "; ".join(f"{own.label}: {_state(own)}" for own in self._executors)
         return TaskReply(workers=sum(map(_workers, self._executors)), state=states)
 
@@ -156,7 +156,7 @@ def _state(executor: Any) -> str:
 
 
 def failed(error: BaseException) -> TaskReply:
-    """Return that an executor goes on no more, with the reason in a line."""
+    """Return the reply that ends the run, with the reason in a line."""
     return TaskReply(ended=one_line(f"{type(error).__name__}: {' '.join(message(error).split())}"))
 
 

@@ -26,7 +26,7 @@ LOW, WIDE = 0.9, 0.1
 
 
 class Standing(NamedTuple):
-    """The ceiling that rows stand on, if one holds, until it is stale.
+    """The ceiling that bounds rows, if one holds, until it is stale.
 
     doubt: why the latest, taken twice, is disturbed; replaced: that one is not `found`.
     """
@@ -139,7 +139,7 @@ class Ceilings:
         return needs(problem, device, row.threads, row.numerics, job.mode, get_device(device).llc_bytes)
 
     def _measure(self, need: Need, job: Job) -> None:
-        """Take a ceiling, twice if it looks disturbed; if it still does, rows stand on the last one that did not."""
+        """Measure a ceiling, twice if it looks disturbed; if both do, the last undisturbed one still bounds rows."""
         began_s = now()
         before = self._known.get(need) if need in self._best else None  # that this run has
         found, doubt = self._take(need, job), ""

@@ -96,12 +96,12 @@ class Channel:
 
 
 class Child(AbstractContextManager["Child", None]):
-    """A module that runs in a process of its own, with a keeper between that process and this one."""
+    """A module that runs in another process, below a keeper."""
 
     def __init__(
         self, module: str, *words: str, variables: Mapping[str, str] = MappingProxyType({}), passed: Sequence[int] = ()
     ) -> None:
-        """variables: of its environment, beside those of this process. passed: files that it shares.
+        """variables: added to the environment of this process. passed: descriptors that the child inherits.
 
         Raises UsageError where there is no place for what it prints.
         """
@@ -149,14 +149,14 @@ class Child(AbstractContextManager["Child", None]):
         return found
 
     def ended(self, within_s: float = 0.0) -> int | None:
-        """Wait at most so long for the end; return the exit status, below 0 the signal, None while it goes on."""
+        """Wait up to `within_s` for the end; return the exit status, below 0 a signal, None while the process runs."""
         stop = now() + within_s
         while (status := self._process.poll()) is None and now() < stop:
             pause(_PAUSE_S)
         return status
 
     def fate(self) -> tuple[int | None, str]:
-        """Return the exit status of a child that answers no more, and what became of it, with its last words."""
+        """Return the exit status of a child that stopped answering, and a description with its last words."""
         status = self.ended(EXIT_S)
         if status is None:
             return None, f"the process answers no more, and has not ended{self.said()}"
@@ -169,7 +169,7 @@ class Child(AbstractContextManager["Child", None]):
         return f": {found}" if found else ""
 
     def close(self, patience_s: float = 0.0) -> None:
-        """End the process and all below it, which may take so long to end by itself, and wait until nothing is left."""
+        """End the process and all below it, and wait for that; first give it `patience_s` to end by itself."""
         self._channel.close()
         if self.ended(patience_s) is None:
             self._process.terminate()
@@ -180,13 +180,13 @@ class Child(AbstractContextManager["Child", None]):
 
 
 def to_parent() -> Channel:
-    """Return the channel to the process that has started this one, and make a line of whatever ends this one."""
+    """Return the channel to the process that started this one; from now on an exception ends this one in a line."""
     sys.excepthook = _end_in_a_line
     return Channel(int(sys.argv[1]), int(sys.argv[2]))
 
 
 def _end_in_a_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """End in a line, and skip Python's own end: what is left may hold a lost device, and complain of each handle."""
+    """Print an exception as one line, and skip Python's own end: a lost device would complain of each handle."""
     frames = traceback.extract_tb(trace)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{where}\n")
@@ -203,13 +203,13 @@ def scratch_file() -> IO[bytes]:
 
 
 def trim(log: IO[bytes]) -> None:
-    """Give the disk back what would not be shown; the child goes on writing where it was."""
+    """Cut the file to what would be shown; the child goes on writing where it was."""
     if os.fstat(log.fileno()).st_size > _GROWN:
         os.ftruncate(log.fileno(), MOST)
 
 
 def relay(log: IO[bytes], out: TextIO) -> None:
-    """Pass on what was printed, to where complaints go and not among the tables, and forget it."""
+    """Copy what was printed to `out`, and empty the file."""
     fd = log.fileno()
     size = os.fstat(fd).st_size
     if not size:

@@ -1,4 +1,4 @@
-"""The run's side of an executor: tasks to the broker, one comparison group each, and what is found to the store.
+"""The run's side of an executor: comparison groups go to the broker as tasks, and their rows to the store.
 
 This process alone writes the store, a row at a time, so that a row that was acknowledged outlives whatever is killed.
 """
@@ -69,7 +69,7 @@ class Broker(AbstractContextManager["Broker", None]):
 
 
 def first_answer(broker: Broker, task: Task, within_s: float) -> StationRows:
-    """Return what the first worker of an executor answers. Raises UsageError where none does in time."""
+    """Return the answer of an executor's first worker. Raises UsageError where none answers in time."""
     broker.ask(task)
     answer = broker.answer(within_s)
     if answer is None:
@@ -91,7 +91,7 @@ def _found(answer: TaskReply) -> StationRows:
 
 
 class _JobGroup(NamedTuple):
-    """The jobs of a comparison group, each as it was planned, and what of it has no row yet."""
+    """The jobs of a comparison group: as they were planned, and the part of each that has no row yet."""
 
     whole: list[PlannedJob]
     left: list[PlannedJob]
@@ -112,7 +112,7 @@ class Dispatch:
     ) -> bool:
         """Measure everything; return whether it was not interrupted. After a SIGINT the groups in hand are finished.
 
-        expected: what every host must have alike. Raises UsageError where the executor goes on no more.
+        expected: what all hosts must have in common. Raises UsageError where the executor has ended.
         """
         progress = progress or Progress()
         self._plan_groups(jobs, progress)
@@ -151,7 +151,7 @@ class Dispatch:
         return self._broker.ask(Task(expected, self._session.plan, self._groups[group].left))
 
     def _take(self, group: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
-        """Record what was found of a group; return whether it is not to be measured again."""
+        """Record the rows of a group; return False if its worker was lost and it is to be measured again."""
         if answer.lost:
             self._losses[group] += 1
             self._lost = answer.lost

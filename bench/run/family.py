@@ -1,4 +1,4 @@
-"""The processes below one, on Linux: made to stay below it, found, and ended, whatever they have done to get away.
+"""Descendants of a process, on Linux: kept below it, found, and ended, even those that left their group or session.
 
 `python -m kernelmark.bench.run.family PARENT MODULE WORD...` is a keeper, which stands between a run and a child of it:
 it runs the module as a child and ends as that ends. A process that the child has started may leave its group and its
@@ -32,7 +32,7 @@ _SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 
 
 class Member(NamedTuple):
-    """A process, the one it stands below, and the host memory that it holds."""
+    """A process, its parent, and the host memory that it holds."""
 
     pid: int
     parent: int
@@ -52,7 +52,7 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def adopt() -> None:
-    """Become the parent of every process below this one whose own parent ends; the system's first process is not."""
+    """Become the parent of each descendant whose own parent ends, in place of the system's first process."""
     _control(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -182,7 +182,7 @@ def main(parent: int, module: str, words: Sequence[str]) -> None:
 
 
 def _keep(child: int) -> None:
-    """Wait for the end of the child, or for the order to end it, and exit as it did once nothing is left of it."""
+    """Wait for the child's end or for SIGTERM, end all descendants, and exit as the child did."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # its pipes must end with it
     status = None
     while status is None and signal.sigwait(_SIGNALS) != signal.SIGTERM:

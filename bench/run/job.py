@@ -34,9 +34,9 @@ from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.plan.tuned import preferring
 from kernelmark.bench.run.progress import Glimpse
 
-#: Called with what the contenders of a long job have so far.
+#: Called with the first samples of the contenders of a long job.
 Show = Callable[[list[Glimpse]], None]
-#: Seconds of sampling after which a job shows what it has, once: each time wakes the parent beside what is timed.
+#: Seconds of sampling after which a job shows its samples, once: each time wakes the parent during the timing.
 SHOW_S = 5.0
 #: Calls on fresh operands that have to take too long before a kernel is mistrusted.
 LOOKS = 5
@@ -81,7 +81,7 @@ class Stock:
         return References(self._problem, self.draw, self._contenders[0].called)
 
     def align(self, which: dict[Place, int]) -> None:
-        """Let one set of each place hold what has changed in any."""
+        """Load the present values into one set of each place."""
         for place, index in which.items():
             self.sets[place][index].load(self.draw)
 
@@ -194,7 +194,7 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
         return ""
     for stock in found:
         _set_up(stock)
-        # Drawn again after set-up: what was computed there from the values is stale now.
+        # Drawn again after set-up: results computed there from the values are stale now.
         _judge(stock)
         for contender in stock.live:
             contender.note_launched()
@@ -250,7 +250,7 @@ def _time(job: Job, found: list[Stock], show: Show) -> None:
 
 
 class _Looks:
-    """The contenders that are being sampled, and what is shown of them."""
+    """The contenders that are being sampled, and whether their samples were shown."""
 
     def __init__(self, running: Mapping[str, Contender], show: Show) -> None:
         self._running, self._show, self._began_s, self._shown = running, show, now(), False
@@ -259,7 +259,7 @@ class _Looks:
         self._running[name].fail(error)
 
     def look(self) -> None:
-        """Show what each has, once the job has lasted for long and something has been kept."""
+        """Show the samples of each, once the job has lasted for SHOW_S and samples have been kept."""
         if self._shown or now() - self._began_s < SHOW_S:
             return
         found = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
@@ -270,7 +270,7 @@ class _Looks:
 
 
 def _conclude(job: Job, contenders: list[Contender]) -> None:
-    """Intervals of what stands after both verdicts, and ratios to the baseline of each problem if it stands too."""
+    """Compute intervals for contenders that passed both checks, and ratios to the baselines that passed."""
     for contender in contenders:
         contender.conclude()
     live = {c.report.entrant: c.report for c in contenders if c.live}
@@ -282,7 +282,7 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
 
 
 def _judge(stock: Stock) -> None:
-    """Verify each contender on fresh values, on one of its sets: some kernels are right the first time alone."""
+    """Verify each contender on fresh values, on one of its sets: some kernels are right only the first time."""
     if not stock.live:
         return
     references, which = stock.redraw(), stock.one_of_each()
@@ -291,7 +291,7 @@ def _judge(stock: Stock) -> None:
 
 
 def _judge_last(stock: Stock) -> None:
-    """Verify each once more; one that takes long on fresh operands is looked at again before it is accused of it."""
+    """Verify each once more; one that is slow on fresh operands is timed again before it is mistrusted."""
     for _ in range(LOOKS):
         _judge(stock)
         if not any(contender.freshness.suspicious for contender in stock.live):
@@ -302,7 +302,7 @@ def _judge_last(stock: Stock) -> None:
 
 
 def _judge_standing(stock: Stock) -> None:
-    """Verify what a timed call leaves in one of the sets, of which a few elements have changed since the last."""
+    """Verify the output of a timed call on one of the sets, of which a few elements have changed since the last."""
     for _ in range(STANDING):
         if not stock.live:
             return
@@ -332,7 +332,7 @@ def _cached_bytes(problem: Problem, place: Place) -> int:
 
 
 def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:
-    """What the drawn values and all sets of one problem take of the host's memory."""
+    """Return the host memory that the drawn values and all sets of one problem take."""
     problem = contenders[0].problem
     held = {c.place: (c.device, c.device.stream is None) for c in contenders}
     return problem.footprint_bytes + sum(

@@ -31,8 +31,8 @@ from kernelmark.bench.run.worker import Reply
 #: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
 MAX_WAITING = 4
 
-#: A signal from another process may be meant for no kernel: this many workers have to be killed before it counts
-#: against the contenders that were being called for.
+#: A signal from another process may have nothing to do with a kernel: the contenders that were being called are
+#: blamed once this many workers were killed.
 KILLS = 3
 #: A kernel that has crashed this many workers is left out.
 LEFT_OUT_AFTER = 2
@@ -59,10 +59,10 @@ Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
 
 class Death(NamedTuple):
-    """How a worker ended within a job: the contenders that were being called for, and what their rows will say.
+    """How a worker ended within a job: the contenders that were being called, their status and its reason.
 
-    fresh: it had run no job before, so that none of an earlier one may have been the cause. killed: by a signal from
-    another process, so that none of its contenders need be the cause.
+    fresh: it had run no job before, so no earlier job is the cause. killed: a signal from another process ended it, so
+    perhaps no contender is the cause.
     """
 
     blamed: tuple[Entrant, ...]
@@ -143,7 +143,7 @@ class Worker:
         return Death(_blamed(job, call), Status.TIMEOUT, reason)
 
     def _greedy(self, job: Job, call: Call | None, spare: float | None) -> Death | None:
-        """End a worker that takes the last of the memory, before the system has to choose a process to end."""
+        """Return how a worker ends that takes the last of the memory, before the system chooses a process to kill."""
         if spare is None or spare > 0:
             return None
         own, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
@@ -168,7 +168,7 @@ class Worker:
 
 
 def call_limit_s(stage: str, timeout_s: float) -> float:
-    """Return what one call of foreign code may take where a call of a kernel may take `timeout_s`."""
+    """Return the time limit of one call of foreign code, where a call of a kernel has `timeout_s`."""
     if stage == IMPORT:
         return max(LEAST_IMPORT_S, timeout_s)
     if stage in OF_OPERATION:
@@ -177,7 +177,7 @@ def call_limit_s(stage: str, timeout_s: float) -> float:
 
 
 def job_limit_s(job: Job) -> float:
-    """Return what a whole job may take, whatever it does between the calls that are watched one by one."""
+    """Return the time limit of a whole job, its work between watched calls included."""
     each_s = CALLS * job.timeout_s + BUDGETS * job.budget.max_time_s
     return max(LEAST_JOB_S, len(job.entrants) * each_s)
 
@@ -188,12 +188,12 @@ def floor_bytes(whole_bytes: int) -> float:
 
 
 def next_look_s(spare_bytes: float | None) -> float:
-    """Return when to look at a worker again that may still take so much before it reaches the floor."""
+    """Return after how many seconds to look at a worker again, with this much memory above the floor."""
     return POLL_S if spare_bytes is None else min(POLL_S, max(SOONEST_S, spare_bytes / FILL_BYTES_PER_S))
 
 
 def _spare_bytes() -> float | None:
-    """Return what may still be taken before the memory that is left reaches the floor; None where it is unknown."""
+    """Return the memory above the floor; None where it is unknown."""
     available, whole = memory.available_bytes(), memory.whole_bytes()
     return None if available is None or whole is None else available - floor_bytes(whole)
 
@@ -213,7 +213,7 @@ def _stage(call: Call | None) -> str:
 
 
 class Workers(AbstractContextManager["Workers", None]):
-    """The workers of a run, made when a job of their key comes; `progress` gets notice of what they do."""
+    """The workers of a run, each started for the first job of its key; `progress` is told what they do."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress or Progress()
@@ -229,7 +229,7 @@ class Workers(AbstractContextManager["Workers", None]):
         self._waiting.clear()
 
     def load(self, plan: Plan) -> None:
-        """Load the plug-ins of a plan in a worker, which can be ended, before this process may load them.
+        """Load the plug-ins of a plan in a worker, which can be ended, before this process loads them.
 
         Raises UsageError for one that hangs, ends its process or cannot be loaded.
         """
@@ -265,9 +265,9 @@ class Workers(AbstractContextManager["Workers", None]):
         return reply
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
-        """Ask, and ask again without the contenders that ended their worker, until a worker lives to answer.
+        """Ask, and ask again without the contenders that ended their worker, until a worker answers.
 
-        killed: how workers of the same contenders ended by a signal from another process, until now.
+        killed: the earlier deaths of these contenders' workers by a signal from another process.
         """
         reply = self._ask(job, key)
         if isinstance(reply, Reply):
@@ -286,7 +286,7 @@ class Workers(AbstractContextManager["Workers", None]):
             return [_row(job.entrants[0], reply, attempt)]
         if reply.status == Status.OOM and len(job.problems) > 1:  # the siblings may be what took the memory
             return self._apart(job, reply, key, attempt + 1)
-        if not reply.blamed:  # whatever it was struck between two calls: each has to show itself alone
+        if not reply.blamed:  # it ended between two calls: each contender is tried alone
             return [self._alone(job, entrant, reply, key, attempt + 1, killed) for entrant in job.entrants]
         # First, while no other has been in the next worker.
         rows = [self._blamed(job, entrant, reply, key, attempt, killed) for entrant in reply.blamed]
@@ -297,7 +297,7 @@ class Workers(AbstractContextManager["Workers", None]):
     def _blamed(
         self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int, killed: tuple[Death, ...]
     ) -> Measurement:
-        """The row of a contender that was being called for; one that crashed may have been another's victim."""
+        """The row of a contender that was being called; if it crashed, it may have been the victim of another."""
         if death.status == Status.CRASHED:
             return self._alone(job, entrant, death, key, attempt + 1, killed)
         return _row(entrant, death, attempt)
@@ -311,7 +311,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return row
 
     def _apart(self, job: Job, death: Death, key: WorkerKey, attempt: int) -> list[Measurement]:
-        """The rows of a group whose siblings take more memory together than there is, one problem after the other."""
+        """The rows of siblings that do not fit into memory together, measured one problem after the other."""
         rows = [row for part in job.apart() for row in self._survive(part, key, attempt)]
         for row in filter(lambda row: row.interval, rows):
             row.note(f"measured apart from its siblings, since with them the worker was lost ({death.reason})")
@@ -319,14 +319,14 @@ class Workers(AbstractContextManager["Workers", None]):
 
 
 def _is_suspect(job: Job, killed: tuple[Death, ...]) -> bool:
-    """Return whether one of several contenders was being called for both times that a worker was killed."""
+    """Return whether the same one of several contenders was being called both times that a worker was killed."""
     if len(job.entrants) == 1 or len(killed) < 2:
         return False
     return killed[-1].blamed == killed[-2].blamed != ()
 
 
 def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
-    """The row of a contender that took its worker along."""
+    """The row of a contender that ended its worker."""
     problem, kernel = entrant
     return Measurement(kernel=kernel, problem=problem, status=death.status, reason=death.reason, attempt=attempt)
 

@@ -1,4 +1,4 @@
-"""What a run reports of itself while it goes on. A command that shows it has a subclass; nothing else depends on it."""
+"""Notices of a run in progress. A command that shows them has a subclass; nothing else depends on it."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from kernelmark.bench.plan.case import Entrant, PlannedJob
 
 
 class Glimpse(msgspec.Struct, frozen=True):
-    """What a contender has so far, long before its row: the samples, and their median in seconds a call."""
+    """The samples of a contender so far, long before its row, and their median in seconds a call."""
 
     entrant: Entrant
     samples: int
@@ -14,7 +14,7 @@ class Glimpse(msgspec.Struct, frozen=True):
 
 
 class Progress:
-    """Gets notice of what a run does while it goes on, and ignores it."""
+    """Receives the notices of a run, and ignores them."""
 
     def begins(self, planned: PlannedJob, process: int) -> None:
         """A job begins, in one of its processes."""
@@ -29,4 +29,4 @@ class Progress:
         """A job has ended in this process; if that was the last one, its rows are in the store."""
 
     def waits(self, left_s: float) -> None:
-        """Nothing is measured for so long, since processes lie apart."""
+        """Nothing is measured for `left_s`, to keep processes apart."""

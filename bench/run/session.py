@@ -78,14 +78,14 @@ class Session:
             self._ceilings = Ceilings(self._registry, execute, keep, doubt, highest, known)
 
     def note(self, planned: PlannedJob) -> None:
-        """Keep what the job is a part of, if it is a network's layer."""
+        """Record the network that the job is a layer of, if it is one."""
         if planned.part:
             name = f"{planned.suite} {planned.network}".strip()
             for problem in planned.job.problems:
                 self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count), planned.place)
 
     def missing(self, planned: PlannedJob) -> PlannedJob | None:
-        """Return what of the job is for it to measure and has no row yet, with its baselines; None if nothing is.
+        """Return the part of the job still to be measured, with its baselines; None if there is none.
 
         Suites, and sweeps of a suite, may overlap: the first job of the plan that has a case measures it, in all
         processes. A run may be taken up again in the midst of a job.
@@ -105,7 +105,7 @@ class Session:
     ) -> list[tuple[Result, Measurement]]:
         """Measure a job, by its place in the plan, in one of its processes, unless that is done already.
 
-        Once no further process is to measure it, commit its rows and return them; before, keep what was found.
+        After the last process, commit its rows and return them; before, set its measurements aside.
         """
         before = self._pending(number)
         left = still_good(planned, before) if len(before) < process else None
@@ -124,7 +124,7 @@ class Session:
         return rows
 
     def record(self, planned: PlannedJob, measurements: list[Measurement]) -> list[tuple[Result, Measurement]]:
-        """Commit the rows of what was found of a job; of a case that the run has, the row stays."""
+        """Commit the rows of a job; a case that the run has already keeps its row."""
         rows = []
         for measured in measurements:
             kernel, problem = self._registry.kernels[measured.kernel], self._registry.problem(measured.problem)
@@ -139,7 +139,7 @@ class Session:
         return rows
 
     def _pending(self, number: int) -> list[list[Measurement]]:
-        """Return what earlier processes found of a job; the store is asked only if there may have been any."""
+        """Return the measurements of a job in earlier processes, from the store if there may be any."""
         return self._store.pending(self.run_id, number) if self._taken else []
 
     def _ask(self, planned: PlannedJob, process: int) -> list[Measurement]:
@@ -162,7 +162,7 @@ def new_run_id(started: datetime) -> str:
 
 
 def _run_of(suites: list[Suite], plan: Plan) -> Run:
-    """A run that begins now: what is asked for, where, and with what. Raises UsageError for what cannot be recorded."""
+    """Return the record of a run that begins now. Raises UsageError for a plan that cannot be recorded."""
     started, command = datetime.now(UTC), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     with only_utf8():
         msgspec.json.encode(plan)
@@ -257,7 +257,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 
 def plan_of(store: Store, run_id: str) -> Plan:
-    """Return what the run was asked for. Raises UsageError for a run that cannot be taken up."""
+    """Return the plan of a run. Raises UsageError for a run that cannot be taken up."""
     found = store.run(run_id)
     _refuse_merged(found)
     try:

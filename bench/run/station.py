@@ -38,7 +38,7 @@ _one_at_a_time = threading.Lock()
 
 
 class Expected(msgspec.Struct):
-    """The part of a task that every version of kernelmark reads: what its host must have alike, None for anything."""
+    """The part of a task that every version of kernelmark reads: versions that its host must have, None for any."""
 
     host: Host | None = None
 
@@ -56,7 +56,7 @@ class Task(Expected):
 
 
 class StationRows(msgspec.Struct):
-    """What a station found: the rows of each job, the ceilings that they stand on, each with why it does not hold.
+    """The rows of each job, and the ceilings that bound them, each with the doubt about it.
 
     refused: why nothing was measured, in one line.
     """
@@ -117,7 +117,7 @@ class Station:
     """Measures the jobs of one plan in workers of its own."""
 
     def __init__(self, plan: Plan, gpu: str, host: Host) -> None:
-        """Raises UsageError where the host has not what the plan asks for, or another run has its GPU."""
+        """Raises UsageError where the host lacks what the plan needs, or another run has its GPU."""
         _refuse_less(plan)
         self.plan, self._gpu, self._host = plan, gpu, host
         self._held, self._workers = ExitStack(), Workers()

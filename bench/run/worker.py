@@ -19,7 +19,7 @@ from kernelmark.bench.run.progress import Glimpse
 
 
 class Reply(msgspec.Struct):
-    """What a worker replies: a job's rows, or why it was refused, or which contender has lost the device and how.
+    """A job's rows, or why it was refused, or which contender has lost the device and how.
 
     unfinished: another reply follows; until then there are glimpses alone.
     """
