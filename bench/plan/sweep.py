@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -113,18 +113,59 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
     twice = [axis for axis in tied if axis in swept]
     expect(not twice, f"{where}, key '{', '.join(twice)}': stands in points too; give it once")
-    counts = _counts(table.get("count", 1), points, f"{where}, key 'count'")
-    kernels = _kernels(table.get("kernels", []), f"{where}, key 'kernels'")
-    part = table.get("part", "")
-    expect(part in ("", *PARTS), f"{where}, key 'part': is {part!r}, expected one of {', '.join(PARTS)}")
-    network = table.get("network", "")
-    expect(isinstance(network, str), f"{where}, key 'network': is {network!r}, expected a string")
-    along = _along(table.get("along"), swept, tied, where)
-    together = _together(table.get("together", []), swept, where)
-    max_time = read_max_time(table, where)
-    sweep = Sweep(problem_class, where, swept, tied, points, counts, kernels, part, network, along, together, max_time)
-    _check_combined(sweep)
+
+    def take(key: str, default: Any, expected: str, holds: Callable[[Any], bool]) -> Any:
+        value = table.get(key, default)
+        expect(holds(value), f"{where}, key '{key}': is {value!r}, expected {expected}")
+        return value
+
+    kernels = take("kernels", [], "a list of kernel ids or globs", lambda globs: _texts(_listed(globs)))
+    counts = take("count", 1, f"integers from 1 to {_LARGEST}", _are_counts)
+    fits = not isinstance(counts, list) or len(counts) == len(points)
+    one_each = f"one, or one for each of {len(points)} points"
+    expect(fits, f"{where}, key 'count': has {len(_listed(counts))} values, expected {one_each}")
+    ties = f"one of the axes of points: {', '.join(tied) or 'none'}"
+    along = take("along", None, ties, lambda axis: axis is None or axis in tied)
+    several = (axis for axis, values in swept.items() if len(values) > 1 and isinstance(values[0], int | float))
+    # Siblings differ in what has names (layout, dtype), never in sizes: those of other sizes share no time.
+    named = [axis for axis, values in swept.items() if isinstance(values[0], str)]
+    names = f"a list of axes with names for values, each once; here: {', '.join(named) or 'none'}"
+    sweep = Sweep(
+        problem_class,
+        where,
+        swept,
+        tied,
+        points,
+        counts,
+        tuple(_listed(kernels)),
+        take("part", "", f"one of {', '.join(PARTS)}", lambda part: part in ("", *PARTS)),
+        take("network", "", "a string", lambda network: isinstance(network, str)),
+        (*several, *([along] if along else [])),
+        tuple(take("together", [], names, lambda axes: _each_once(axes) and set(axes) <= set(named))),
+        read_max_time(table, where),
+    )
+    # Axes that are right one by one may not be together. Large sweeps are looked at when they are run.
+    expect(sweep.size <= MOST_PROBLEMS, f"{where}: has {sweep.size:,} problems, expected at most {MOST_PROBLEMS:,}")
+    if sweep.size <= CHECKED_AT_ONCE:
+        for _ in sweep.entries():
+            pass
     return sweep
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _each_once(value: Any) -> bool:
+    return _texts(value) and len(set(value)) == len(value)
+
+
+def _are_counts(value: Any) -> bool:
+    return all(isinstance(c, int) and not isinstance(c, bool) and 0 < c <= _LARGEST for c in _listed(value))
 
 
 def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
@@ -136,34 +177,6 @@ def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
     return found
 
 
-def _along(named: Any, swept: Mapping[str, Sequence[Any]], tied: tuple[str, ...], where: str) -> tuple[str, ...]:
-    right = named is None or named in tied
-    expect(
-        right, f"{where}, key 'along': is {named!r}, expected one of the axes of points: {', '.join(tied) or 'none'}"
-    )
-    several = (axis for axis, values in swept.items() if len(values) > 1 and isinstance(values[0], int | float))
-    return (*several, *([named] if named else []))
-
-
-def _together(named: Any, swept: Mapping[str, Sequence[Any]], where: str) -> tuple[str, ...]:
-    """Siblings differ in what has names (layout, dtype), never in sizes: those of other sizes share no time."""
-    choices = [axis for axis, values in swept.items() if isinstance(values[0], str)]
-    right = isinstance(named, list) and all(axis in choices for axis in named) and len(set(named)) == len(named)
-    found = f"{where}, key 'together': is {named!r}, expected a list of axes with names for values, each once"
-    expect(right, f"{found}; here: {', '.join(choices) or 'none'}")
-    return tuple(named)
-
-
-def _check_combined(sweep: Sweep) -> None:
-    """Axes that are right one by one may not be together. Large sweeps are looked at when they are run."""
-    expect(
-        sweep.size <= MOST_PROBLEMS, f"{sweep.where}: has {sweep.size:,} problems, expected at most {MOST_PROBLEMS:,}"
-    )
-    if sweep.size <= CHECKED_AT_ONCE:
-        for _ in sweep.entries():
-            pass
-
-
 def _points(
     table: Mapping[str, Any], problem_class: type[Problem], where: str
 ) -> tuple[tuple[str, ...], Sequence[Sequence[Any]]]:
@@ -171,29 +184,23 @@ def _points(
     if "points" not in table:
         expect("axes" not in table, f"{where}, key 'axes': goes with points, and there are none")
         return (), ((),)
-    tied, points = _tied(table.get("axes", list(problem_class.sizes)), problem_class, where), table["points"]
+    tied, points = table.get("axes", list(problem_class.sizes)), table["points"]
+    expect(_each_once(tied) and bool(tied), f"{where}, key 'axes': is {tied!r}, expected a list of axes, each once")
+    known_keys(dict.fromkeys(tied), set(problem_class.axes()), f"{where}, key 'axes'")
     expect(isinstance(points, list) and bool(points), f"{where}, key 'points': is {points!r}, expected a list of rows")
     for row in points:
         right = isinstance(row, list) and len(row) == len(tied)
         expect(right, f"{where}, key 'points': row {row!r}, expected {len(tied)} values ({', '.join(tied)})")
     for axis, values in zip(tied, zip(*points, strict=True), strict=True):
         _check(problem_class, axis, values, f"{where}, key 'points'")
-    return tied, points
-
-
-def _tied(axes: Any, problem_class: type[Problem], where: str) -> tuple[str, ...]:
-    right = isinstance(axes, list) and all(isinstance(axis, str) for axis in axes) and len(set(axes)) == len(axes) > 0
-    expect(right, f"{where}, key 'axes': is {axes!r}, expected a list of axes, each once")
-    known_keys(dict.fromkeys(axes), set(problem_class.axes()), f"{where}, key 'axes'")
-    return tuple(axes)
+    return tuple(tied), points
 
 
 def _values(value: Any, where: str) -> Sequence[Any]:
     """An axis: a list, {pow2 = [first, last]}, {linear = [start, stop, step]} (both ends included), or one value."""
     if not isinstance(value, dict):
-        values = value if isinstance(value, list) else [value]
-        expect(bool(values), f"{where}: is an empty list, expected at least one value")
-        return values
+        expect(value != [], f"{where}: is an empty list, expected at least one value")
+        return _listed(value)
     kind, bounds = next(iter(value.items()), (None, None))
     whole = isinstance(bounds, list) and all(isinstance(b, int) and not isinstance(b, bool) for b in bounds)
     if len(value) == 1 and whole and isinstance(bounds, list):
@@ -209,22 +216,6 @@ def _check(problem_class: type[Problem], axis: str, values: Iterable[Any], where
     for value in (values[0], values[-1]) if isinstance(values, range) else values:
         if complaint := problem_class.complaint(axis, value):
             raise UsageError(f"{where}, key '{axis}': {complaint}")
-
-
-def _counts(value: Any, points: Sequence[Any], where: str) -> Sequence[int] | int:
-    counts = value if isinstance(value, list) else [value]
-    positive = all(isinstance(c, int) and not isinstance(c, bool) and 0 < c <= _LARGEST for c in counts)
-    expect(positive, f"{where}: is {value!r}, expected integers from 1 to {_LARGEST}")
-    fits = not isinstance(value, list) or len(value) == len(points)
-    expect(fits, f"{where}: has {len(counts)} values, expected one, or one for each of {len(points)} points")
-    return value  # type: ignore[no-any-return]  # checked above
-
-
-def _kernels(value: Any, where: str) -> tuple[str, ...]:
-    globs = [value] if isinstance(value, str) else value
-    right = isinstance(globs, list) and all(isinstance(glob, str) for glob in globs)
-    expect(right, f"{where}: is {value!r}, expected a list of kernel ids or globs")
-    return tuple(globs)
 
 
 def known_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
