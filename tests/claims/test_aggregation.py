@@ -1,12 +1,16 @@
-"""Claims about aggregation: what a stated link adds, networks by their speedups, money by virtual CPUs, sources."""
+"""Claims of aggregation, of hardware and of prices."""
 
+import msgspec
 import pytest
 
-from kernelmark.bench.claims.catalog import catalog, claims, experiment, files
+from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.answer import Hardware, untestable
+from kernelmark.bench.claims.catalog import PRICES, catalog, claims, experiment, files
 from kernelmark.bench.claims.evidence import entries
-from kernelmark.bench.claims.prices import Prices, Vcpus, load_prices
+from kernelmark.bench.claims.prices import Prices, Vcpus, check_known, load_prices
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.report.strategies import EIGHT_BITS, ONE_BIT
+from support.rows import RUN, result
 
 LSTM = "aggregate/w4n1048576/f32/ef"
 GPU = {"device": "cuda", "device_name": "CUDA", "threads": 1}
@@ -173,3 +177,232 @@ def test_the_name_of_a_file_asks_for_all_its_claims():
 def test_each_claim_cites_a_text_with_its_year(claim):
     assert any(year in claim.cited for year in ("2016", "2017", "2020"))
     assert "founding text" not in claim.cited
+
+
+SMALL = {"cpu": "Some CPU", "cpus_usable": 2, "isas": ["sse", "avx"]}
+LARGE = SMALL | {"cpus_usable": 64, "gpu": "Some GPU", "gpus": 4, "isas": ["sse", "avx", "avx2"]}
+
+
+@pytest.fixture
+def judged(store, verdict):
+    """The answer to a claim from a run on a machine with these facts."""
+
+    def of(claim, facts):
+        store.begin(msgspec.structs.replace(RUN, run_id="r1", machine=facts))
+        return verdict(claim)
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("claim", "facts", "said"),
+    [
+        ("gpu-lstm", SMALL, "a GPU; Some CPU has none"),
+        ("ranking-peers", LARGE | {"gpus": 2}, "4 GPUs; Some CPU with Some GPU has 2"),
+        ("ranking-peers", SMALL | {"gpu": "Some GPU"}, "4 GPUs; Some CPU with Some GPU has 1"),
+        ("ninety-six-gpus", LARGE, "96 GPUs; Some CPU with Some GPU has 4"),
+        ("threads-64", SMALL, "64 threads; Some CPU has 2"),
+        ("isa-gain", SMALL, "the instruction sets sse and avx2; Some CPU has sse and avx"),
+        ("isa-gain", SMALL | {"isas": []}, "the instruction sets sse and avx2; Some CPU has none"),
+    ],
+)
+def test_what_the_machine_of_the_run_lacks_makes_a_claim_not_testable(judged, claim, facts, said):
+    found = judged(claim, facts)
+    assert (found.verdict, found.said) == ("not testable here", (said,))
+
+
+@pytest.mark.parametrize("claim", ["gpu-lstm", "ranking-peers", "threads-64", "isa-gain"])
+@pytest.mark.parametrize("facts", [LARGE, {}, {"cpu": "of another tool"}], ids=["large", "none", "other"])
+def test_where_nothing_is_known_to_lack_a_claim_is_not_measured(judged, claim, facts):
+    found = judged(claim, facts)
+    assert found.verdict == "not measured"
+    assert f"`kernelmark claims --only {claim}`" in found.said[0]
+
+
+def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
+    judged("threads-64", SMALL)
+    for threads, time_s in ((1, 4.0), (2, 2.0)):
+        put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, run_id="r2", threads=threads)
+    (said,) = verdict("threads-64", ("r1", "r2")).said
+    assert said.startswith("64 threads; Some CPU has 2; over those: gemm m1024n1024k1024/NN, 2 threads against 1: 2x")
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "said"),
+    [
+        ("lstm", SMALL, "a GPU; Some CPU has none"),
+        ("lstm", LARGE, ""),
+        ("threads", SMALL, ""),
+        ("threads-mlp", SMALL, "64 threads; Some CPU has 2"),
+        ("isa-mlp", SMALL | {"cpus_usable": 8}, "the instruction sets sse and avx2; Some CPU has sse and avx"),
+        ("gpu-sizes", LARGE, ""),
+    ],
+)
+def test_an_experiment_is_for_a_machine_that_can_test_one_of_its_claims(name, facts, said):
+    assert untestable(name, facts) == said
+
+
+def test_machines_of_several_runs_count_together():
+    found = Hardware.of([SMALL, LARGE, {"cpu": "of another tool"}])
+    assert found == Hardware("Some CPU and Some CPU with Some GPU", 4, 64, ("sse", "avx", "avx2"))
+
+
+HEAD = 'currency = "EUR"\ndate = 2026-11-21\n'
+CPU = '[[device]]\ndevice = "cpu"\nname = "Some CPU"\nper_hour = 1.0\n'
+PRICED_GPU = '[[device]]\ndevice = "cuda"\nname = "Some*"\nper_hour = 3.0\n'
+SIZES = {16: (1.0, 2.0), 1024: (8.0, 1.0)}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to(text):
+        path = tmp_path / "prices.toml"
+        path.write_text(text)
+        return path
+
+    return to
+
+
+def row(kernel, m, time_s, **values):
+    device, name = ("cuda", "Some GPU") if "cublas" in kernel else ("cpu", "Some CPU")
+    problem = f"gemm/m{m}n{m}k{m}/f32/NN"
+    where = {"device": device, "device_name": name, "problem": problem, "job": problem, "layout": "NN"}
+    return result(**{**where, "kernel": kernel, "time_s_median": time_s, **values})
+
+
+@pytest.fixture
+def measured(store):
+    """A GPU that loses at 16 and is eight times as fast at 1024."""
+    store.begin(RUN)
+
+    def record(**values):
+        for m, (cpu_s, gpu_s) in SIZES.items():
+            store.add(row("gemm/numpy.matmul", m, cpu_s, **values), {}, [cpu_s] * 12, None)
+            store.add(row("gemm/cublas.sgemm", m, gpu_s, **values), {}, [gpu_s] * 12, None)
+        return store
+
+    return record
+
+
+def answer(store, registry, claim, prices):
+    (found,) = claims_rows(store, ["r1"], registry, prices, only=(claim,))
+    return found
+
+
+def test_the_example_is_read_and_holds_the_figures_of_the_founding_texts():
+    prices = load_prices(None)
+    assert [(d.device, d.per_hour) for d in prices.device] == [("cuda", 0.745), ("cpu", 0.509)]
+    assert prices.currency == "USD"
+    text = PRICES.read_text()
+    assert all(figure in text for figure in ("3.725", "2.545", "75.0"))
+
+
+def test_speed_is_set_against_the_price(measured, registry, write):
+    found = answer(measured(), registry, "price-performance", load_prices(write(HEAD + CPU + PRICED_GPU)))
+    assert found.verdict == "depends"
+    assert [(f.where, f.answer) for f in found.findings] == [("16", "no"), ("1024", "yes")]
+    assert [f.ratio for f in found.findings] == [pytest.approx(1 / 6), pytest.approx(8 / 3)]
+    assert "Some GPU: 3 EUR an hour (2026-11-21)" in found.notes
+
+
+def test_a_device_without_a_price_is_what_is_missing(measured, registry, write):
+    found = answer(measured(), registry, "price-performance", load_prices(write(HEAD + CPU)))
+    assert found.verdict == "not measured"
+    assert found.said == ("a price: the prices file has none for one of Some CPU, Some GPU",)
+
+
+def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
+    store.begin(RUN)
+    store.add(row("gemm/numpy.matmul", 16, 1.0), {}, [1.0] * 12, None)
+    found = answer(store, registry, "price-performance", load_prices(write(HEAD + CPU + PRICED_GPU)))
+    assert found.said[0].startswith("some rows of the experiment 'gpu-sizes'")
+
+
+def test_measured_energy_goes_before_declared_watts(measured, registry, write):
+    store = measured(energy_j=5.0)
+    found = answer(
+        store, registry, "performance-per-watt", load_prices(write(HEAD + CPU + PRICED_GPU + "watts = 75.0\n"))
+    )
+    assert [(f.ratio, f.answer) for f in found.findings] == [(1.0, "tie")] * 2
+
+
+def test_declared_watts_stand_in_where_nothing_was_measured(measured, registry, write):
+    text = HEAD + CPU + "watts = 150.0\n" + PRICED_GPU + "watts = 75.0\n"
+    rows = measured(time_s_ci95_low=None)
+    found = answer(rows, registry, "performance-per-watt", load_prices(write(text)))
+    assert [f.ratio for f in found.findings] == [pytest.approx(1.0), pytest.approx(16.0)]
+    assert "Some GPU: 3 EUR an hour (2026-11-21), 75 W declared" in found.notes
+
+
+def test_no_sensor_and_no_watts_is_what_is_missing(measured, registry, write):
+    found = answer(measured(), registry, "performance-per-watt", load_prices(write(HEAD + CPU + PRICED_GPU)))
+    assert found.verdict == "not testable here"
+    assert found.said[0].startswith("energy: no sensor was read on Some CPU, Some GPU")
+
+
+def test_a_sensor_that_read_no_energy_leaves_it_to_be_measured(measured, registry, write):
+    found = answer(
+        measured(power_w=100.0), registry, "performance-per-watt", load_prices(write(HEAD + CPU + PRICED_GPU))
+    )
+    assert found.verdict == "not measured"
+    assert found.said[0].endswith(
+        "`kernelmark claims --only performance-per-watt` measures them on a machine with a GPU"
+    )
+
+
+def test_a_sensor_is_not_asked_for_where_watts_are_declared(measured, registry, write):
+    text = HEAD + CPU + "watts = 150.0\n" + PRICED_GPU
+    found = answer(measured(), registry, "performance-per-watt", load_prices(write(text)))
+    assert found.said[0].startswith("energy: no sensor was read on Some GPU, and")
+
+
+def test_the_cpus_price_on_other_terms_is_set_against_the_gpus_own(measured, registry, write):
+    text = HEAD + CPU + "otherwise_per_hour = 6.0\n" + PRICED_GPU
+    found = answer(measured(), registry, "preemptible-only", load_prices(write(text)))
+    assert [f.ratio for f in found.findings] == [pytest.approx(1.0), pytest.approx(16.0)]
+
+
+def test_a_file_without_prices_on_other_terms_says_so(measured, registry, write):
+    found = answer(measured(), registry, "preemptible-only", load_prices(write(HEAD + CPU + PRICED_GPU)))
+    assert found.verdict == "not measured"
+    assert found.said[0].startswith("a price on other terms (otherwise_per_hour): the prices file has none")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("currency = ", "is not TOML: "),
+        ("\xff", "is not TOML: "),
+        (CPU, "missing required field `currency`"),
+        ('currency = "EUR"\n' + CPU, "missing required field `date`"),
+        (HEAD, "missing required field `device`"),
+        (HEAD + "device = []\n", "has no [[device]] table"),
+        (HEAD + CPU.replace("per_hour = 1.0", ""), "missing required field `per_hour` - at `$.device[0]`"),
+        (HEAD + CPU.replace("1.0", "0"), "per_hour is 0.0, expected a finite number above 0"),
+        (HEAD + CPU + "otherwise_per_hour = -1.0\n", "otherwise_per_hour is -1.0, expected a finite number above 0"),
+        (HEAD + CPU.replace("1.0", "nan"), "per_hour is nan, expected a finite number above 0"),
+        (HEAD + CPU.replace("1.0", '"one"'), "Expected `float`, got `str`"),
+        (HEAD + CPU.replace('"cpu"', '"tpu"'), "Invalid enum value 'tpu'"),
+        (HEAD + CPU + "price = 1\n", "unknown field `price`"),
+        (HEAD.replace("2026-11-21", "3") + CPU, "date is 3, expected a date"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_in_one_line(write, complaint, text, said):
+    path = write("")
+    path.write_bytes(text.encode("latin-1"))
+    found = complaint(lambda: load_prices(path))
+    assert found.startswith(f"{path}: ")
+    assert said in found
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path, complaint):
+    assert "cannot be read" in complaint(lambda: load_prices(tmp_path / "none.toml"))
+
+
+def test_a_file_of_devices_that_no_row_knows_is_refused(measured, write, complaint):
+    path, store = write(HEAD + CPU.replace("Some CPU", "Other")), measured()
+    said = complaint(lambda: check_known(load_prices(path), path, store, ["r1"]))
+    assert said.startswith(
+        f"{path}: has prices for 'Other' (cpu), expected one for 'Some CPU' (cpu) or 'Some GPU' (cuda)"
+    )
+    check_known(load_prices(write(HEAD + PRICED_GPU)), path, store, ["r1"])

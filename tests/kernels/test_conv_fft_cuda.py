@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelmark import Scratch
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
-from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.kernel import CudaKernel, Scratch
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.conv.fft._tiling import cuts, executed
 from kernelmark.kernels.conv.vendor import cufft

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelmark import kernel
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.present import EXTRAS
@@ -19,6 +18,7 @@ from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import kernel
 from kernelmark.bench.run.job import run_job
 from kernelmark.kernels.gemm import _cublas, _cublaslt, cublaslt
 from support.blas import Blas, CublasLt, HostOperands, blas_stand_in, matrix

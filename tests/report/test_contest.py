@@ -1,17 +1,23 @@
-"""Ratios between rows: rows of one job are paired, rows of two jobs are not, and every output marks the latter."""
+"""Ratios between rows: paired within a job, quotients of intervals between jobs, machines and vendors' kernels."""
 
 import csv
 import io
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 from kernelmark.bench.claims import claims_rows, views
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding
-from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster
+from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster, know_leads
 from kernelmark.bench.report.crossover import render, standings, write_csv
 from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.several import SeveralRuns
+from kernelmark.bench.report.tuning import decide
 from support.rows import begin, put
 
 NT = "gemm/m1024n2048k26752/f32/NT"
@@ -255,3 +261,176 @@ def test_a_kernel_on_column_major_buffers_wins_nothing_in_a_report_beside_others
     assert [c.fastest.kernel for c in RunData(begun, "r1").contests] == ["gemm/some.sgemm_colmajor"]
     put(begun, NT, "gemm/some.sgemm", threads=1)
     assert [c.fastest.kernel for c in RunData(begun, "r1").contests] == ["gemm/some.sgemm"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "remark"),
+    [
+        ({"host": "one"}, {"host": "two"}, "not measured on one machine"),
+        ({"host": "one"}, {"host": "one"}, "not measured in turn"),
+        ({"host": "one"}, {}, "not measured in turn"),
+        ({"device_uuid": "a"}, {"device_uuid": "b"}, "not measured on one machine"),
+        ({"device_name": "a"}, {"device_name": "b"}, "not measured on one machine"),
+        ({"device": "cuda", "device_name": "a"}, {"device_name": "b"}, "not measured in turn"),
+    ],
+)
+def test_a_ratio_between_jobs_of_two_machines_is_labelled_so(begun, own, other, remark):
+    first, second = add(begun, "gemm/some.a", "first", **own), add(begun, "gemm/some.b", "second", **other)
+    ratio = faster(begun, first, second)
+    assert ratio.remarks[0] == remark
+    assert (ratio.low, ratio.high) == pytest.approx(
+        (second.time_s_ci95_low / first.time_s_ci95_high, second.time_s_ci95_high / first.time_s_ci95_low)
+    )
+    assert ratio.scaled(2.0).over(ratio.plus(1.0)).apart == remark
+    assert faster(begun, first, add(begun, "gemm/some.c", "first", **own)).apart == ""
+
+
+def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(begun):
+    rows = [
+        put(begun, NT, "gemm/some.one", 2e-3, job="first", threads=1),
+        put(begun, NT, "gemm/some.two", 1e-3, job="first", threads=1),  # faster, and recorded later
+        put(begun, NT, "gemm/some.two", 4e-3, job="second", threads=2),  # against `one` of another job
+        put(begun, NN, "gemm/some.two", 1e-3, job="first", threads=1),
+        put(begun, NN, "gemm/some.one", 2e-3, job="first", threads=1),
+        put(begun, "gemm/m1n1k1/f32/NN", "gemm/some.one", threads=1),  # alone
+    ]
+    asked = [c.lead for c in contests(rows, begun)]
+    found = contests(rows, begun)
+    know_leads(found, begun, "r1")
+    begun.close()  # nothing is asked for any more
+    assert [c.lead for c in found] == asked
+    assert [lead and lead.in_turn for lead in asked] == [True, False, True, None]
+
+
+PROBLEM, OTHER = "gemm/m64n64k64/f32/NN", "gemm/m96n96k96/f32/NN"
+#: A row: its kernel and its time.
+Times = dict[str, float]
+
+
+@pytest.fixture
+def measured(begun: Store) -> Callable[..., dict[str, tuple[str, float | None]]]:
+    """Put rows of a GPU and of NumPy, the baseline of the run; return the baseline and speedup of each of the GPU's."""
+
+    def of(times: Times, problem: str = PROBLEM, **more: Any) -> dict[str, tuple[str, float | None]]:
+        ran(begun, "r1", times, problem, **more)
+        found = RunData(begun, "r1").contests
+        return {r.kernel: (r.baseline, r.speedup) for c in found for r in c.ranked if c.problem == problem}
+
+    return of
+
+
+def ran(store: Store, run: str, times: Times, problem: str = PROBLEM, device: str = "cuda", **more: Any) -> None:
+    for kernel, median in times.items():
+        provider = kernel.partition("/")[2].partition(".")[0]
+        how = {"provider": provider, "job": "one", "device": "cpu" if provider == "numpy" else device}
+        how |= {"run_id": run, "baseline": "gemm/numpy.matmul", **more.get(kernel, {})}
+        put(store, problem, kernel, taken=[median] * 20, **how)
+
+
+def test_numpy_is_no_baseline_on_a_gpu_where_the_vendor_has_a_kernel(measured: Any) -> None:
+    found = measured({"gemm/numpy.matmul": 1.0, "gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3})
+    assert found["gemm/cuda.a"] == ("gemm/cublas.sgemm", pytest.approx(0.5))
+    assert found["gemm/cublas.sgemm"] == ("gemm/cublas.sgemm", None)
+    assert found["gemm/numpy.matmul"] == ("gemm/numpy.matmul", None)
+
+
+def test_the_baseline_is_the_vendors_fastest_that_is_one_call(measured: Any) -> None:
+    times = {"gemm/cublas.tnn": 1e-3, "gemm/cublaslt.a": 2e-3, "gemm/cublas.slow": 4e-3, "gemm/cuda.a": 1e-3}
+    assert measured(times)["gemm/cuda.a"] == ("gemm/cublaslt.a", pytest.approx(2.0))
+
+
+def test_of_two_that_are_as_fast_cublas_is_the_baseline(measured: Any) -> None:
+    times = {"gemm/cublaslt.a": 1e-3, "gemm/cublas.b": 1.001e-3, "gemm/cuda.a": 1e-3}
+    assert measured(times)["gemm/cuda.a"][0] == "gemm/cublas.b"
+
+
+def test_a_kernel_that_was_measured_in_another_job_has_no_speedup(measured: Any) -> None:
+    found = measured({"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, **{"gemm/cuda.a": {"job": "two"}})
+    assert found["gemm/cuda.a"] == ("", None)
+
+
+def test_without_a_vendors_kernel_and_on_a_cpu_the_baseline_is_that_of_the_run(measured: Any) -> None:
+    own = {"gemm/cuda.a": {"speedup": 7.0}}
+    assert measured({"gemm/cuda.a": 1e-3}, **own)["gemm/cuda.a"] == ("gemm/numpy.matmul", 7.0)
+    on_cpu = measured({"gemm/cublas.b": 1e-3, "gemm/cuda.a": 1e-3}, OTHER, device="cpu", **own)
+    assert on_cpu["gemm/cuda.a"] == ("gemm/numpy.matmul", 7.0)
+
+
+def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest(store: Store) -> None:
+    two, one = {"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, {"gemm/cublas.sgemm": 9e-3}
+    runs = {"r1": two, "r2": {name: 2 * median for name, median in two.items()}, "r3": one}
+    for run, times in runs.items():
+        begin(store, run)
+        ran(store, run, {**times, "gemm/numpy.matmul": 1.0})
+    ran(store, "r3", one, OTHER)
+    data = SeveralRuns(store, list(runs))
+    (contest,) = data.contests
+    assert {r.run_id for r in contest.ranked} == {"r2"}
+    assert {r.device for r in data.timed} == {"cuda"}
+    assert data.samples(contest.fastest) == [4e-3] * 20
+
+
+def test_problems_that_were_measured_in_turn_stay_together(store: Store) -> None:
+    """A later run has one of them alone, with as many kernels and a tile of one."""
+    two = {"gemm/cublas.sgemm": 1e-3, "gemm/cuda.async": 2e-3}
+    for run in ("r1", "r2"):
+        begin(store, run)
+    for problem in (PROBLEM, OTHER):
+        ran(store, "r1", two, problem)
+    ran(store, "r2", {**two, "gemm/cuda.async@BK=16": 3e-3}, PROBLEM)
+    assert {c.ranked[0].run_id for c in SeveralRuns(store, ["r1", "r2"]).contests} == {"r1"}
+
+
+RACES, PROCESSES, SAMPLES = 20, 5, 40
+#: What one process differs from the next by, and one sample from the next, as shares of the time.
+BETWEEN, WITHIN = 0.006, 0.02
+
+
+def race(seed, *times):
+    """The samples of contenders that take these times, by process: rounds share what disturbs the machine."""
+    rng = np.random.default_rng(seed)
+    groups = [[] for _ in times]
+    for _ in range(PROCESSES):
+        drift = np.exp(rng.normal(0, 0.05, SAMPLES).cumsum() * 0.1)
+        for own, time in zip(groups, times, strict=True):
+            placed = time * np.exp(rng.normal(0, BETWEEN))
+            own.append((placed * drift * np.exp(rng.normal(0, WITHIN, SAMPLES))).tolist())
+    return groups
+
+
+def decided(seed, default, *tiles):
+    base, *groups = race(seed, default, *tiles)
+    return decide(base, {(number,): own for number, own in enumerate(groups)}, len(groups))
+
+
+def test_a_tunable_that_does_nothing_leaves_the_default_in_19_of_20_races():
+    assert sum(decided(seed, 1.0, 1.0, 1.0, 1.0).best is None for seed in range(RACES)) >= 19
+
+
+def test_a_tile_5_percent_faster_is_adopted_in_19_of_20_races():
+    assert sum(decided(seed, 1.0, 1.0, 0.95, 1.0).best == (1,) for seed in range(RACES)) >= 19
+
+
+def test_equals_of_the_default_are_named_where_it_stays():
+    found = decided(1, 1.0, 1.0, 1.3)
+    assert (found.best, found.tied) == (None, [(0,)])
+    assert not found.ratios[(0,)].certain
+    assert found.ratios[(1,)].high < 1
+
+
+def test_equals_of_the_best_are_named_and_slower_ones_are_not():
+    found = decided(2, 1.0, 0.8, 0.8, 0.95)
+    assert found.best in {(0,), (1,)}
+    assert set(found.tied) == {(0,), (1,)} - {found.best}
+
+
+@pytest.mark.parametrize("raced", [1, 3])
+def test_the_intervals_are_wider_the_more_tiles_are_raced(raced):
+    base, own = race(3, 1.0, 0.9)
+    alone, found = (decide(base, {(0,): own}, number).ratios[(0,)] for number in (1, raced))
+    assert found.high - found.low >= alone.high - alone.low
+    assert (found.high - found.low > alone.high - alone.low) == (raced > 1)
+
+
+def test_a_tile_that_failed_is_neither_adopted_nor_named():
+    assert decide([[1.0] * 12] * 2, {}, 3) == ({}, None, [])

@@ -1,13 +1,21 @@
-"""Who wins where, from the rows of a run."""
+"""Who wins where, what an overlapped transfer hides, and what noise does to both."""
 
 import csv
 import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.plan.sweep import Sweep
-from kernelmark.bench.record.store import Run
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Run, Store
 from kernelmark.bench.report import contest
 from kernelmark.bench.report.crossover import (
     COLUMNS,
@@ -19,7 +27,10 @@ from kernelmark.bench.report.crossover import (
     standings,
     write_csv,
 )
-from support.rows import result
+from kernelmark.bench.report.networks import overlap_table, overlaps
+from kernelmark.bench.report.noise import is_noisy, marked, noise_of
+from kernelmark.bench.report.pages import run_page
+from support.rows import DISTURBED, put, result
 
 SUITE = """
 [[sweep]]
@@ -215,8 +226,7 @@ def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(cros
         formed.append([one.case, other.case])
         return faster(reader, one, other, *pair)
 
-    for module in (contest, contest):
-        monkeypatch.setattr(module, "faster", form)
+    monkeypatch.setattr(contest, "faster", form)
     found = standings(suite, store, "r1")
     render(suite, found)
     write_csv(suite, "r1", found, io.StringIO())
@@ -238,3 +248,184 @@ def test_a_suite_of_more_problems_than_can_be_gone_through_is_refused_before_one
     path.write_text(f'title = "T"\nsource = "S"\n[[sweep]]\n{sweep}\n')
     line = complaint(lambda: listed(load_suite(path, registry)))
     assert line.startswith("vast: has 200,001 problems, expected at most 200,000; ")
+
+
+ON_HOST, ON_GPU, WITHIN = (f"transfer/n1000/f32/{way}/work64" for way in ("h2h", "h2d", "d2d"))
+ROUNDS = (1.0, 1.1, 0.9, 1.0) * 6
+
+
+@pytest.fixture
+def add(begun):
+    """Records a row of rounds that the machine slowed and sped up alike: `add(kernel, seconds, ...)`."""
+
+    def record(kernel, seconds, problem=ON_HOST, work=64, job="one", taken=ROUNDS, **values):
+        dims = {"n": 1000, "direction": problem.split("/")[3], "node": "", "work": work}
+        taken = [seconds * factor for factor in taken]
+        provider = kernel.partition(".")[0]
+        put(begun, problem, f"transfer/{kernel}", dims=dims, taken=taken, job=job, provider=provider, **values)
+
+    return record
+
+
+@pytest.fixture
+def three(add):
+    """Records an overlapped transfer and both that it is set against."""
+
+    def record(arrived=8.0, staged=8.5, **values):
+        for name, seconds in (("serial", 10.0), ("arrived", arrived), ("staged", staged)):
+            add(f"numba.{name}", seconds, **values)
+
+    return record
+
+
+def found(store):
+    return {each.row.kernel.partition("/")[2]: each.share for each in overlaps(store, store.results("r1"))}
+
+
+def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(store, three):
+    three()
+    (share,) = found(store).values()
+    assert share.median == pytest.approx(0.75)
+    assert share.low == pytest.approx(0.75), "what slows a round slows all three"
+    assert share.high == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "staged", "taken", "share"),
+    [(8.0, 8.5, ROUNDS[:7], 0.75), (2.0, 9.0, ROUNDS, 0.5), (8.0, 12.0, ROUNDS, -1.0)],
+    ids=["few rounds are taken one by one", "work may be the shorter", "both at once may take longer"],
+)
+def test_the_share_holds_for_any_rounds_and_whichever_is_the_shorter(store, three, arrived, staged, taken, share):
+    three(arrived, staged, taken=taken)
+    assert found(store)["numba.staged"].median == pytest.approx(share)
+
+
+def test_on_a_gpu_the_work_alone_is_that_of_the_transfer_within_it(store, add):
+    add("cuda.serial", 3.0, ON_GPU)
+    add("cuda.overlapped", 2.0, ON_GPU)
+    add("cuda.arrived", 2.0, WITHIN)
+    assert found(store)["cuda.overlapped"].median == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("apart", [{"job": "other"}, {"work": 16}, {"mode": "hot"}, {"taken": ROUNDS[:5]}])
+def test_rows_that_were_not_measured_in_turn_have_no_overlap(store, add, apart):
+    add("numba.serial", 10.0)
+    add("numba.arrived", 8.0)
+    add("numba.staged", 8.5, **apart)
+    assert found(store) == {}
+    assert overlap_table(store, store.results("r1")).startswith("no overlap: ")
+
+
+def test_a_round_in_which_the_transfer_took_no_time_leaves_the_end_open(store, three):
+    three(10.0, 9.0)
+    table = overlap_table(store, store.results("r1"))
+    assert "inf" in table
+    assert "[" not in table.splitlines()[-1]
+
+
+def test_the_table_names_all_three_times(store, three):
+    three()
+    row = overlap_table(store, store.results("r1")).splitlines()[-1].split("  ")
+    assert [cell.strip() for cell in row if cell.strip()] == [
+        *(ON_HOST, "numba.staged", "0.75 [0.75, 0.75]", "8.50 s", "10.0 s", "8.00 s"),
+    ]
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_no_line_is_wider_than_the_terminal(store, three, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    none = overlap_table(store, store.results("r1"))
+    three(disturbed=DISTURBED)
+    some = overlap_table(store, store.results("r1"))
+    assert [line for line in f"{none}\n{some}".splitlines() if len(line) > int(columns)] == []
+    assert "NOISY" in some
+
+
+def row(store: Store, name: str = "b", **values: Any) -> Result:
+    put(store, "gemm/m8n8k8/f32/NN", f"gemm/a.{name}", **values)
+    return [result for result, _ in store.results("r1")][-1]
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "noisy"),
+    [
+        (DISTURBED, True),
+        ("others took 0.98 CPUs during 9 % of the sampling", False),
+        ("others took 0.2 CPUs during 3 % of the sampling; quota during 10 % of the sampling", True),
+        ("measured alone, since in company the worker was lost (signal 9)", False),
+        ("", False),
+    ],
+)
+def test_a_row_is_noisy_if_it_was_disturbed_during_a_tenth_of_its_sampling(begun, disturbed, noisy) -> None:
+    found = row(begun, disturbed=disturbed)
+    assert is_noisy(found) is noisy
+    assert marked("1 ms", found) == ("~1 ms" if noisy else "1 ms")
+
+
+def test_a_row_without_a_time_is_not_noisy(begun) -> None:
+    found = row(begun, disturbed=DISTURBED)
+    found.time_s_median = None
+    assert not is_noisy(found)
+    assert noise_of([found]) == (0, 0, "")
+
+
+def test_the_sentence_counts_noisy_cases_and_names_the_longest_cause(begun) -> None:
+    rows = [row(begun, "a", disturbed="the hypervisor took 5 % of the time during 20 % of the sampling")]
+    rows += [row(begun, "b", disturbed=DISTURBED), row(begun, "c")]
+    noise = noise_of(rows)
+    assert noise.badge == "noisy"
+    assert noise.sentence == "NOISY: 2 of 3 cases were disturbed (others took 0.98 CPUs)"
+    assert (noise_of(rows[2:]).badge, noise_of(rows[2:]).sentence) == ("clean", "")
+
+
+def test_a_table_marks_noisy_times_and_explains_the_mark(begun) -> None:
+    row(begun, "quiet", median=2e-3)
+    row(begun, "noisy", median=1e-3, disturbed=DISTURBED)
+    table = next(run_page(begun, "r1"))
+    marks = {line.split()[0]: "~" in line for line in table.splitlines() if line.startswith(("a.quiet", "a.noisy"))}
+    assert marks == {"a.quiet": False, "a.noisy": True}
+    assert "  ~ NOISY: 1 of 2 cases was disturbed (others took 0.98 CPUs)" in table
+
+
+WORDS = (
+    "run",
+    "gemm/m256n256k256/f32/NT",
+    "--kernels",
+    "gemm/numpy.*",
+    "--mode",
+    "hot",
+    "--max-time",
+    "0.1",
+    "--fail-noisy",
+)
+SPIN = "while True: pass"
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Processes that do nothing but take time, one for each processor."""
+    others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(cpu_count())]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.long
+def test_planted_noise_shows_on_the_terminal_the_page_in_latex_and_in_csv(busy, kernelmark, tmp_path) -> None:
+    done = kernelmark(*WORDS, "--csv", "rows.csv", "--report", "page")
+    assert done.returncode == 1, done.stderr
+    with (tmp_path / "rows.csv").open() as file:
+        noisy = {
+            row["kernel"].removeprefix("gemm/"): row["disturbed"]
+            for row in csv.DictReader(file)
+            if was_noisy(row["disturbed"])
+        }
+    assert any("others took" in disturbed for disturbed in noisy.values())  # one row may have had its CPUs for itself
+    assert f"NOISY: {len(noisy)} of " in done.stdout
+    assert set(re.findall(r"(numpy\.\w+) +~", done.stdout)) == set(noisy)
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert 'class="badge noisy"' in page
+    latex = "".join(path.read_text() for path in (tmp_path / "page" / "tables").rglob("*.tex"))
+    assert r"$\sim$" in latex
+    assert "disturbed" in latex

@@ -1,17 +1,21 @@
-"""Figures: which a run has the data for, and that they are the same bytes for the same data."""
+"""Figures: which a run has the data for, what they show, and that they are the same bytes for the same data."""
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from kernelmark.bench.report.figures import draw, first, kinds, style
+from kernelmark.bench.record.store import Layer
+from kernelmark.bench.report.figures import draw, first, heat, kinds, speedups, style
+from kernelmark.bench.report.figures.aggregation import aggregations
+from kernelmark.bench.report.figures.scaling import scaling_of_run
 from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.threads import gains_over_size
+from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_places
 from kernelmark.bench.report.run_data import RunData
-from support.rows import ceilings, fail, put, varied
-
-pytest.importorskip("matplotlib")
-
+from support.rows import DISTURBED, ceilings, fail, in_turn, many, put, varied
 
 #: Which take a run of their own: tests/report/test_winners.py, tests/report/test_aggregation_figure.py.
 OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallelism"]
@@ -219,3 +223,260 @@ def test_of_many_figures_the_first_of_each_kind_come_before_the_second_of_any():
     figure = Figure("a", "A", "", lambda: None)
     found = first([Kind("one", [figure] * 3, ""), Kind("none", [], "no data"), Kind("two", [figure] * 3, "")], 3)
     assert [len(kind.figures) for kind in found] == [2, 0, 1]
+
+
+def test_dots_of_many_rows_share_a_lane_a_kernel(store):
+    many(store, 300)
+    (plot,) = speedups.plots(RunData(store, "r1"))
+    assert len(plot.lanes) == 9
+    assert {len(lane.dots) for lane in plot.lanes} == {30}
+    assert "A dot for each of 30 problems" in plot.caption
+
+
+def test_lanes_of_few_rows_stand_below_their_problem_fastest_first(begun):
+    for name, speedup in (("a", 0.8), ("b", 1.5)):
+        put(begun, "copy/m8n8/f32", f"copy/{name}.k", baseline="copy/numpy.copyto", speedup=speedup)
+    (plot,) = speedups.plots(RunData(begun, "r1"))
+    assert [(lane.head, lane.name) for lane in plot.lanes] == [("copy/m8n8/f32", "b.k"), ("copy/m8n8/f32", "a.k")]
+
+
+def test_no_figure_of_speedups_mixes_baselines_or_operations(begun):
+    for problem, baseline in (("transpose/m8n8/f32/out", "a"), ("transpose/m8n8/f32/in", "b"), ("copy/m8n8/f32", "a")):
+        op = problem.partition("/")[0]
+        put(begun, problem, f"{op}/some.k", baseline=f"{op}/{baseline}", speedup=1.1)
+    found = speedups.plots(RunData(begun, "r1"))
+    assert sorted((plot.op, plot.baseline, len(plot.dots)) for plot in found) == [
+        ("copy", "copy/a", 1),
+        ("transpose", "transpose/a", 1),
+        ("transpose", "transpose/b", 1),
+    ]
+
+
+def test_a_noisy_dot_is_marked(begun):
+    put(begun, "copy/m8n8/f32", "copy/a.k", baseline="copy/b", speedup=1.5, disturbed=DISTURBED)
+    ((lane,),) = (plot.lanes for plot in speedups.plots(RunData(begun, "r1")))
+    assert lane.dots[0].noisy
+    assert lane.text == "~1.5x"
+
+
+def test_a_long_whisker_is_cut_and_the_caption_says_so(begun):
+    ends = {"speedup": 1.1, "speedup_ci95_low": 0.9, "speedup_ci95_high": 50.0}
+    put(begun, "copy/m8n8/f32", "copy/a.k", baseline="copy/b", **ends)
+    (plot,) = speedups.plots(RunData(begun, "r1"))
+    assert plot.range[1] < 3
+    assert "Long ones are cut at the edge." in plot.caption
+
+
+def test_a_heat_map_shows_the_time_of_the_winner_and_multiples_of_it(begun):
+    for n in (1, 2):
+        for name, median in (("a", 1e-3), ("b", 2e-3)):
+            put(begun, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[median] * 6)
+    (found,) = heat.maps(RunData(begun, "r1"))
+    cells = [found.cell(c, kernel) for c in found.contests for kernel in found.kernels]
+    assert [(cell.text, cell.outline) for cell in cells] == [("1.00 ms", "wins"), ("2.00x", "")] * 2
+
+
+def test_a_heat_map_marks_all_that_tie_with_the_fastest(begun):
+    for n in (1, 2):
+        for name, taken in (("a", (1.0, 1.2)), ("b", (1.01, 1.19)), ("c", (9.0, 9.1))):
+            put(begun, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[1e-3 * t for t in taken] * 6)
+    (found,) = heat.maps(RunData(begun, "r1"))
+    outlines = [found.cell(found.contests[0], f"copy/some.{name}").outline for name in "abc"]
+    assert outlines == ["ties", "ties", ""]
+
+
+def test_heat_maps_of_two_baselines_are_two(begun):
+    for place, baseline in (("out", "numpy.out"), ("in", "openblas.imatcopy")):
+        for n in (1, 2):
+            for name in (baseline, "some.fast"):
+                put(begun, f"transpose/m{n}n8/f32/{place}", f"transpose/{name}", baseline=f"transpose/{baseline}")
+    assert [len(found.contests) for found in heat.maps(RunData(begun, "r1"))] == [2, 2]
+
+
+def test_values_in_a_heat_map_stay_in_their_cells(begun):
+    from matplotlib import rc_context
+
+    for n in (1, 2):
+        for i in range(heat.MOST_KERNELS):
+            problem = f"conv/n2c4h17w15k6r5s3stride{n}/f32/nchw/wgrad/g2"
+            put(begun, problem, f"conv/provider.kernel{i}", 1e-3 * (1 + 10 * i), disturbed=DISTURBED)
+    (figure,) = heat.heat_maps(RunData(begun, "r1")).figures
+    with rc_context(style.RC):
+        drawing = figure.draw()
+        drawing.draw_without_rendering()
+        (axes,) = drawing.axes
+        width = axes.get_window_extent().width / heat.MOST_KERNELS
+        names = [*axes.get_xticklabels(), *axes.texts]
+        assert max(text.get_window_extent().width for text in names) < width
+
+
+CHANNELS, SIDES = (8, 32, 128), (7, 14, 28)
+
+
+def convolve(store, r, channels=CHANNELS, **times):
+    """Convolutions of one filter by every side, each by these kernels."""
+    for c in channels:
+        for side in SIDES:
+            dims = {"n": 1, "c": c, "h": side, "w": side, "k": 64, "r": r, "s": r, "direction": "fprop"}
+            in_turn(store, f"conv/n1c{c}h{side}w{side}k64r{r}s{r}/f32/nchw/fprop", dims, "conv/some.direct", **times)
+
+
+def the_map(store):
+    return next(kind for kind in kinds(RunData(store, "r1")) if kind.title == TITLE)
+
+
+def test_each_filter_is_a_panel_of_its_winners_and_ties_are_no_wins(begun):
+    convolve(begun, 5, direct=1e-3, fft=1e-3)
+    convolve(begun, 1, direct=1e-3, fft=2e-3)
+    convolve(begun, 3, CHANNELS[:2], direct=3e-3, fft=2e-3)
+    convolve(begun, 3, CHANNELS[2:], direct=1e-3, fft=2e-3)
+    (figure,) = the_map(begun).figures
+    panels = {panel.title: panel for panel in figure.draw.args[0]}
+    assert list(panels) == ["1x1", "3x3", "5x5"]
+    assert set(panels["1x1"].spots) == {Spot(c, side, "conv/some.direct") for c in CHANNELS for side in SIDES}
+    assert {(spot.channels, spot.kernel) for spot in panels["3x3"].spots} == {
+        (8, "conv/some.fft"), (32, "conv/some.fft"), (128, "conv/some.direct"),
+    }  # fmt: skip
+    assert {spot.certain for spot in panels["5x5"].spots} == {False}
+    assert "Certain wins: some.direct 12, some.fft 6, of 27 problems." in figure.caption
+
+
+def test_storage_types_are_maps_of_their_own_and_few_places_are_none(begun):
+    convolve(begun, 3, direct=1e-3, fft=2e-3)
+    in_turn(begun, "conv/n1c8h7w7k64r3s3/f16/nchw/fprop", {"c": 8, "h": 7, "w": 7, "r": 3, "s": 3}, direct=1, fft=2)
+    (figure,) = the_map(begun).figures
+    assert figure.title == f"{TITLE}: convolution, f32/nchw/fprop"
+
+
+def test_a_run_of_one_shape_has_no_map(begun):
+    in_turn(begun, "conv/n1c8h7w7k64r3s3/f32/nchw/fprop", {"c": 8, "h": 7, "w": 7, "r": 3, "s": 3}, direct=1, fft=2)
+    found = the_map(begun)
+    assert (found.figures, found.omitted[:13]) == ([], "fewer than 8 ")
+
+
+def test_winners_that_were_disturbed_are_marked_so(begun):
+    convolve(begun, 3, direct=1e-3, fft=2e-3)
+    put(begun, "conv/n1c9h7w7k64r3s3/f32/nchw/fprop", "conv/some.fft", 1.0,
+        dims := {"c": 9, "h": 7, "w": 7, "r": 3, "s": 3}, layout="nchw", disturbed=DISTURBED)  # fmt: skip
+    put(begun, "conv/n1c9h7w7k64r3s3/f32/nchw/fprop", "conv/some.direct", 2.0, dims, layout="nchw")
+    ((panel,),) = [figure.draw.args[0] for figure in the_map(begun).figures]
+    assert [spot.channels for spot in panel.spots if spot.noisy] == [9]
+
+
+def test_the_four_filters_with_the_most_places_are_shown_in_their_order():
+    counts = {"a": 4, "b": 1, "c": 3, "d": 9, "e": 2}
+    panels = [Panel(name, [Spot(c, 7, "x") for c in range(of)]) for name, of in counts.items()]
+    assert [panel.title for panel in most_places(panels)] == ["a", "c", "d", "e"]
+
+
+@pytest.mark.long
+def test_problems_of_one_place_stand_side_by_side_and_only_winners_are_named(begun, tmp_path: Path):
+    convolve(begun, 3, direct=1e-3, fft=2e-3, slow=9e-3)
+    same = {"n": 2, "c": 8, "h": 7, "w": 7, "k": 64, "r": 3, "s": 3}
+    in_turn(begun, "conv/n2c8h7w7k64r3s3/f32/nchw/fprop", same, "conv/some.direct", direct=2e-3, fft=1e-3)
+    found = the_map(begun)
+    drawing = found.figures[0].draw()
+    xs = sorted(x for line in drawing.axes[0].lines for x in line.get_xdata())
+    assert len(set(xs)) == len(CHANNELS) + 2
+    assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["some.direct", "some.fft"]
+    (drawn,) = draw([found], tmp_path, pdf=False)
+    assert (tmp_path / f"{drawn.name}.svg").exists()
+
+
+def gained(store):
+    data = RunData(store, "r1")
+    return gains_over_size(data, style.looks(r.kernel for r in data.timed))
+
+
+def gains(store):
+    """The gains that the only figure shows, by their problems."""
+    (figure,) = gained(store).figures
+    return {gain.row.problem: gain for gain in figure.draw.args[0]}
+
+
+def pair(store, n: int, one: float, two: float, flop: float = 1e6, nbytes: float = 1e3):
+    problem = f"gemm/m{n}n{n}k{n}/f32/NN"
+    for threads, seconds in ((1, one), (2, two)):
+        rates = {"gflop_per_s": flop * 1e-9 / seconds, "gbyte_per_s": nbytes * 1e-9 / seconds}
+        put(store, problem, "gemm/some.base", taken=[seconds] * 12, threads=threads, **rates)
+    return problem
+
+
+def test_a_ratio_is_the_time_on_one_thread_over_that_on_most_and_not_measured_in_turn(begun):
+    slower, faster = pair(begun, 8, 1e-5, 2e-5), pair(begun, 64, 3e-3, 2e-3)
+    ratios = {problem: gain.ratio for problem, gain in gains(begun).items()}
+    assert {problem: ratio.median for problem, ratio in ratios.items()} == pytest.approx({slower: 0.5, faster: 1.5})
+    assert not any(ratio.in_turn for ratio in ratios.values())
+
+
+def test_ceilings_allow_the_ratio_of_the_times_that_they_leave_where_both_are_known(begun):
+    computes, moves = pair(begun, 64, 3e-3, 2e-3, flop=1e9), pair(begun, 8, 1e-5, 1e-5, flop=1, nbytes=1e9)
+    assert {gain.allowed for gain in gains(begun).values()} == {None}
+    ceilings(begun, 2)
+    assert {gain.allowed for gain in gains(begun).values()} == {None}
+    for ceiling, _ in RunData(begun, "r1").all_ceilings:
+        share = {"fp32": 0.5, "memory": 0.8}[ceiling.kind]
+        begun.add_ceiling("r1", msgspec.structs.replace(ceiling, threads=1, rate=share * ceiling.rate))
+    allowed = {problem: gain.allowed for problem, gain in gains(begun).items()}
+    assert allowed == pytest.approx({computes: 2, moves: 1.25})
+
+
+def test_one_problem_or_one_thread_count_makes_no_figure_and_says_why(begun):
+    pair(begun, 8, 1e-5, 2e-5)
+    put(begun, "gemm/m9n9k9/f32/NN", "gemm/some.base", threads=2)
+    assert gained(begun).figures == []
+    assert "--threads 1,2" in gained(begun).omitted
+
+
+LSTM, RESNET = "aggregate/w4n1048576/f32/ef", "aggregate/w4n25502912/f32/ef"
+TIMES = {"cpu.host_serial": 4.0, "cpu.host_parallel": 2.0, "cpu.tree": 3.0, "cpu.onebit": 5.0}
+
+
+def summed(store, problem, times=TIMES, **values):
+    """Rows of the gradients of a network, in turn; each way takes its number of milliseconds."""
+    w, n = (int(word) for word in problem.split("/")[1][1:].split("n"))
+    for kernel, ms in times.items():
+        numerics = {"numerics": "onebit"} if kernel == "cpu.onebit" else {}
+        found = {
+            "dims": {"w": w, "n": n, "step": "sum", "feedback": "ef"},
+            "device_name": "Some CPU",
+            **numerics,
+            **values,
+        }
+        put(store, problem, f"aggregate/{kernel}", ms * 1e-3, **found)
+
+
+def test_each_network_has_its_winner_and_by_how_much(begun, registry, tmp_path: Path):
+    summed(begun, LSTM)
+    summed(begun, RESNET, {**TIMES, "cpu.onebit": 1.0})
+    kind = aggregations(RunData(begun, "r1"), registry)
+    (figure,) = kind.figures
+    assert figure.title == "Aggregation: the gradients of 4 workers"
+    assert "LSTM: cpu.host_parallel 2x" in figure.caption
+    assert "ResNet-50: cpu.onebit 3.99x" in figure.caption
+    (drawn,) = draw([kind], tmp_path, pdf=False)
+    assert (tmp_path / f"{drawn.name}.svg").exists()
+
+
+def test_one_network_or_no_baseline_makes_no_figure(begun, registry):
+    summed(begun, LSTM)
+    summed(begun, RESNET, {"cpu.tree": 1.0, "cpu.ring": 1.0})
+    kind = aggregations(RunData(begun, "r1"), registry)
+    assert (kind.figures, kind.omitted[:31]) == ([], "fewer than two gradients were s")
+
+
+def test_a_run_of_layers_and_gradients_shows_what_parallelism_gains_and_keeps_all_its_rows(begun, registry):
+    for layer, part in (("gemm/m1n2000k500/f32/NT", "forward"), ("gemm/m2000n500k1/f32/TN", "backward")):
+        begun.add_layer("r1", Layer("net", layer, part, 1))
+        put(begun, layer, "gemm/numpy.matmul", device_name="Some CPU")
+    summed(begun, LSTM)
+    data = RunData(begun, "r1")
+    (figure,) = scaling_of_run(data, registry).figures
+    assert figure.title == "Data parallelism, computed: net"
+    assert len(list(begun.results("r1"))) == 2 + len(TIMES)
+
+
+def test_a_run_without_gradients_has_no_figure_of_data_parallelism(begun, registry):
+    put(begun, "gemm/m1n2000k500/f32/NT", "gemm/numpy.matmul")
+    kind = scaling_of_run(RunData(begun, "r1"), registry)
+    assert (kind.figures, kind.omitted[:26]) == ([], "the run has no network's l")

@@ -1,10 +1,12 @@
-"""The verdict with which a report begins and a run ends, and which speedups are certain."""
+"""The verdict with which a report begins and a run ends, the founding question, the title and three numbers."""
 
-from kernelmark.bench.report import findings
+import pytest
+
+from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.run_data import RunData
-from support.rows import fail, in_turn, put
+from support.rows import begin, fail, in_turn, put
 
-NT = "gemm/m4n6k8/f32/NT"
+SMALL = "gemm/m4n6k8/f32/NT"
 
 
 def verdict(store):
@@ -19,12 +21,12 @@ def test_founding_problems_are_answered(begun):
 
 
 def test_the_verdict_on_one_problem_names_the_fastest_and_its_lead(begun):
-    in_turn(begun, NT, base=1.25e-3, fast=1e-3)
+    in_turn(begun, SMALL, base=1.25e-3, fast=1e-3)
     assert verdict(begun) == "Fastest: some.fast, 25 % faster than some.base: 1.25x [1.25, 1.25]."
 
 
 def test_a_tie_for_the_first_place_is_called_one(begun):
-    in_turn(begun, NT, base=1e-3, same=1e-3)
+    in_turn(begun, SMALL, base=1e-3, same=1e-3)
     assert verdict(begun).endswith(" (the interval includes 1).")
     assert ", in a tie with some." in verdict(begun)
 
@@ -55,15 +57,183 @@ def test_operations_beyond_the_first_four_are_counted(begun):
 
 def test_without_contenders_there_is_no_verdict(begun):
     assert verdict(begun).startswith("There is no verdict")
-    put(begun, NT, "gemm/some.alone")
-    fail(begun, NT, "gemm/some.bad")
+    put(begun, SMALL, "gemm/some.alone")
+    fail(begun, SMALL, "gemm/some.bad")
     assert verdict(begun).startswith("There is no verdict")
 
 
 def test_speedups_are_counted_as_certain_only_without_one_in_their_interval(begun):
-    put(begun, NT, "gemm/some.base", 1e-3, baseline="gemm/some.base")
+    put(begun, SMALL, "gemm/some.base", 1e-3, baseline="gemm/some.base")
     for name, low, high in (("up", 1.1, 1.3), ("down", 0.7, 0.9), ("open", 0.9, 1.1)):
-        put(begun, NT, f"gemm/some.{name}", speedup=(low + high) / 2, speedup_ci95_low=low, speedup_ci95_high=high)
+        put(begun, SMALL, f"gemm/some.{name}", speedup=(low + high) / 2, speedup_ci95_low=low, speedup_ci95_high=high)
     (sentence,) = findings.sentences(RunData(begun, "r1"))
     assert "Against the baseline: 1 faster, 1 slower, 1 inconclusive." in sentence
     assert "The largest: 1.2x [1.1, 1.3] by some.up" in sentence
+
+
+NT, NN = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
+DIMS = {"m": 1024, "n": 2048, "k": 26752}
+
+
+def product(store, problem=NT, **times):
+    in_turn(store, problem, DIMS, "gemm/some.matmul", **times)
+
+
+def answer(store):
+    (found,) = founding.answers(RunData(store, "r1"))
+    return found
+
+
+def test_a_transposition_that_pays_is_advised_with_its_gain(begun):
+    product(begun, matmul=4e-3, tnn=2.5e-3, inplace=8e-3)
+    assert answer(begun).words == (
+        "Whether OP_T is slower here is open: OP_N was not measured. "
+        "Transpose B out of place first: it is 60 % faster than OP_T, 1.6x [1.6, 1.6]."
+    )
+
+
+def test_transpositions_that_cost_are_advised_against_with_their_cost(begun):
+    product(begun, matmul=1e-3, tnn=1.05e-3, inplace=4e-3)
+    assert answer(begun).words.endswith("Don't transpose first: it costs 5 % out of place and 300 % in place.")
+
+
+@pytest.mark.parametrize(
+    ("op_t", "op_n", "words"),
+    [
+        (1e-3, 1e-3, "OP_T is not slower here: 1.00x [1, 1] (tie)."),
+        (1.25e-3, 1e-3, "OP_T is 25 % slower than OP_N here, 0.8x [0.8, 0.8]."),
+        (1e-3, 1.5e-3, "OP_T is not slower here: it is 50 % faster than OP_N, 1.5x [1.5, 1.5]."),
+    ],
+    ids=["tie", "slower", "faster"],
+)
+def test_op_t_is_called_slower_than_op_n_only_where_it_certainly_is(begun, op_t, op_n, words):
+    product(begun, matmul=op_t, tnn=2 * op_t)
+    product(begun, NN, matmul=op_n)
+    assert answer(begun).words == f"{words} Don't transpose first: it costs 100 % out of place."
+
+
+def test_a_tie_with_a_wide_interval_leaves_the_question_open(begun):
+    for problem in (NT, NN):
+        put(begun, problem, "gemm/some.matmul", 1e-3, DIMS, time_s_ci95_low=0.9e-3, time_s_ci95_high=1.1e-3)
+    put(begun, NT, "gemm/some.tnn", 2e-3, DIMS)
+    assert answer(begun).words.startswith("Whether OP_T is slower here is open: it has ")
+    assert "the speed of OP_N (not measured in turn, tie)." in answer(begun).words
+
+
+def test_no_certain_gain_is_no_reason_to_transpose(begun):
+    for name in ("matmul", "tnn"):
+        put(begun, NT, f"gemm/some.{name}", 1e-3, DIMS, job=name)
+    assert "Don't transpose first: no gain is certain, " in answer(begun).words
+    assert answer(begun).words.endswith("out of place (not measured in turn, tie).")
+    assert answer(begun).evidence[-1].endswith("a tie (the interval includes 1), not measured in turn.")
+
+
+def test_evidence_names_the_command_that_measures_a_missing_op_n(begun):
+    product(begun, matmul=2e-3, tnn=2e-3)
+    assert answer(begun).evidence[1] == f"op_N on these sizes was not measured; `kernelmark run {NN}` does."
+
+
+def test_a_column_major_kernel_does_not_stand_for_op_t(begun):
+    product(begun, sgemm_colmajor=1e-3, sgemm=2e-3, tnn=3e-3)
+    assert "op_T by some.sgemm:" in answer(begun).evidence[0]
+
+
+def test_the_subject_names_the_product_and_the_setting(begun):
+    product(begun, matmul=1e-3, tnn=2e-3)
+    assert answer(begun).subject == "C = A x B^T, A 1024x26752, B 2048x26752, f32; Some CPU, 2 threads, cold, fp32"
+
+
+def test_the_answer_of_all_threads_is_first(begun):
+    for threads in (1, 2):
+        for name in ("matmul", "tnn"):
+            put(begun, NT, f"gemm/some.{name}", 1e-3, DIMS, threads=threads)
+    assert [a.op_t.threads for a in founding.answers(RunData(begun, "r1"))] == [2, 1]
+
+
+@pytest.mark.parametrize("problem", ["gemm/m4n6k8/f32/NT", NN])
+def test_other_products_do_not_answer_the_question(begun, problem):
+    dims = {"m": 4, "n": 6, "k": 8} if "m4" in problem else DIMS
+    for name in ("matmul", "tnn"):
+        put(begun, problem, f"gemm/some.{name}", 1e-3, dims)
+    assert founding.answers(RunData(begun, "r1")) == []
+
+
+def test_the_product_whose_op_n_was_measured_is_the_answer(begun):
+    product(begun, matmul=1e-3, tnn=1.05e-3)
+    for problem, kernel in ((NT, "matmul"), (NT, "tnn"), (NN, "matmul")):
+        put(begun, problem, f"gemm/some.{kernel}", 1e-3, DIMS, mode="hot", job="hot")
+    found = founding.answers(RunData(begun, "r1"))
+    assert [(answer.contest.setting.mode, answer.op_n is None) for answer in found] == [("hot", False), ("cold", True)]
+
+
+def numbers(store):
+    return [(number.value, number.label) for number in findings.numbers(RunData(store, "r1"))]
+
+
+def test_the_founding_question_has_the_speed_of_op_t_of_the_transposition_and_the_rate(begun):
+    dims = {"m": 1024, "n": 2048, "k": 26752}
+    in_turn(begun, NT, dims, matmul=1e-3, tnn=2e-3)
+    in_turn(begun, NN, dims, matmul=1e-3)
+    assert numbers(begun) == [
+        ("1.00x", "speed of OP_T over OP_N"),
+        ("0.5x", "speed with B transposed out of place first, over OP_T"),
+        ("1.00 GFLOP/s", "OP_T by some.matmul"),
+    ]
+
+
+def test_one_problem_has_the_fastest_its_lead_and_its_rate(begun):
+    in_turn(begun, "gemm/m8n8k8/f32/NT", a=1e-3, b=2e-3)
+    assert numbers(begun) == [
+        ("1.00 ms", "fastest: some.a"),
+        ("2x", "its speed over some.b"),
+        ("1.00 GFLOP/s", "its rate"),
+    ]
+
+
+def test_one_operation_has_its_winner_how_sure_and_by_how_much(begun):
+    for n, other in ((1, 2e-3), (2, 3e-3), (3, 1e-3)):
+        in_turn(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
+    assert numbers(begun) == [
+        ("3 of 3", "problems won by some.a"),
+        ("2 of 3", "winners are certain"),
+        ("2x", "median lead of the winner over the next"),
+    ]
+
+
+def test_several_operations_have_how_sure_by_how_much_and_the_best_of_the_roofline(begun):
+    in_turn(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
+    in_turn(begun, "transpose/m1n8/f32/out", a=1e-3, b=2e-3)
+    put(begun, "fft/b1h8w8/f32/r2c", "fft/some.k", roofline_pct=87.0)
+    assert numbers(begun)[2] == ("87.0 %", "of the roofline at best")
+    assert len(numbers(begun)) == 3
+
+
+def test_a_run_without_times_has_no_numbers(begun):
+    assert numbers(begun) == []
+
+
+@pytest.mark.parametrize(
+    ("started_at", "date"),
+    [
+        ("2026-11-02T15:35:26+00:00", "2 November 2026, 15:35 UTC"),
+        ("2026-11-02T15:35", "2 November 2026, 15:35"),
+        ("then", "then"),
+    ],
+)
+def test_the_date_is_written_out(store, started_at, date):
+    begin(store, started_at=started_at)
+    assert findings.date(RunData(store, "r1")) == date
+
+
+@pytest.mark.parametrize(
+    ("suites", "title"),
+    [
+        ((), "A run without a suite"),
+        (("smoke",), "Smoke: every CPU kernel on small shapes"),
+        (("gone.toml",), "gone.toml"),
+        (("a", "b", "c", "d"), "a; b; 2 more"),
+    ],
+)
+def test_the_title_is_that_of_the_suites_or_their_names(store, registry, suites, title):
+    begin(store, suites=suites)
+    assert findings.title(RunData(store, "r1"), registry) == title

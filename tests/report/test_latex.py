@@ -1,11 +1,25 @@
-"""LaTeX tables: their structure, and compiled where pdflatex is there."""
+"""LaTeX, pivots and Markdown: the structure of tables, and texts that stay what they are."""
 
+import io
 import re
 
 import pytest
 
-from kernelmark.bench.report.latex import COLUMN_MM, PAGE_LINES, PREAMBLE, comment, escape, unused, write_latex_files
+from kernelmark.bench.report.export import WRITERS
+from kernelmark.bench.report.latex import (
+    COLUMN_MM,
+    FLOAT_LINES,
+    PAGE_LINES,
+    PREAMBLE,
+    comment,
+    escape,
+    unused,
+    write_latex_files,
+)
+from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, table
+from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, labelled, markdown
 from support.pages import EVERY, TIME, lines, sound
+from support.rows import DISTURBED, fail, put
 
 
 def test_every_character_that_latex_reads_is_printed(latex, compiled):
@@ -131,3 +145,172 @@ def test_each_operation_of_a_suite_is_a_table_with_its_own_rate(latex):
     first, second = latex(TIME | {"gbyte_per_s": 1.0}, move).split("\\end{table}")[:2]
     assert ("GFLOP/s" in first, "GB/s" in first) == (True, False)
     assert ("GFLOP/s" in second, "GB/s" in second) == (False, True)
+
+
+def times(problems, kernels, **values):
+    return [
+        {"problem": f"gemm/m{m}n9k7/f32/NT", "kernel": f"gemm/{kernel}"} | TIME | values
+        for m in range(1, problems + 1)
+        for kernel in kernels
+    ]
+
+
+def test_several_problems_are_a_pivot_with_the_fastest_in_bold_and_intervals_below(latex, compiled):
+    slow = {"problem": "gemm/m2n9k7/f32/NT", "kernel": "gemm/a.slow"} | TIME | {"time_s_median": 20e-6}
+    failed = {"problem": "gemm/m1n9k7/f32/NT", "kernel": "gemm/a.slow", "status": "unsupported", "reason": "x"}
+    text = latex(*times(2, ("a.fast",)), slow, failed)
+    (found,) = sound(text)
+    assert found[2].splitlines()[1:6] == [
+        r"problem & & \rotatebox{90}{a.fast} & \rotatebox{90}{a.slow} \\",
+        r"\midrule",
+        r"m1 & $\mu$s & \textbf{12.3} & -- \\*",
+        r"&  & {\tiny [12.1, 13.0]} & \\[1.5pt]",
+        r"m2 & $\mu$s & \textbf{12.3} & 20.0 \\*",
+    ]
+    assert "\\caption{gemm, n9k7 f32 NT, suite s. Median times" in text
+    assert "--: unsupported." in text
+    assert "Overfull" not in compiled(text)
+
+
+def test_noisy_cells_are_marked_and_the_caption_says_what_the_mark_means(latex, compiled):
+    text = latex(*times(2, ("a.k",), disturbed=DISTURBED))
+    assert r"$\sim$\textbf{12.3}" in text
+    assert "$\\sim$: the machine was disturbed" in text
+    compiled(text)
+
+
+def test_a_table_of_a_quiet_run_does_not_explain_the_mark(latex):
+    assert "sim" not in latex(*times(2, ("a.k",)))
+
+
+def test_a_pivot_with_many_kernels_is_parted_so_that_each_part_fits_a_column(latex, compiled):
+    text = latex(*times(3, [f"openblas.kernel_{i}" for i in range(13)]))
+    found = sound(text)
+    assert len(found) > 1
+    assert "kernels 1 to " in text
+    assert "As in Table~\\ref{tab:s-gemm}." in text
+    assert "Overfull" not in compiled(text)
+
+
+def test_a_long_pivot_is_a_longtable_that_repeats_its_head(latex, compiled):
+    text = latex(*times(FLOAT_LINES // 2 + 1, ("a.k", "a.l")))
+    assert [kind for kind, _, _ in sound(text)] == ["longtable"]
+    assert text.count("\\rotatebox{90}{a.k}") == 2
+    assert "Overfull" not in compiled(text)
+
+
+@pytest.fixture
+def pivots_of(begun):
+    return lambda: list(all_pivots(begun, "r1"))
+
+
+def test_problems_are_named_by_what_they_do_not_share():
+    assert labelled(["gemm/m8n9k7/f32/NT", "gemm/m8n16k7/f32/NN"]) == ("m8k7 f32", ["n9 NT", "n16 NN"])
+    assert labelled(["conv/n1c3h9w9k4r3s3pad0-1x2/f32/nchw/fprop", "conv/n1c3h9w9k4r1s1/f32/nchw/fprop"]) == (
+        "n1c3h9w9k4 f32 nchw fprop",
+        ["r3s3pad0-1x2", "r1s1"],
+    )
+
+
+def test_problems_of_which_one_would_have_no_name_are_named_whole():
+    assert labelled(["gemm/m8n9k7/f32/NT", "gemm/m8n9k7/f32/NT/beta1"]) == (
+        "",
+        ["m8n9k7 f32 NT", "m8n9k7 f32 NT beta1"],
+    )
+
+
+def test_one_problem_is_no_pivot(store, pivots_of):
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+    assert pivots_of() == []
+
+
+def test_problems_without_a_kernel_in_common_are_pivots_of_their_own(store, pivots_of):
+    for m in (8, 16):
+        put(store, f"transpose/m{m}n8/f32/out", "transpose/a.out")
+        put(store, f"transpose/m{m}n8/f32/in", "transpose/a.in")
+    assert [(p.shared, p.kernels) for p in pivots_of()] == [
+        ("n8 f32 out", ["transpose/a.out"]),
+        ("n8 f32 in", ["transpose/a.in"]),
+    ]
+
+
+def test_thread_counts_are_pivots_of_their_own(store, pivots_of):
+    for m in (8, 16):
+        for threads in (1, 2):
+            put(store, f"gemm/m{m}n8k8/f32/NN", "gemm/a.b", threads=threads)
+    assert [p.setting.threads for p in pivots_of()] == [1, 2]
+
+
+def test_a_failure_stands_in_its_cell_and_a_missing_row_is_an_empty_one(store, pivots_of):
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+    put(store, "gemm/m9n8k8/f32/NN", "gemm/a.b")
+    fail(store, "gemm/m8n8k8/f32/NN", "gemm/a.bad", threads=2)
+    (pivot,) = pivots_of()
+    assert pivot.kernels == ["gemm/a.b", "gemm/a.bad"]
+    assert [[cell and cell.text for cell in line.cells][1] for line in pivot.lines] == ["wrong", None]
+
+
+def test_a_problem_that_no_kernel_solved_has_its_line(store, pivots_of):
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+    put(store, "gemm/m9n8k8/f32/NN", "gemm/a.b")
+    fail(store, "gemm/m7n8k8/f32/NN", "gemm/a.b", threads=2)
+    (pivot,) = pivots_of()
+    assert [line.label for line in pivot.lines] == ["m8", "m9", "m7"]
+
+
+def test_markdown_marks_the_fastest_and_what_was_disturbed(store, pivots_of):
+    for m in (8, 16):
+        put(store, f"gemm/m{m}n8k8/f32/NN", "gemm/a.slow", taken=[2e-3] * 20, disturbed=DISTURBED)
+        put(store, f"gemm/m{m}n8k8/f32/NN", "gemm/a.fast", taken=[1e-3] * 20)
+    text = markdown(pivots_of()[0])
+    assert "| m16 | ms | **1.00** | ~2.00 |" in text
+    assert text.endswith("~ disturbed while it was measured")
+
+
+def test_a_long_run_is_read_some_problems_at_a_time(store, pivots_of):
+    for m in range(1, MOST_PROBLEMS + 3):
+        put(store, f"gemm/m{m}n8k8/f32/NN", "gemm/a.b", taken=[1e-3] * 6)
+    assert [len(p.lines) for p in pivots_of()] == [MOST_PROBLEMS, 2]
+
+
+EVIL = "<script>alert(1)</script> [click](http://evil.example) | ![x](//a.b) \x1b[31m\n| a | b |"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("gemm/a.fast_one 0.826x [0.493, 0.92]", "gemm/a.fast_one 0.826x [0.493, 0.92]"),
+        ("c[0, 1] is 2 & more", "c[0, 1] is 2 & more"),
+        ("a|b", r"a\|b"),
+        ("a\\|b", r"a\\\|b"),
+        ("<b>&amp;&#x3c;", "&lt;b&gt;&amp;amp;&amp;#x3c;"),
+        ("[a](b) [c][d]", r"[a\](b) [c\][d]"),
+        ("http://a.b HTTPS://c www.d.e", "http&#58;//a.b HTTPS&#58;//c www&#46;d.e"),
+        ("two\nlines \x1b[0m", r"two lines \\x1b[0m"),
+    ],
+)
+def test_markup_is_escaped_and_everything_else_stays(text, written):
+    assert in_markdown(text) == written
+
+
+def test_a_table_and_a_paragraph_have_no_markup_of_their_texts():
+    drawn = table((TableColumn("a"), TableColumn("b")), [[EVIL, "c"]], "github") + paragraph(EVIL, style="github")
+    assert len(drawn.splitlines()) == 3
+    assert "<" not in drawn
+    assert "](" not in drawn.replace(r"\](", "")
+    assert "http:" not in drawn
+
+
+def test_an_export_has_no_markup_of_the_names_in_it(begun):
+    for size in (8, 9):
+        put(begun, f"gemm/m{size}n8k8/f32/{EVIL}", f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}")
+        put(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.base", suite=EVIL)
+        fail(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.bad", reason=EVIL)
+    out = io.StringIO()
+    WRITERS["markdown"](begun, "r1", out)
+    text = out.getvalue()
+    assert "alert" in text
+    assert not set("<\x1b") & set(text)
+    assert "](" not in text.replace(r"\](", "")
+    for rows in (part.split("\n") for part in text.split("\n\n") if part.startswith("|")):
+        assert len({row.replace(r"\|", "").count("|") for row in rows}) == 1

@@ -1,8 +1,35 @@
-"""Tables and paragraphs within a width."""
+"""Tables and paragraphs within a width, on a terminal, whole or by the page."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.report.layout import TableColumn, paragraph, table, wrapped
+from kernelmark.bench.measure.measurement import Ceiling
+from kernelmark.bench.record.store import Run
+from kernelmark.bench.report import pages
+from kernelmark.bench.report.layout import (
+    BAR_WIDTH,
+    NARROWEST,
+    PIPE,
+    TERMINAL,
+    TableColumn,
+    bar,
+    is_wanted,
+    paragraph,
+    table,
+    width,
+    with_bars,
+    wrapped,
+)
+from kernelmark.bench.report.pages import run_end, run_page
+from kernelmark.bench.report.tables import run_table
+from support.rows import result
 
 NAMES = [["gemm/openblas.omatcopy", "1.00 ms", "ci, 7"], ["gemm/a.b", "12.3 us", "time, 12"]]
 COLUMNS = (TableColumn("kernel"), TableColumn("time", "right"), TableColumn("by", spare=1))
@@ -94,8 +121,8 @@ def test_every_line_of_the_best_row_is_bold(columns):
 def test_a_terminal_of_any_width_shows_a_table_at_its_natural_width(columns):
     rows = [["x", "one two three four five six seven"]]
     shown = []
-    for width in (200, 10**30):
-        columns(width)
+    for wide in (200, 10**30):
+        columns(wide)
         shown.append(table((TableColumn("a"), TableColumn("b", wraps=10)), rows))
     assert shown[0] == shown[1] == "a  b\n-  ---------------------------------\nx  one two three four five six seven"
 
@@ -136,3 +163,188 @@ def test_control_characters_of_cells_and_paragraphs_are_written_out(columns, sty
         r"a\x1b[2Jb c  a\x1b[2Jb c",
         r"a\x1b[2Jb c",
     ]
+
+
+TIMES = (("b", 1e-3), ("c", 2e-3))
+
+
+class Terminal(io.TextIOWrapper):
+    def __init__(self, encoding="utf-8"):
+        super().__init__(io.BytesIO(), encoding=encoding)
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "wanted"),
+    [
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": ""}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (Terminal("ascii"), {}, False),
+        (io.StringIO(), {}, False),
+    ],
+)
+def test_a_pipe_and_who_asks_for_no_colour_get_plain_text(stream, environ, wanted):
+    assert is_wanted(stream, environ) is wanted
+
+
+@pytest.mark.parametrize(
+    ("percent", "blocks"), [(0, ""), (50, "████"), (100, "████████"), (130, "████████"), (1.6, "▏"), (43.75, "███▌")]
+)
+def test_a_bar_is_full_at_a_hundred_per_cent_and_always_as_wide(percent, blocks):
+    assert bar(percent) == blocks.ljust(BAR_WIDTH)
+
+
+def test_bars_stand_behind_the_numbers_of_their_column():
+    assert with_bars([["a", "50.0"], ["b", ""]], 1) == [["a", "50.0 ████    "], ["b", " " * 9]]
+
+
+def test_an_empty_column_stays_empty():
+    assert with_bars([["a", ""], ["b", ""]], 1) == [["a", ""], ["b", ""]]
+
+
+def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
+    bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.0, "gflop_per_s": 12.0}
+    rows = [result(kernel=f"gemm/a.{name}", time_s_median=time_s, **bounded) for name, time_s in TIMES]
+    *_, bound, fastest, other = run_table(rows, TERMINAL).splitlines()
+    assert bound.startswith("bound: cpu compute")
+    assert fastest.startswith("\033[1ma.b ")
+    assert fastest.endswith("\033[0m")
+    assert other.startswith("a.c ")
+
+
+@pytest.mark.parametrize(("columns", "bars"), [("200", True), ("40", False)])
+def test_bars_are_left_out_where_they_do_not_fit(monkeypatch, columns, bars):
+    monkeypatch.setenv("COLUMNS", columns)
+    row = result(time_s_median=1e-3, gflop_per_s=12.0, roofline_pct=50.0, bound_by="compute")
+    assert ("████" in run_table([row], TERMINAL)) is bars
+
+
+@pytest.mark.parametrize(("columns", "found"), [("72", 72), ("3", NARROWEST), ("", PIPE), ("0", PIPE)])
+def test_the_width_is_that_of_the_terminal_and_without_one_that_of_a_pipe(monkeypatch, columns, found):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "__stdout__", None)
+    assert width() == found
+
+
+@pytest.mark.parametrize(("variables", "plain"), [({}, False), ({"NO_COLOR": "1"}, True)])
+def test_show_on_a_terminal_differs_from_a_pipe_unless_no_colour_is_wanted(kernelmark, tmp_path, variables, plain):
+    kernelmark(
+        "run",
+        "gemm/m33n31k17/f32/NT",
+        "--kernels",
+        "gemm/numpy.*",
+        "--mode",
+        "hot",
+        "--max-time",
+        "0.01",
+        "--no-ceilings",
+    )
+    piped = kernelmark("show").stdout
+    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "TERM": "xterm", "PYTHONUTF8": "1", **variables}
+    shown = on_a_terminal([sys.executable, str(Path(sys.executable).with_name("kernelmark")), "show"], env)
+    assert ("\033[1m" in shown, shown == piped) == (not plain, plain)
+
+
+def on_a_terminal(words, env):
+    """What a program writes to a terminal, line ends as in a pipe."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env):
+        os.close(theirs)
+        parts = []
+        with suppress(OSError):  # reading fails once no process holds the terminal's other end
+            while part := os.read(ours, 65536):
+                parts.append(part)
+    os.close(ours)
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+CEILING = Ceiling("cpu", 1, "fp32", "fma/n1/f32", "fma/a.b", "d", 1e9, 0.9e9, 1.1e9, 1.1e9, "2026")
+
+
+def row(m, **values):
+    identity = {"run_id": "r", "op": "copy", "problem": f"copy/m{m}n1/f32", "kernel": "copy/a.b"}
+    return result(**{**identity, "time_s_median": 1e-3, "interval": "within-process", **values})
+
+
+@pytest.fixture
+def filled(store, monkeypatch):
+    """Return a function that fills run `r` with N problems, three to a page."""
+    monkeypatch.setattr(pages, "PAGE", 3)
+    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+
+    def fill(count):
+        for m in range(count):
+            store.add(row(m), {}, [], None)
+        return store
+
+    return fill
+
+
+def shown(store, page=1):
+    return [paragraph for paragraph in run_page(store, "r", page) if paragraph]
+
+
+def test_a_page_or_less_is_shown_whole(filled):
+    *tables, note, tally = shown(filled(3))
+    assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in range(3)]
+    assert note.startswith("one process cannot show")
+    assert tally == "3 rows: 3 ok"
+
+
+def test_the_verdict_stands_below_the_tables_where_two_kernels_have_times(filled):
+    store = filled(2)
+    store.add(row(0, kernel="copy/a.other"), {}, [], None)
+    *_, verdict, tally = shown(store)
+    assert verdict.startswith("Verdict: ")
+    assert tally == "3 rows: 3 ok"
+
+
+@pytest.mark.parametrize(
+    ("page", "problems", "where"),
+    [
+        (1, (0, 1, 2), "page 1 of 3; the next: `kernelmark show r --page 2`."),
+        (2, (3, 4, 5), "page 2 of 3; the next: `kernelmark show r --page 3`."),
+        (3, (6,), "page 3 of 3; the first: `kernelmark show r --page 1`."),
+    ],
+)
+def test_more_is_shown_by_the_page_with_what_all_rows_come_to(filled, page, problems, where):
+    *tables, said, totals, _, tally = shown(filled(7), page)
+    assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in problems]
+    assert said.startswith(where)
+    assert totals.splitlines()[-1].split() == ["copy/a.b", "7", "7"]
+    assert tally == "7 rows: 7 ok"
+
+
+def test_a_row_that_was_measured_later_stands_with_its_problem(filled):
+    store = filled(5)
+    store.add(row(0, kernel="copy/a.late"), {}, [], None)
+    assert "a.late" in shown(store)[0]
+
+
+def test_a_page_that_is_not_there_is_refused_in_one_line(filled, complaint):
+    store = filled(4)
+    assert complaint(lambda: shown(store, 3)) == "page 3: run r has 2; --page 1 shows the first"
+
+
+def test_a_run_without_rows_says_so(filled):
+    assert shown(filled(0)) == ["no rows"]
+
+
+def test_a_run_of_several_pages_ends_with_what_all_rows_come_to_and_where_the_tables_are(filled):
+    where, totals, *_, tally = filter(None, run_end(filled(7), "r"))
+    assert where.startswith("page 1 of 3; the next: `kernelmark show r --page 2`.")
+    assert totals.splitlines()[-1].split() == ["copy/a.b", "7", "7"]
+    assert tally == "7 rows: 7 ok"
+
+
+def test_a_run_with_too_many_rows_for_a_verdict_keeps_its_ceilings(filled, monkeypatch):
+    monkeypatch.setattr(pages, "MOST_JUDGED", 1)
+    store = filled(2)
+    store.add_ceiling("r", CEILING)
+    text = "\n".join(run_end(store, "r"))
+    assert "fma/a.b" in text
+    assert "2 rows have no verdict here; `kernelmark report r --out DIR` writes one" in text

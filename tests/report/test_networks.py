@@ -1,10 +1,17 @@
-"""Seconds a batch of a network."""
+"""Networks: seconds a batch, the share of a step that moving parameters takes, and data parallelism on paper."""
 
 import pytest
 
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Layer
-from kernelmark.bench.report.networks import network_table
-from support.rows import result
+from kernelmark.bench.report.contest import Ratio, parallel
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.report.figures.scaling import scaling_figures
+from kernelmark.bench.report.networks import STATED, network_table, parameters, shares, step_table
+from kernelmark.bench.report.scaling import ScalingQuestion, compared, computed, render
+from kernelmark.bench.report.strategies import STRATEGIES
+from support.rows import DISTURBED, begin, fail, put, result
 
 CONV, BACK, DENSE = "conv/a/f32/nchw/fprop", "conv/a/f32/nchw/wgrad", "gemm/b/f32/NT"
 LAYERS = [Layer("net", CONV, "forward", 2), Layer("net", DENSE, "forward", 1), Layer("net", BACK, "backward", 3)]
@@ -83,3 +90,378 @@ def test_instruction_sets_stay_apart():
 @pytest.mark.parametrize(("layers", "said"), [([], "no network: "), (LAYERS, "no times: ")])
 def test_what_is_missing_is_said(layers, said):
     assert network_table(layers, [row("conv/a.x", CONV, None)]).startswith(said)
+
+
+#: Of a stepped that has the layer twice.
+WEIGHTS = 2_000_000
+
+
+@pytest.fixture
+def stepped(store):
+    """Begins a run with a step of 0.1 s [0.099 s, 0.101 s]."""
+
+    def of(run_id="r1", name="net", **values):
+        begin(store, run_id)
+        for problem, part in ((FORWARD, "forward"), (TN, "backward")):
+            store.add_layer(run_id, Layer(name, problem, part, 2))
+            put(store, problem, "gemm/a.b", taken=[0.025] * 8, run_id=run_id, **values)
+
+    return of
+
+
+def moved(store, kernel, n, seconds, way="h2h", work=0, run_id="r1", **values):
+    """A transfer that takes exactly so long."""
+    words = f"/work{work}" if work else ""
+    dims = {"n": n, "direction": way, "node": "", "work": work}
+    problem = f"transfer/n{n}/f32/{way}{words}"
+    taken = [seconds] * 8
+    put(store, problem, f"transfer/{kernel}", dims=dims, taken=taken, run_id=run_id, numerics="exact", **values)
+
+
+def found_shares(store, registry, run_id="r1"):
+    own = (share for every in shares(store, registry, run_id).values() for share in every)
+    return {(share.row.kernel.partition("/")[2], share.row.problem.split("/")[3]): share for share in own}
+
+
+def test_parameters_are_weights_as_often_as_the_network_has_the_layer(registry):
+    layers = [Layer("net", FORWARD, "forward", 2), Layer("net", TN, "backward", 2)]
+    convolution = Layer("net", "conv/n1c80h56w56k40r3s3pad1/f32/nchw/fprop", "forward", 1)
+    assert parameters(layers, registry) == WEIGHTS
+    assert parameters([*layers, convolution], registry) == WEIGHTS + 40 * 80 * 3 * 3
+
+
+def test_the_share_is_the_transfer_over_forward_and_backward(store, registry, stepped):
+    stepped()
+    moved(store, "numpy.copyto", WEIGHTS, 0.02)
+    share = found_shares(store, registry)["numpy.copyto", "h2h"]
+    assert (share.parameters, share.scaled, share.share.median) == (WEIGHTS, 1.0, pytest.approx(0.2))
+
+
+def test_the_transfer_that_is_nearest_in_size_stands_for_the_parameters(store, registry, stepped):
+    stepped()
+    moved(store, "numpy.copyto", WEIGHTS // 2, 0.02)
+    moved(store, "numpy.copyto", 100, 1.0)
+    share = found_shares(store, registry)["numpy.copyto", "h2h"]
+    assert (share.scaled, share.share.median) == (2.0, pytest.approx(0.4))
+
+
+def test_transfers_with_work_or_measured_otherwise_are_none_of_it(store, registry, stepped):
+    stepped()
+    moved(store, "numba.staged", WEIGHTS, 0.02, work=64)
+    moved(store, "numpy.copyto", WEIGHTS, 0.02, threads=1)
+    moved(store, "numba.streaming", WEIGHTS, 0.02, mode="hot")
+    moved(store, "cuda.pinned", WEIGHTS, 0.02, way="h2d", device="cuda", device_name="A GPU")
+    assert found_shares(store, registry) == {}
+    assert step_table(store, registry, "r1").startswith("no share: ")
+
+
+def test_a_run_without_transfers_takes_those_of_the_latest_that_has_some(store, registry, stepped):
+    for run_id, seconds in (("r0", 0.03), ("r2", 0.02)):
+        begin(store, run_id)
+        moved(store, "numpy.copyto", WEIGHTS, seconds, run_id=run_id)
+    stepped()
+    assert found_shares(store, registry)["numpy.copyto", "h2h"].share.median == pytest.approx(0.2)
+
+
+def test_on_a_gpu_each_direction_has_its_share(store, registry, stepped):
+    gpu = {"device": "cuda", "device_name": "A GPU", "threads": 1}
+    stepped(**gpu)
+    for way, seconds in (("h2d", 0.02), ("d2h", 0.01), ("bidir", 0.03)):
+        moved(store, "cuda.pinned", WEIGHTS, seconds, way=way, **gpu)
+    medians = {way: share.share.median for (_, way), share in found_shares(store, registry).items()}
+    assert medians == {"h2d": pytest.approx(0.2), "d2h": pytest.approx(0.1)}
+
+
+def test_the_texts_figure_and_the_layers_both_stand(store, registry, stepped):
+    stepped(name="FCN-R")
+    moved(store, "numpy.copyto", WEIGHTS, 0.02)
+    text = " ".join(step_table(store, registry, "r1").split())
+    assert "20 % [" in text
+    assert "FCN-R, as stated 51,200,000 numpy.copyto 512 ms" in text
+    assert "FCN-R takes 25.6 ms at 8.00 GB/s of about 100 ms, 26 % of a batch" in text
+    assert f"That is {STATED.parameters:,} parameters; its layers have {WEIGHTS:,}." in text
+    assert STATED.parameters == 51_200_000
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_no_line_is_wider_than_the_terminal(store, registry, stepped, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    stepped(name="a-network-with-a-long-name", disturbed=DISTURBED)
+    none = step_table(store, registry, "r1")
+    moved(store, "numpy.copyto", WEIGHTS, 0.02)
+    some = step_table(store, registry, "r1")
+    assert [line for line in f"{none}\n{some}".splitlines() if len(line) > int(columns)] == []
+    assert "NOISY" in some
+
+
+def test_the_suite_has_both_sizes_and_all_layers(registry):
+    entries = list(find_suite("transfer", registry).entries())
+    layers = [Layer(e.network, e.problem.id, e.part, e.count) for e in entries if e.network]
+    sizes = {e.problem.n for e in entries if e.problem.op == "transfer" and e.problem.direction == "h2d"}
+    assert {layer.network for layer in layers} == {STATED.network}
+    assert parameters(layers, registry) == 14_198_784
+    assert sizes >= {STATED.parameters, 14_198_784}
+
+
+FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1n500k2000/f32/NN"
+#: Weights of the network below, in which the layer occurs twice.
+GRADIENT = 4 * WEIGHTS
+
+
+def exactly(low, median, high):
+    """The columns of a time with these ends."""
+    return {"time_s_median": median, "time_s_ci95_low": low, "time_s_ci95_high": high}
+
+
+def network(store, run_id="r1", name="net", without=()):
+    """A batch of 0.1 s [0.09 s, 0.12 s]: a layer that the network has twice, forward and backward."""
+    begin(store, run_id)
+    for problem, part, third in ((FORWARD, "forward", 0.4), (TN, "backward", 0.3), (NN, "backward", 0.3)):
+        store.add_layer(run_id, Layer(name, problem, part, 2))
+        if problem not in without:
+            half = third / 2 * 0.1
+            put(store, problem, "gemm/a.b", run_id=run_id, **exactly(0.9 * half, half, 1.2 * half))
+
+
+@pytest.fixture
+def known(store):
+    """A store with a run of the network."""
+    network(store)
+    return store
+
+
+def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **values):
+    """An aggregation whose interval ends a tenth below and above its median."""
+    ends = exactly(0.9 * median, median, 1.1 * median)
+    dims = {"w": w, "n": n, "step": "update" if "update" in words else "sum", "feedback": "plain"}
+    problem = f"aggregate/w{w}n{n}/f32{words}"
+    return put(store, problem, f"aggregate/{kernel}", dims=dims, run_id=run_id, **{**ends, **values})
+
+
+def found(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net", **runs):
+    """The model; a gradient takes 10 ms on the link."""
+    return computed(store, registry, ScalingQuestion(name, workers, link), runs.get("run"), runs.get("other"))
+
+
+def points(store, registry, workers=(4,), **more):
+    (section,) = found(store, registry, workers, **more).sections
+    return {(point.kernel.partition(".")[2], point.workers): point for point in section.points}
+
+
+def test_the_formula_is_that_of_the_page_and_the_interval_has_the_worst_of_both_rows(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.03)
+    (point,) = points(known, registry).values()
+    assert point.speedup.median == pytest.approx(4 / (1 + (0.03 + 0.02) / 0.1))
+    assert point.speedup.low == pytest.approx(4 / (1 + (0.033 + 0.02) / 0.09))
+    assert point.speedup.high == pytest.approx(4 / (1 + (0.027 + 0.02) / 0.12))
+    assert point.hidden.median == 4
+
+
+def test_what_is_hidden_costs_what_is_longer_than_the_batch():
+    assert parallel(8, Ratio(1.0), Ratio(4.0), hidden=True).median == 2
+    assert parallel(8, Ratio(1.0), Ratio(0.5), hidden=True).median == 8
+
+
+def test_an_interval_that_a_row_lacks_is_none_of_the_model():
+    assert parallel(2, Ratio(1.0), Ratio(1.0, 0.9, 1.1))[:3] == (1.0, None, None)
+
+
+def test_stripes_are_added_by_all_workers_and_compressed_ones_take_less_of_the_link(known, registry):
+    for kernel in ("ring", "int8", "onebit", "bf16", "tree"):
+        addition(known, f"cpu.{kernel}", 4, 0.04)
+    made = {name: (p.aggregation.median, p.link_s) for (name, _), p in points(known, registry).items()}
+    ring = 0.01 * 2 * 3 / 4
+    assert made == {
+        "ring": pytest.approx((0.01, ring)),
+        "bf16": pytest.approx((0.01, ring / 2)),
+        "int8": pytest.approx((0.01, ring * 260 / 1024)),
+        "onebit": pytest.approx((0.01, ring * 72 / 2048)),
+        "tree": pytest.approx((0.04 * 2 / 3, 0.04)),
+    }
+
+
+def test_one_worker_has_nothing_to_add_and_nothing_to_send(known, registry):
+    for kernel in STRATEGIES:
+        addition(known, f"cpu.{kernel}", 4, 0.03)
+    assert {p.speedup.median for p in points(known, registry, (1,)).values()} == {1.0}
+
+
+def test_a_row_of_other_sizes_is_scaled_by_what_it_moves_and_shown_with_the_factor(known, registry):
+    addition(known, "cpu.host_serial", 2, 0.001, n=10)
+    addition(known, "cpu.host_serial", 8, 0.03, n=WEIGHTS // 2)
+    (point,) = points(known, registry, (16,)).values()
+    assert point.scaled == pytest.approx(17 / 9 * 2)
+    assert point.aggregation.median == pytest.approx(0.03 * 17 / 9 * 2)
+
+
+def test_the_factor_stands_beside_the_row(known, registry, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    addition(known, "cpu.host_serial", 8, 0.03)
+    text = render(found(known, registry, (8, 16)))
+    assert "w8n2000000/f32, times 1.89" in text
+    assert "w8n2000000/f32\n" in text
+
+
+def test_sums_on_the_host_of_gradients_on_a_gpu_need_no_stated_link(store, registry):
+    begin(store, "r1")
+    gpu = {"device": "cuda", "device_name": "Some GPU", "threads": 1}
+    for problem, part in ((FORWARD, "forward"), (TN, "backward")):
+        store.add_layer("r1", Layer("net", problem, part, 1))
+        put(store, problem, "gemm/cublas.sgemm", **exactly(0.05, 0.05, 0.05), **gpu)
+    addition(store, "cuda.host_serial", 4, 0.03, n=WEIGHTS // 2, **gpu)
+    (point,) = points(store, registry).values()
+    assert (point.link_s, point.aggregation.median) == (0.0, 0.03)
+
+
+#: Elements of which an aggregation moves as much as the network below exchanges: outputs of two layers, inputs of one.
+EXCHANGED = (2 * 2000 + 500) // 2
+
+
+def test_model_parallelism_shares_one_batch_and_exchanges_outputs_and_gradients_of_inputs(known, registry):
+    for kernel in ("ring", "int8"):
+        addition(known, f"cpu.{kernel}", 4, 0.02, n=EXCHANGED)
+    made = found(known, registry, link=4 * EXCHANGED / 0.01)
+    (section,) = made.sections
+    added = {"cpu.ring": 0.005 + 0.01 * 1.5, "cpu.int8": 0.005 + 0.01 * 1.5 * 260 / 1024}
+    assert made.exchanged == EXCHANGED
+    assert {p.kernel.partition("/")[2]: p.speedup.median for p in section.divided} == {
+        kernel: pytest.approx(4 / (1 + seconds / (0.1 / 4))) for kernel, seconds in added.items()
+    }
+
+
+def test_model_parallelism_is_computed_of_strategies_by_stripes_alone(known, registry):
+    for kernel in STRATEGIES:
+        addition(known, f"cpu.{kernel}", 4, 0.02)
+    (section,) = found(known, registry).sections
+    assert {p.kernel.partition(".")[2] for p in section.divided} == {"device", "ring", "bf16", "int8"}
+
+
+def test_model_parallelism_takes_a_row_without_the_update_before_one_with_it(known, registry):
+    addition(known, "cpu.ring", 4, 0.02, words="/update")
+    addition(known, "cpu.ring", 4, 0.01)
+    (section,) = found(known, registry).sections
+    assert ["update" in p.row.problem for p in (*section.points, *section.divided)] == [True, False]
+
+
+def test_the_table_of_model_parallelism_says_how_much_is_exchanged(known, registry):
+    addition(known, "cpu.int8", 4, 0.02)
+    text = " ".join(render(found(known, registry)).split())
+    assert "Model parallelism: the workers share one batch" in text
+    assert "gradients of inputs, 18.0 kB in FP32." in text
+
+
+def test_the_row_of_the_nearest_number_of_workers_is_taken_and_one_with_the_update_before_one_without(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01)
+    addition(known, "cpu.host_serial", 4, 0.02, words="/update")
+    addition(known, "cpu.host_serial", 8, 0.03)
+    taken = {workers: p.row.problem for (_, workers), p in points(known, registry, (2, 4, 7)).items()}
+    assert [taken[w].split("/", 1)[1] for w in (2, 4, 7)] == [f"w4n{WEIGHTS}/f32/update"] * 2 + [f"w8n{WEIGHTS}/f32"]
+
+
+def test_additions_are_taken_from_the_same_device_threads_and_mode(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01, threads=1)
+    addition(known, "cpu.host_parallel", 4, 0.01, threads=1)
+    addition(known, "cpu.host_parallel", 4, 0.02, threads=2)
+    addition(known, "cpu.tree", 4, 0.01, threads=8)
+    addition(known, "cpu.ring", 4, 0.01, mode="hot")
+    addition(known, "cuda.device", 4, 0.01, device="cuda", device_name="Some GPU")
+    assert {name: p.row.threads for (name, _), p in points(known, registry).items()} == {
+        "host_serial": 1,
+        "host_parallel": 2,
+    }
+
+
+def test_rows_without_a_time_and_strategies_without_a_model_are_left_out(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01)
+    addition(known, "mine.gossip", 4, 0.01)
+    addition(known, "p2p.ring", 4, 0.01)  # what its GPUs send each other is in its time
+    fail(known, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.ring", dims={"w": 4, "n": WEIGHTS})
+    assert list(points(known, registry)) == [("host_serial", 4)]
+
+
+def test_the_latest_runs_that_have_the_rows_are_taken_and_named(store, registry):
+    network(store, "r1")
+    addition(store, "cpu.host_serial", 4, 0.01, run_id="r1")
+    network(store, "r2")
+    begin(store, "r3")
+    made = found(store, registry)
+    assert (made.compute_run, made.aggregation_run) == ("r2", "r1")
+    assert "runs r2 (layers) and r1 (additions)" in " ".join(render(made).split())
+
+
+def test_missing_layers_are_one_line_with_the_command_that_measures_them(store, registry):
+    network(store, name="alexnet", without=(NN,))
+    with pytest.raises(UsageError) as refused:
+        found(store, registry, name="alexnet")
+    assert str(refused.value) == (
+        f"alexnet: no run in {store.path} has times of all its layers, forward and backward; "
+        "`kernelmark run alexnet` measures them"
+    )
+
+
+def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01, mode="hot")
+    with pytest.raises(UsageError) as refused:
+        found(known, registry, (1, 4, 96))
+    assert str(refused.value) == (
+        f"net: no run in {known.path} has a time of an aggregation as its layers were measured "
+        f"(Some CPU, 2 threads, cold, fp32); `kernelmark run aggregate/w2n{WEIGHTS}/f32/update "
+        f"aggregate/w4n{WEIGHTS}/f32/update aggregate/w8n{WEIGHTS}/f32/update` measures them"
+    )
+
+
+def test_a_network_that_no_run_has_is_one_line_with_those_that_there_are(known, registry):
+    with pytest.raises(UsageError, match=r"^nett: no run in .* has layers of it, but of net; `kernelmark run alexnet`"):
+        found(known, registry, name="nett")
+
+
+def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_workers(known, registry):
+    for kernel in ("host_serial", "host_parallel", "onebit", "ring", "int8"):
+        addition(known, f"cpu.{kernel}", 4, 0.01)
+    (section,) = found(known, registry, (4, 96)).sections
+    beside = {(s.what, s.words, p.kernel.partition(".")[2], p.workers) for s, p in compared(section.points)}
+    assert beside == {
+        ("CNTK on 4 GPUs", "3.6-3.8x", "onebit", 4),
+        ("Torch and PyTorch on 4 GPUs", "3.6-3.8x", "host_parallel", 4),
+        ("TensorFlow on 4 GPUs", "2-3x", "host_serial", 4),
+        ("8 bits on 96 GPUs", "50x", "int8", 96),
+        ("32 bits on 96 GPUs", "23x", "ring", 96),
+        ("CNTK, 1 bit and block momentum, on 96 GPUs", "90-95x", "onebit", 96),
+    }
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    for kernel in ("host_serial", "onebit"):
+        addition(known, f"cpu.{kernel}", 4, 0.01)
+    made = found(known, registry, (1, 2, 4, 8, 16, 96))
+    text = render(made)
+    assert max(map(len, text.splitlines())) <= int(columns)
+    assert all(str(point.speedup) in text for point in made.sections[0].points)
+    assert "Computed, not measured" in " ".join(text.split())
+
+
+def test_a_noisy_row_is_reported(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01, disturbed=DISTURBED)
+    assert "NOISY: 1 of 4 cases" in render(found(known, registry))
+
+
+def test_points_of_noisy_rows_are_hollow(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01)
+    addition(known, "cpu.onebit", 4, 0.01, disturbed=DISTURBED)
+    (figure,) = scaling_figures(found(known, registry, (1, 2, 4))).figures
+    assert figure.caption.endswith(" Hollow: from rows measured under noise.")
+    (axes,) = figure.draw().axes
+    hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in hollow] == [[1, 2, 4]]
+
+
+def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(known, registry, tmp_path):
+    addition(known, "cpu.host_serial", 4, 0.01)
+    kind = scaling_figures(found(known, registry, (1, 2, 4)))
+    (drawn,) = draw([kind], tmp_path, pdf=False)
+    assert drawn.svg.startswith("<?xml")
+    assert "not measured" in drawn.caption
+    assert "noise" not in drawn.caption
+    assert scaling_figures(found(known.__class__(known.path), registry, (4,))).figures == []

@@ -1,21 +1,20 @@
-"""The report of a run: what stands on the page and in the folder, without a browser."""
+"""The report of a run: what stands on the page and in the folder, and the rows that the page carries."""
 
 import base64
 import hashlib
 import json
 import re
 
+import numpy as np
 import pytest
 
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.report import findings, founding
+from kernelmark.bench.report.method import paragraph
 from kernelmark.bench.report.page import script_json, write_report
-from kernelmark.bench.report.page_data import page_columns, page_data
+from kernelmark.bench.report.page_data import LEVELS, column, page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
-from support.rows import begin, fail, put, varied
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("jinja2")
+from support.rows import begin, fail, many, put, varied
 
 
 def report(store, folder, **options):
@@ -89,13 +88,6 @@ def test_a_run_of_failures_alone_says_so_and_why(begun, tmp_path, status):
     assert f"1 row: 1 {status}. None has a time" in page
     assert f"1 {status}: gemm/some.bad: c[0] is NaN" in page
     assert "There is no figure" in page
-
-
-def test_an_empty_run_says_so(begun, tmp_path):
-    page = report(begun, tmp_path)
-    assert "This run has no rows." in page
-    assert "There is no figure" in page
-    assert "<figure>" not in page
 
 
 def test_what_was_not_drawn_is_named_with_its_reason(begun, tmp_path):
@@ -207,3 +199,229 @@ def test_the_data_of_a_page_are_written_a_column_at_a_time_and_read_back_whole(s
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     data = RunData(store, "r1")
     assert json.loads(text) == json.loads(json.dumps(page_data(data) | {"columns": dict(page_columns(data))}))
+
+
+def test_a_page_without_pdfs_links_to_none_and_leaves_none_of_an_earlier_report(begun, tmp_path) -> None:
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.other", speedup=2.0)
+    figures = tmp_path / "figures"
+    page = write_report(begun, "r1", tmp_path)
+    assert list(figures.glob("*.pdf"))
+    assert ">PDF</a>" in page.read_text()
+    page = write_report(begun, "r1", tmp_path, pdf=False)
+    assert list(figures.glob("*.svg"))
+    assert not list(figures.glob("*.pdf"))
+    assert ">PDF</a>" not in page.read_text()
+    assert ">SVG</a>" in page.read_text()
+
+
+def decoded(found, kind):
+    return list(memoryview(base64.b64decode(found)).cast(kind))
+
+
+def test_a_column_of_one_value_is_a_constant():
+    assert column(["cold"] * 3) == {"constant": "cold"}
+    assert column([]) == {"constant": None}
+
+
+def test_texts_become_a_dictionary_with_codes():
+    found = column(["a", "b", "a"])
+    assert (found["values"], found["bytes"]) == (["a", "b"], 1)
+    assert decoded(found["codes"], "B") == [0, 1, 0]
+    wide = column([str(i) for i in range(300)])
+    assert (wide["bytes"], decoded(wide["codes"], "H")[299]) == (2, 299)
+
+
+def test_many_different_numbers_become_floats_and_unknowns_nan():
+    values = [i / 7 for i in range(300)] + [None]
+    floats = decoded(column(values)["floats"], "f")
+    assert floats[5] == pytest.approx(5 / 7)
+    assert floats[300] != floats[300]
+
+
+def test_samples_are_carried_as_floats(begun):
+    row = put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    found, samples = page_data(RunData(begun, "r1")), begun.samples("r1", row.case)
+    assert decoded(found["samples"], "f") == pytest.approx(samples, rel=1e-6)
+    assert found["levels"] is None
+
+
+def test_above_the_limit_rows_carry_quantiles(store, monkeypatch):
+    from kernelmark.bench.report import page_data as module
+
+    many(store, 20)
+    monkeypatch.setattr(module, "MOST_ROWS", 19)
+    found = page_data(RunData(store, "r1"))
+    assert found["levels"] == LEVELS
+    assert len(decoded(found["samples"], "f")) == 20 * len(LEVELS)
+
+
+def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none(store):
+    begin(store, plan={"max_time_s": 0.5, "rel_ci": 0.01, "processes": 5, "plugins": ["a b.py"]})
+    assert page_data(RunData(store, "r1"))["options"] == "--max-time 0.5 --processes 5 --plugin 'a b.py'"
+    begin(store, "r2", plan={})
+    assert page_data(RunData(store, "r2"))["options"] is None
+
+
+def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch):
+    from kernelmark.bench.report import page_data as module
+
+    for i, count in enumerate((40, 7, 40, 1)):
+        put(
+            begun,
+            f"gemm/m{i}n8k8/f32/NN",
+            "gemm/some.base",
+            taken=[1e-3 * (1 + (j * 7 % 11) / 50) for j in range(count)],
+        )
+    fail(begun, "gemm/m9n9k9/f32/NN", "gemm/some.bad")
+    put(begun, "gemm/m10n8k8/f32/NN", "gemm/some.base")
+    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    monkeypatch.setattr(module, "_AT_ONCE", 4)
+    data = RunData(begun, "r1")
+    found = page_data(data)
+    lengths = found["lengths"]
+    assert [lengths["values"][code] for code in decoded(lengths["codes"], "B")] == [7, 7, 7, 7, 0, 7]
+    expected = [np.quantile(data.samples(row), LEVELS) for i, row in enumerate(data.rows) if i != 4]
+    assert decoded(found["samples"], "f") == pytest.approx(np.concatenate(expected), rel=1e-6)
+
+
+def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(store, monkeypatch):
+    from kernelmark.bench.report import page_data as module
+
+    monkeypatch.setattr(module, "MOST_ROWS", 10)
+    many(store, 500)
+    data, made = RunData(store, "r1"), []
+    store._db.set_trace_callback(made.append)
+    page_data(data)
+    dict(page_columns(data))
+    store._db.set_trace_callback(None)
+    assert len(made) == 2
+
+
+def test_a_column_of_the_table_is_what_its_values_give(store):
+    many(store, 400)
+    data = RunData(store, "r1")
+    found = dict(page_columns(data))
+    assert found.pop("started_at") == column([r.started_at[: len("2026-01-01T00:00")] for r in data.rows])
+    assert found == {name: column([getattr(r, name) for r in data.rows]) for name in found}
+
+
+def said(store):
+    return paragraph(RunData(store, "r1"))
+
+
+def test_machine_versions_seed_mode_and_limits_are_named(store):
+    varied(store)
+    text = said(store)
+    for words in (
+        "kernelmark 0.1.0 (commit c0ffee123456)",
+        "Some CPU (2 of 4 logical CPUs, 32.0 MB of last-level cache, 8.00 GB of memory)",
+        "numpy 2.4.6; BLAS: openblas 0.3",
+        "(seed 3)",
+        "In cold mode the operands rotate",
+        "narrower than 1 % of it or 0.5 s a case",
+        "25 cases",
+        "24 were ok, 1 was wrong",
+        "measured in one process",
+        "on 10 problems, 1 and 2 threads.",
+    ):
+        assert words in text
+
+
+def test_modes_that_did_not_occur_are_not_explained(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", mode="hot")
+    assert "In hot mode" in said(begun)
+    assert "In cold mode" not in said(begun)
+
+
+def test_several_processes_are_told_with_what_their_intervals_hold_for(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", processes=5)
+    assert "in 5 fresh processes" in said(begun)
+    assert "hold for the next process too" in said(begun)
+
+
+def test_a_suite_with_its_own_limit_is_not_said_to_have_another(store):
+    begin(store, plan={"max_time_s": None, "rel_ci": 0.02})
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    assert "narrower than 2 % of it or the suite's time limit a case (2 s where it sets none)" in said(store)
+
+
+def test_changes_that_were_not_committed_are_admitted(store):
+    begin(store, git_commit="c0ffee1234567-dirty")
+    assert "(commit c0ffee123456, with changes that are not committed)" in said(store)
+
+
+def test_disturbed_and_repeated_samples_are_counted(begun):
+    put(
+        begun,
+        "gemm/m8n8k8/f32/NN",
+        "gemm/some.base",
+        disturbed="others took 0.3 CPUs during 40 % of the sampling",
+        repeated=4,
+    )
+    assert "NOISY: 1 of 1 case was disturbed (others took 0.3 CPUs)." in said(begun)
+    assert "4 samples taken under such load were taken again" in said(begun)
+
+
+def test_an_empty_run_and_one_of_failures_alone_are_said_to_be_that(begun):
+    assert said(begun).endswith("The run recorded no case.")
+    fail(begun, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
+    assert said(begun).endswith("Of the cases 1 was wrong.")
+
+
+def test_a_run_that_recorded_nothing_of_itself_claims_nothing(store):
+    begin(store, machine={}, environment={}, plan={}, git_commit="", suites=())
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    text = said(store)
+    assert "a processor that is not recorded" in text
+    for words in ("seed", "float64", "ABBA", "Libraries"):
+        assert words not in text
+
+
+@pytest.fixture
+def command():
+    from click.testing import CliRunner
+
+    from kernelmark.bench.cli.report import report as found
+
+    return lambda *words: CliRunner().invoke(found, [str(word) for word in words])
+
+
+def test_the_command_reports_the_latest_run_and_names_the_page(store, tmp_path, command):
+    varied(store)
+    done = command("--db", store.path, "--out", tmp_path / "out")
+    assert done.output.splitlines() == ["run r1", str(tmp_path / "out" / "index.html")]
+    assert done.exit_code == 0
+
+
+def test_the_command_judges_the_claims_on_the_page_and_in_tables(begun, tmp_path, command):
+    for layout, median in (("NT", 2e-3), ("NN", 1e-3)):
+        put(begun, f"gemm/m1024n2048k26752/f32/{layout}", "gemm/scipy.sgemm", median)
+    command("--db", begun.path, "--out", tmp_path)
+    page = (tmp_path / "index.html").read_text().replace("<wbr>", "")
+    assert "1 confirmed, 1 refuted" in page
+    assert "<strong>confirmed</strong>: op_T is slower than op_N" in page
+    assert {path.name for path in (tmp_path / "tables").glob("claims.*")} == {"claims.csv", "claims.md"}
+
+
+def test_a_number_that_no_machine_can_have_is_one_line_that_names_the_row(kernelmark, begun):
+    for kernel, speedup in (("some.base", None), ("some.fast", 1.7e308)):
+        put(begun, "gemm/m8n8k8/f32/NN", f"gemm/{kernel}", baseline="gemm/some.base", speedup=speedup)
+    begun.close()
+    done = kernelmark("report", "--db", str(begun.path), "--out", "out")
+    found = "gemm/some.fast gemm/m8n8k8/f32/NN cold t2: speedup is 1.7e+308, expected from 1e-30 to 1e+30"
+    assert (done.returncode, done.stderr) == (2, f"kernelmark: run r1: {found}; `kernelmark show` leaves figures out\n")
+
+
+def test_bad_input_is_one_line(begun, tmp_path, command):
+    from kernelmark.bench.plan.errors import UsageError
+
+    (tmp_path / "file").write_text("")
+    for words in (
+        ("nothing", "--db", begun.path, "--out", tmp_path / "out"),
+        ("--db", tmp_path / "none.db", "--out", tmp_path / "out"),
+        ("--db", begun.path, "--out", tmp_path / "file" / "below"),
+    ):
+        failed = command(*words).exception
+        assert isinstance(failed, UsageError)
+        assert len(str(failed).splitlines()) == 1

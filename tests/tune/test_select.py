@@ -1,17 +1,25 @@
-"""Selectors: a planted border is found again, families stay together, and shares are those of held-out rows."""
+"""Selectors: planted borders and costs are found again, shares are those of held-out rows, a choice is a contender."""
 
+import json
 import math
 import random
 
 import numpy as np
 import pytest
 
-from kernelmark.bench.tune.select.answer import answer
+from kernelmark.bench.measure.cpu import cpu_name
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.tune.select import contender, rows
+from kernelmark.bench.tune.select.answer import answer, placed
+from kernelmark.bench.tune.select.formula import CAP, fitted
+from kernelmark.bench.tune.select.model import as_json, file_of, read, space_in, write
 from kernelmark.bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds
 from kernelmark.bench.tune.select.rows import SELECTED
 from kernelmark.bench.tune.select.train import train
-from kernelmark.bench.tune.select.training import families_of
-from support.tuning import FIRST, SECOND, SIZES, at, bordered, plant, shapes
+from kernelmark.bench.tune.select.training import data_of, families_of, space_of
+from kernelmark.bench.tune.select.tree import MISSING
+from support.tuning import FIRST, SECOND, SIZES, at, bordered, convolutions, plant, shapes
 
 
 @pytest.fixture
@@ -195,3 +203,163 @@ def test_an_answer_passes_over_what_refuses_the_problem(trained, registry):
     assert found.kernel == FIRST
     (reason,) = found.refused
     assert reason.startswith("gemm/openblas.tnn has no NN path")
+
+
+def gain(m, n):
+    """How many times faster the second kernel is; no expression that a tree compares is constant along the border."""
+    return (m * n**0.4 / (200 * 200**0.4)) ** 0.5
+
+
+def sloped():
+    """Two kernels that change places along a slope."""
+    return {FIRST: at(), SECOND: lambda m, n, k: 1e-9 * m * n * k / gain(m, n)}
+
+
+@pytest.fixture
+def data(store, registry):
+    convolutions(store)
+    times = rows.read(store, registry, ["conv"])
+    return data_of(times, space_of(times.problems))
+
+
+def planted_costs(data):
+    """Costs below the cap that are quadratic in the logarithms, of each direction with a slope of its own."""
+    c, k, direction = (
+        data.known[:, [*data.space.inputs, *data.space.words].index(name)] for name in ["c", "k", "direction"]
+    )
+    first = 0.04 * np.log2(c) + 0.002 * np.log2(c) * np.log2(k) + 0.15 * direction
+    second = 0.5 - 0.03 * np.log2(k) * (1 + 0.2 * direction)
+    return np.column_stack([first, second])
+
+
+def test_planted_costs_are_found_for_shapes_that_were_not_measured(data):
+    costs = planted_costs(data)
+    assert costs.max() < CAP
+    known = np.arange(len(costs)) % 4 > 0  # every third problem is of the same direction
+    formula = fitted(data.space, data.known[known], costs[known])
+    found = formula.costs(data.space, data.known[~known])
+    assert np.abs(found - costs[~known]).max() < 0.05
+    clear = np.abs(np.diff(costs[~known], axis=1)[:, 0]) > 0.1
+    assert clear.sum() > 20
+    assert (np.argmin(found, axis=1) == np.argmin(costs[~known], axis=1))[clear].all()
+
+
+def test_problems_without_a_time_say_nothing_of_a_kernel(data):
+    costs = planted_costs(data)
+    costs[::2, 0] = MISSING
+    never = np.column_stack([costs, np.full(len(costs), MISSING)])
+    found = fitted(data.space, data.known, never).costs(data.space, data.known)
+    assert np.abs(found[:, 0] - planted_costs(data)[:, 0]).max() < 0.05
+    assert found[:, 2] == pytest.approx(np.full(len(found), CAP))
+
+
+def test_a_border_that_is_a_slope_makes_a_formula(store, registry):
+    plant(store, sloped(), noise=0.02)
+    model = train(store, registry, ["planted"], ()).model
+    assert model.grown == "formula"
+    assert model.regret.lines[0].share.mean > 0.995
+    space = space_in(model, registry)
+    for m, n in ((90, 90), (40, 700), (700, 40), (300, 300), (1000, 90), (50, 100)):
+        if abs(math.log(gain(m, n))) > 0.1:
+            problem = registry.problem(f"gemm/m{m}n{n}k256/f32/NT")
+            _, names = placed(model, space, space.numbers([problem]))
+            assert names[0] == (SECOND if gain(m, n) > 1 else FIRST), (m, n)
+
+
+def test_an_answer_states_what_the_same_choice_has_cost(store, registry):
+    plant(store, sloped())
+    model = train(store, registry, ["planted"], ()).model
+    found = answer(model, registry.problem("gemm/m900n900k256/f32/NT"), registry)
+    assert found.kernel == SECOND
+    (leaf,) = (leaf for leaf in model.leaves if model.kernels[leaf.order[0]] == SECOND)
+    assert (found.problems, found.share, found.worst) == (leaf.problems, leaf.share, leaf.worst)
+    assert sum(leaf.problems for leaf in model.leaves) == len(shapes())
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (
+            lambda formula: formula["axes"][0].update(expression="__import__('os')"),
+            "has a formula of \"__import__('os')\"",
+        ),
+        (lambda formula: formula["weights"][0].pop(), "has a formula whose coefficients are not 1 x 6 x 2"),
+        (lambda formula: formula["weights"][0][0].pop(), "has a formula whose coefficients are not 1 x 6 x 2"),
+        (lambda formula: formula["weights"].clear(), "has a formula whose coefficients are not 1 x 6 x 2"),
+    ],
+)
+def test_a_damaged_formula_is_refused(store, registry, tmp_path, damage, complaint):
+    plant(store, sloped())
+    document = json.loads(as_json(train(store, registry, ["planted"], ()).model))
+    damage(document["formula"])
+    (tmp_path / "own.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError) as refused:
+        read(tmp_path / "own.json", registry)
+    assert complaint in str(refused.value)
+
+
+SMALL, LARGE = "gemm/m64n31k33/f32/NT", "gemm/m400n31k33/f32/NT"
+TNN = "gemm/openblas.tnn"
+CHOSEN = "gemm/kernelmark.selected"
+LIMITS = ("--threads", "1", "--max-time", "0.01", "--no-ceilings", "--select", "auto", "--db", "run.db")
+
+
+@pytest.fixture
+def kept(store, registry, tmp_path, monkeypatch):
+    """A selector of one thread here, which takes the other kernel for m above 256; kept where `auto` finds it."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    kernels = {FIRST: bordered(256)[FIRST], TNN: bordered(256)["gemm/scipy.sgemm"]}
+    plant(store, kernels, threads=1, device_name=cpu_name())
+    made = train(store, registry, ["planted"], ()).model
+    write(file_of(made.op, made.device_name), made)
+    return made
+
+
+def test_the_choice_is_run_and_its_row_names_the_kernel(kept, kernelmark, tmp_path):
+    globs = ("--kernels", CHOSEN, "--kernels", FIRST)
+    done = kernelmark("run", SMALL, LARGE, *LIMITS, *globs)
+    assert done.returncode == 0, done.stderr
+    store = Store(tmp_path / "run.db")
+    rows = {(r.problem, r.kernel): r for r, _ in store.results(store.run_ids()[0])}
+    store.close()
+    chosen = [json.loads(rows[problem, CHOSEN].tunables)["kernel"] for problem in (SMALL, LARGE)]
+    assert chosen == [FIRST, TNN]
+    row = rows[LARGE, CHOSEN]
+    assert (row.status, row.numerics, row.baseline) == ("ok", "fp32", FIRST)
+    assert row.speedup > 0
+    assert row.scratch_bytes == 31 * 33 * 4, "what the chosen kernel takes counts here"
+    assert row.job == rows[LARGE, FIRST].job, "it is sampled in turn with the others"
+
+
+def test_without_the_option_there_is_no_such_contender(registry):
+    assert CHOSEN not in registry.kernels
+
+
+def test_a_selector_of_other_threads_or_another_mode_or_device_is_refused(kept, registry, tmp_path, complaint):
+    path = str(file_of("gemm", kept.device_name))
+    found = complaint(lambda: contender.plugins_of(path, (1, 2), "cold", registry))
+    assert "1 thread, cold, f32; expected 1, 2 threads, cold; `kernelmark select --train RUN` makes one" in found
+    assert "expected 1 thread, hot" in complaint(lambda: contender.plugins_of("auto", (1,), "hot", registry))
+    assert contender.plugins_of("auto", (1,), "cold", registry) == contender.plugins_of(path, (1,), "cold", registry)
+    (tmp_path / "other.json").write_text(
+        (tmp_path / "data/kernelmark/selectors" / path.rpartition("/")[2]).read_text().replace(cpu_name(), "Other")
+    )
+    assert "is of Other, here is" in complaint(
+        lambda: contender.plugins_of(str(tmp_path / "other.json"), (1,), "cold", registry)
+    )
+
+
+def test_where_no_kernel_is_kept_the_option_is_one_line(refused):
+    line = refused("run", SMALL, "--select", "auto", "--threads", "1")
+    assert line.startswith("kernelmark: --select auto: there is none; expected 1 thread, cold; `kernelmark select")
+
+
+def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(kept, registry):
+    (plugin,) = contender.plugins_of("auto", (1,), "cold", registry)
+    from kernelmark.bench.plan.discovery import discover
+
+    kernel = discover((plugin,)).kernels[CHOSEN]
+    assert kernel.refuses(registry.problem(LARGE)) is None
+    assert kernel.refuses(registry.problem("gemm/m400n31k33/f16/NT")) == f"{CHOSEN} has no f16 path; it has f32"
+    with pytest.raises(UsageError, match="registered twice"):
+        contender.register(json.dumps(json.loads(file_of("gemm", kept.device_name).read_text())))

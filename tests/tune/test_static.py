@@ -1,4 +1,4 @@
-"""Tiles ranked without a GPU: what is dropped, what comes first, and what cannot be ranked."""
+"""What kernels take of a multiprocessor, and tiles ranked by it without a GPU."""
 
 import math
 
@@ -6,6 +6,7 @@ import pytest
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.tune.inspect import render
 from kernelmark.bench.tune.static import CompiledTile, rank, words
 from kernelmark.bench.tune.subject import subjects_of
 from support.tuning import row
@@ -94,3 +95,34 @@ def test_where_nothing_is_published_of_an_architecture_occupancy_ranks(subject, 
 )
 def test_what_cannot_be_ranked_is_refused_in_one_line(subject, complaint, kernel, problem, words):
     assert complaint(lambda: rank(subject(kernel, problem), "sm_80", None, 0)).startswith(words)
+
+
+def resources(entry, tunables=""):
+    return row(kernel="conv/cuda.k", entry=entry, tunables=tunables)
+
+
+def names(*rows):
+    return [line.split("  ")[0].strip() for line in render(rows, "table").splitlines()[2:]]
+
+
+def test_the_launches_of_a_kernel_are_distinguished_by_their_functions():
+    assert names(resources("filters<2>"), resources("product<64, 4>")) == [
+        "conv/cuda.k: filters",
+        "conv/cuda.k: product",
+    ]
+
+
+def test_a_kernel_of_one_launch_is_named_with_its_tile_alone():
+    assert names(resources("k<2>", '{"T":2}'), resources("k<4>", '{"T":4,"S":1}')) == [
+        "conv/cuda.k@T=2",
+        "conv/cuda.k@T=4,S=1",
+    ]
+
+
+def test_a_narrow_terminal_shows_the_name_above_the_resources(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = render([resources("k<2>", '{"T":2}')], "table").splitlines()
+    assert shown[0] == "kernel and tile"
+    assert shown[3] == "conv/cuda.k@T=2"
+    assert shown[4].split() == ["sm_80", "32", "0", "8", "100%", "warps"]
+    assert shown[5].startswith("  left out to fit: static, dynamic, stack, threads")

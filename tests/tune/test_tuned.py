@@ -1,22 +1,37 @@
-"""The file of tuned tiles, and runs that take them."""
+"""The file of tuned tiles, runs and headers that take them, and which tiles a search evaluates."""
 
 import json
+import random
+import shutil
+import subprocess
 from functools import partial
+from itertools import product
 from pathlib import Path
+from statistics import median
 
 import msgspec
+import numpy as np
 import pytest
 
 from kernelmark.bench.cli import doctor
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.defaults import NEVER
+from kernelmark.bench.measure import present
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.options import ALL, BUDGET, GUIDED
 from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import Session, run_jobs
+from kernelmark.bench.tune import search as searching
+from kernelmark.bench.tune.search import Choice, SearchDomain, choose, search
 from kernelmark.bench.tune.tuned import (
     TileFile,
+    Tuned,
+    adopted,
     file_of,
+    header,
     keep,
     opened,
     source_digest,
@@ -25,6 +40,7 @@ from kernelmark.bench.tune.tuned import (
     versions,
     with_tuned,
 )
+from support.tools import needed
 from support.tuning import entry as tuned_entry
 
 PROBLEM = "copy/m64n1024/f32"
@@ -218,3 +234,215 @@ def test_the_file_is_json_that_people_can_read(file, kernel):
     assert found["device"] == file.device
     assert found["tiles"][0]["tile"] == "WORK=1"
     assert TileFile(file.path, file.device) == file
+
+
+CC = shutil.which("cc")
+KERNEL = "transpose/numba.blocked"
+OUT_OF_PLACE = "transpose/m2048n26752/f32/out"
+EVERYTHING = Selection()
+
+
+def raced_entry(**others):
+    """A tile that a race has adopted."""
+    fields = {
+        "kernel": KERNEL,
+        "problem": OUT_OF_PLACE,
+        "threads": 2,
+        "tile": "RUN=512,DOWN=64",
+        "default": "RUN=256,DOWN=0",
+    }
+    return tuned_entry(**{**fields, "ratio": 1.25, "low": 1.2, "high": 1.3, **others})
+
+
+@pytest.fixture
+def file_with(tmp_path):
+    """Return a function that writes a file of tiles of a device."""
+
+    def of(*entries, device="Xeon"):
+        path = tmp_path / "tuned.json"
+        path.write_bytes(msgspec.json.encode(Tuned(device=device, tiles=entries)))
+        return TileFile(path, "Xeon")
+
+    return of
+
+
+def text(file_with, named=False, selection=EVERYTHING, run_id=None):
+    return header(adopted([file_with], named, selection, run_id))
+
+
+def test_each_tunable_is_a_constant_below_its_provenance(file_with):
+    assert text(file_with(raced_entry())) == (
+        "#ifndef KERNELMARK_TUNED_H\n#define KERNELMARK_TUNED_H\n\n"
+        "/* transpose/numba.blocked on transpose/m2048n26752/f32/out, 2 threads, cold */\n"
+        "/* Xeon; numba 0.62.1; source c0ffee */\n"
+        "/* 1.25x [1.2, 1.3] as fast as RUN=256,DOWN=0 over 5 processes, run race-1 of 2026-01-01T00:00:00 */\n"
+        "#define KERNELMARK_TRANSPOSE_NUMBA_BLOCKED_M2048N26752_F32_OUT_T2_RUN 512\n"
+        "#define KERNELMARK_TRANSPOSE_NUMBA_BLOCKED_M2048N26752_F32_OUT_T2_DOWN 64\n\n"
+        "#endif /* KERNELMARK_TUNED_H */\n"
+    )
+
+
+def test_a_compiler_takes_the_header_twice_whatever_texts_the_file_has(file_with, tmp_path):
+    needed(None if CC else "cc is not on PATH")
+    odd = [
+        raced_entry(threads=1, versions="*/ int x; /*", run="/*/ \\"),
+        raced_entry(threads=3, default='??/ "\\\n#error no\n'),
+        raced_entry(kernel="transpose/a.b_c"),
+        raced_entry(kernel="transpose/a_b.c", tile="RUN=7,DOWN=64"),
+    ]
+    (tmp_path / "tuned.h").write_text(text(file_with(*odd, device="Xeon */ (TM) é"), named=True))
+    name = "KERNELMARK_TRANSPOSE_A_B_C_M2048N26752_F32_OUT_T2"
+    (tmp_path / "main.c").write_text(
+        '#include "tuned.h"\n#include "tuned.h"\n'
+        f"int main(void) {{ return {name}_RUN == 512 && {name}_2_RUN == 7 ? 0 : 1; }}\n"
+    )
+    flags = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o", "main")
+    subprocess.run([CC, *flags, "main.c"], cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "main"], check=False).returncode == 0
+
+
+def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_with):
+    held = file_with(
+        raced_entry(), raced_entry(threads=1, run="race-2"), raced_entry(kernel="copy/a.b", problem="copy/m1n1/f32")
+    )
+    assert len(adopted([held], False, EVERYTHING)) == 3
+    assert [tile.entry.threads for tile in adopted([held], False, EVERYTHING, "race-2")] == [1]
+    assert [tile.entry.kernel for tile in adopted([held], False, Selection(op=("copy",)))] == ["copy/a.b"]
+    assert len(adopted([held], False, Selection(kernels=("transpose/*",), problem=("*/f32/out",)))) == 2
+
+
+def test_a_file_that_is_named_may_be_of_another_device(file_with):
+    held = file_with(raced_entry(), device="H100")
+    assert [tile.device for tile in adopted([held], True, EVERYTHING)] == ["H100"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"named": False}, "is of H100, here is Xeon; name another file, or tune here"),
+        (
+            {"named": True, "run_id": "race-9"},
+            "has no tile of run race-9; `kernelmark tune KERNEL PROBLEM` finds tiles",
+        ),
+        ({"named": True, "selection": Selection(op=("gemm",))}, "has no tile that was asked for; `kernelmark tune"),
+    ],
+)
+def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):
+    held = file_with(raced_entry(), device="H100")
+    assert complaint(lambda: text(held, **options)).startswith(f"{held.path}: {words}")
+
+
+def test_a_tile_that_is_none_is_refused_in_one_line(file_with, complaint):
+    assert complaint(lambda: text(file_with(raced_entry(tile="RUN=512\n#error")))) == (
+        f"{KERNEL} on {OUT_OF_PLACE}: tile 'RUN=512\\n#error': expected NAME=VALUE, several separated by commas: T=32"
+    )
+
+
+NAMES = ("A", "B", "C", "D")
+CONFIGS = list(product((1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1, 2, 3), (0, 1, 2, 3, 4)))  # 400
+FIELD = SearchDomain(NAMES, CONFIGS, (2, 2, 3, 4))
+MISSING = module_missing("kernel_tuner")
+
+
+def cost(config):
+    """A valley with walls: the lowest cost is 1, at (8, 4, 1, 2); the median is near 2."""
+    a, b, c, d = config
+    wall = 0.8 if c == 0 else 0.0
+    return 1 + 0.25 * abs(np.log2(a) - 3) + 0.3 * abs(np.log2(b) - 2) + 0.15 * abs(c - 1) + 0.1 * abs(d - 2) + wall
+
+
+@pytest.fixture
+def kernel_tuner():
+    needed(MISSING)
+
+
+@pytest.fixture
+def missing(monkeypatch):
+    """Kernel Tuner is not installed."""
+    reason = "kernel_tuner is not installed; pip install 'kernelmark[tune]'"
+    monkeypatch.setattr(searching, "module_missing", lambda module: reason)
+
+
+def asked(choice, seed=0, cost=cost):
+    """The configurations that a search evaluates, in order, in the lists that it asks for."""
+    calls = []
+
+    def evaluate(configs):
+        calls.append(list(configs))
+        return [cost(config) for config in configs]
+
+    search(FIELD, evaluate, choice, seed)
+    return calls
+
+
+def test_up_to_200_tiles_all_are_measured_and_of_more_a_hundred(missing):
+    assert choose(ALL, None, None) == Choice("exhaustive", ALL)
+    assert choose(ALL + 1, "random", None) == Choice("random", BUDGET)
+
+
+def test_a_budget_that_reaches_for_all_tiles_measures_all(missing):
+    assert choose(500, None, 500) == choose(500, "random", 900) == Choice("exhaustive", 500)
+    assert choose(150, "random", 40) == Choice("random", 40)
+
+
+def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(missing, complaint):
+    assert complaint(lambda: choose(201, None, None)) == (
+        "--strategy genetic_algorithm: kernel_tuner is not installed; pip install 'kernelmark[tune]', or take "
+        "--strategy exhaustive (all 201 tiles) or --strategy random"
+    )
+
+
+def test_the_extra_that_brings_kernel_tuner_is_known():
+    assert present.EXTRAS["kernel_tuner"] == "tune"
+
+
+def test_an_exhaustive_search_evaluates_every_tile_once():
+    assert asked(Choice("exhaustive", len(CONFIGS))) == [CONFIGS]
+
+
+def test_a_random_search_evaluates_different_tiles_as_many_as_the_budget_has():
+    (drawn,) = asked(Choice("random", 37))
+    assert len(drawn) == len(set(drawn)) == 37
+    assert asked(Choice("random", 37)) == [drawn]
+    assert asked(Choice("random", 37), seed=1) != [drawn]
+
+
+@pytest.mark.usefixtures("kernel_tuner")
+@pytest.mark.parametrize("strategy", GUIDED)
+def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, capsys):
+    tiles = [config for configs in asked(Choice(strategy, 60)) for config in configs]
+    assert len(tiles) == len(set(tiles)) <= 60
+    assert len(tiles) > 40
+    assert set(tiles) <= set(CONFIGS)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("kernel_tuner")
+def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_alone():
+    random.seed(5), np.random.seed(5)
+    first = asked(Choice(GUIDED[0], 30), seed=3)
+    left = random.random(), np.random.random()
+    random.seed(5), np.random.seed(5)
+    assert left == (random.random(), np.random.random())
+    assert asked(Choice(GUIDED[0], 30), seed=3) == first
+
+
+@pytest.mark.usefixtures("kernel_tuner")
+@pytest.mark.parametrize("strategy", GUIDED)
+def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
+    tiles = [
+        c for configs in asked(Choice(strategy, 60), cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs
+    ]
+    assert min(map(cost, tiles)) < 1.3
+    assert 0 < len(asked(Choice(strategy, 20), cost=lambda config: np.inf)) <= 20
+
+
+@pytest.mark.usefixtures("kernel_tuner")
+@pytest.mark.long
+def test_fifteen_percent_of_the_evaluations_find_97_percent_of_the_best_and_more_than_random_ones_do():
+    def found(strategy, seed):
+        return 1 / min(cost(c) for configs in asked(Choice(strategy, 60), seed) for c in configs)
+
+    guided, drawn = ([found(strategy, seed) for seed in range(20)] for strategy in (GUIDED[0], "random"))
+    assert median(guided) >= 0.97
+    assert median(guided) > median(drawn)

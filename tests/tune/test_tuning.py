@@ -1,11 +1,21 @@
-"""Both stages of a tuning, on kernels whose work is counted: what is measured, adopted, kept and taken up again."""
+"""Tuning: what is measured, adopted, kept and taken up again, what a report shows of it, and the command."""
+
+import json
+import re
 
 import pytest
 
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.report import findings, founding
+from kernelmark.bench.report.figures import tunables
+from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.runs import summaries
 from kernelmark.bench.report.tuning import (
+    compiled_words,
     over_suite,
     overall_words,
     searched_words,
@@ -14,7 +24,11 @@ from kernelmark.bench.report.tuning import (
     size_words,
     space_words,
 )
-from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, progress
+from kernelmark.bench.tune.static import arch_here
+from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, log_adopted, progress
+from support.plugins import COUNTED
+from support.processes import complaints
+from support.rows import PLAN, begin, put
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)  # of the plug-in counted.py
 
@@ -235,3 +249,206 @@ def test_usage_errors_leave_no_run(tuned):
     with pytest.raises(UsageError):
         tuned.begin("none")
     assert tuned.store.runs() == []
+
+
+@pytest.fixture
+def datas(tuned):
+    """The data of the search and of the race of a tuning."""
+    tuning, (verdict,) = tuned.all("counted")
+    return [RunData(tuned.store, run) for run in (tuning.session.run_id, verdict.default.run_id)]
+
+
+def test_both_runs_have_the_verdict_of_the_race_and_the_numbers_of_the_search(datas):
+    words = {findings.verdict(data) for data in datas}
+    (verdict,) = words
+    assert re.fullmatch(
+        r"copy/mine.counted on copy/m64n1024/f32: WORK=1 is \S+x \[\S+, \S+\] as fast as the default \(WORK=4\) "
+        r"over 3 processes; `kernelmark run copy/m64n1024/f32 --tuned auto` uses it",
+        verdict,
+    )
+    for data in datas:
+        assert [(number.value, number.label) for number in findings.numbers(data)][1:] == [
+            ("1 of 8", "tiles within 5 % of the best of their problem"),
+            ("8 of 8", "valid tiles were measured"),
+        ]
+        assert findings.title(data, None) == "Tuning of mine.counted: copy/m64n1024/f32"
+
+
+def test_a_search_whose_race_has_not_ended_is_undecided(tuned):
+    tuning = tuned.begin("counted")
+    tuning.search()
+    text = findings.verdict(RunData(tuned.store, tuning.session.run_id))
+    assert text.startswith("copy/mine.counted on copy/m64n1024/f32: undecided, since no race has ended; ")
+    assert "in the search WORK=1 was fastest, " in text
+
+
+def test_a_race_whose_search_was_removed_still_has_its_verdict(tuned):
+    tuning, (verdict,) = tuned.all("counted")
+    tuned.store.remove([tuning.session.run_id])
+    data = RunData(tuned.store, verdict.default.run_id)
+    assert "WORK=1 is " in findings.verdict(data)
+    assert [number.label for number in findings.numbers(data)] == ["speed of the adopted tile over the default"]
+
+
+def test_over_a_suite_the_first_screen_counts_the_problems_and_has_one_tile_for_all(tuned, tmp_path):
+    (tmp_path / "two.toml").write_text(SUITE)
+    _, verdicts = tuned.all("counted", str(tmp_path / "two.toml"))
+    data = RunData(tuned.store, verdicts[0].default.run_id)
+    assert findings.verdict(data) == (
+        "copy/mine.counted: a tile is certainly faster than the default on 2 of 2 problems; "
+        "`kernelmark run SUITE --tuned auto` uses them"
+    )
+    assert findings.numbers(data)[0].label == "speed of the one tile for all over the default (geometric mean)"
+    assert len(tunables.tunables(data).figures) == 2
+
+
+def test_the_figure_has_a_panel_for_each_tunable_that_was_varied_and_a_word_about_noise(datas):
+    ((figure,),) = ([*tunables.tunables(data).figures] for data in datas[:1])
+    assert figure.caption.startswith("8 tiles; 1x is the default, ")
+    assert figure.caption.endswith(" No tile was measured under noise.")
+    (panel,) = figure.draw().axes
+    assert panel.get_xlabel() == "WORK"
+    assert [label.get_text() for label in panel.get_xticklabels()] == list("12345678")
+
+
+def test_the_page_has_the_race_the_space_and_the_figure_without_the_kernels_declaration(datas, tmp_path):
+    page = write_report(datas[1]._store, datas[1].run_id, tmp_path / "out", Registry(), pdf=False)
+    text = page.read_text(encoding="utf-8").replace("<wbr>", "").replace("\N{NO-BREAK SPACE}", " ")
+    assert "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best" in text
+    assert f"search: run {datas[0].run_id}, race: run {datas[1].run_id}" in text
+    assert re.search(r"<td[^>]*>WORK=1 *</td><td[^>]*> *\S+x \[\S+, \S+\]</td><td[^>]*>yes", text)
+    (svg,) = (tmp_path / "out" / "figures").glob("tunables-*.svg")
+    assert "prefers-color-scheme: dark" in svg.read_text()
+
+
+def test_the_founding_question_is_not_answered_by_a_tuning(store):
+    space = {"problem": "gemm/m1024n2048k26752/f32/NT", "size": 2, "valid": 2, "exact": True, "listed": 2}
+    tunes = {"kernel": "gemm/some.x", "how": "exhaustive", "source": "", "where": "auto", "search": "gone"}
+    dims = {"m": 1024, "n": 2048, "k": 26752}
+    for run_id, plan in (("r1", PLAN), ("r2", {**PLAN, "tunes": {**tunes, "spaces": [{**space, "default": "A=1"}]}})):
+        begin(store, run_id, plan=plan)
+        for name, median in (("matmul", 1e-3), ("tnn", 2e-3)):
+            put(store, space["problem"], f"gemm/some.{name}", median, dims, run_id=run_id)
+    assert [len(founding.answers(RunData(store, run_id))) for run_id in ("r1", "r2")] == [1, 0]
+    assert findings.verdict(RunData(store, "r2")) == "Nothing was tuned: the default has no time."
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, monkeypatch):
+    from kernelmark.bench.tune import subject
+
+    discover((str(folder / "turned.py"),))
+    monkeypatch.setattr(subject, "cuda_missing", lambda: None)
+    monkeypatch.setattr(subject, "unavailable", lambda kernel: None)
+    monkeypatch.setattr(subject, "present_limits", lambda: H100)
+    tuning, (verdict,) = tuned.all("turned", "transpose/m61n47/f32/out", op="transpose/cuda")
+    (found,) = searches(RunData(tuned.store, tuning.session.run_id))
+    assert compiled_words(found) == "2 compiled, 0 of them spilling"
+    assert all(used.registers > 0 for used in found.resources.values())
+    assert arch_here(tuned.registry.kernels["transpose/cuda.turned"]).startswith("sm_")
+    assert verdict.adopted is None
+
+
+def test_what_was_adopted_is_a_version_in_the_history_of_the_kernel(tuned):
+    _, (verdict,) = tuned.all("counted")
+    log_adopted(tuned.store, verdict)
+    (kept,) = tuned.store.versions("copy/mine.counted", "copy/m64n1024/f32")
+    assert (kept.version.by, kept.version.tile, kept.version.verdict) == ("tune", "WORK=1", "PASS, adopted")
+    assert (kept.version.run, kept.version.processes) == (verdict.default.run_id, 3)
+    (against,) = kept.version.compared
+    assert against.kernel == "copy/mine.counted"
+    assert 1 < against.low < against.ratio < against.high
+    assert b"def declare(" in kept.sources["counted.py"]
+
+
+def test_a_default_that_stays_is_no_version(tuned):
+    _, (verdict,) = tuned.all("counted@WORK=8")
+    log_adopted(tuned.store, verdict)
+    assert list(tuned.store._rows("SELECT kernel FROM version")) == []
+
+
+pytestmark = pytest.mark.usefixtures("registry")  # which forgets what the plug-in registers
+KERNEL, PROBLEM = "copy/numba.streaming", "copy/m64n1024/f32"
+QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", COUNTED)
+RACE = ("--processes", "3", "--spread", "0")
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (("copy/numpy.copyto", PROBLEM), "copy/numpy.copyto: has no tunables; those of copy that have some are copy/"),
+        ((f"{KERNEL}@X=1", PROBLEM), f"{KERNEL}@X=1: X is unknown, expected one of "),
+        ((KERNEL, "copy/m3"), "copy/m3: "),
+        ((KERNEL, PROBLEM, "--threads", "1,2"), "--threads 1,2: a tuning has one number of threads"),
+        (
+            (KERNEL, PROBLEM, "--processes", "1"),
+            "Invalid value for '--processes': is '1', expected an integer ",
+        ),
+        ((KERNEL, PROBLEM, "--budget", "0"), "Invalid value for '--budget': 0 is not in the range x>=1."),
+        ((KERNEL, PROBLEM, "--strategy", "luck"), "Invalid value for '--strategy': 'luck' is not one of "),
+        ((KERNEL, PROBLEM, "--tuned", "/proc/t.json"), "/proc/t.json: cannot be written: "),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_status_2(called, words, refusal):
+    line = called("tune", *words).refusal
+    assert line.startswith(f"kernelmark: {refusal}")
+
+
+def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
+    from kernelmark.bench.measure.present import cuda_missing
+
+    if cuda_missing() is None:
+        pytest.skip("a GPU answers")
+    done = called("tune", "gemm/cuda.tiled", "gemm/m64n64k64/f32/NT")
+    assert done.status == 2
+    assert done.err.startswith("kernelmark: gemm/cuda.tiled: no NVIDIA driver here")
+    assert "--static" in done.err
+
+
+@pytest.mark.long
+def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, kernelmark):
+    words = ("tune", "copy/mine.interrupting", PROBLEM, *QUICK, *RACE, "--db", "r.db")
+    stopped = kernelmark(*words)
+    assert (stopped.returncode, complaints(stopped.stderr)) == (130, [])
+    assert stopped.stdout.endswith("interrupted; every row is kept, and the same command goes on\n")
+    done = kernelmark(*words)
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
+    assert done.stdout.splitlines()[0] == stopped.stdout.splitlines()[0]
+    assert "WORK=1 is " in done.stdout
+    assert f"`kernelmark run {PROBLEM} --tuned auto` uses it" in done.stdout
+    (file,) = (tmp_path / "data" / "kernelmark" / "tuned").iterdir()
+    (tile,) = json.loads(file.read_text())["tiles"]
+    assert (tile["kernel"], tile["tile"]) == ("copy/mine.interrupting", "WORK=1")
+    ran = kernelmark("run", PROBLEM, *QUICK, "--kernels", "copy/mine.inter*", "--tuned", "auto", "--csv", "o.csv")
+    assert ran.returncode == 0
+    assert f"tuned: copy/mine.interrupting takes WORK=1 on {PROBLEM}, as run {tile['run']} found" in ran.stderr
+    assert tile["run"] in (tmp_path / "o.csv").read_text()
+    exported = kernelmark("export", "race-mine.interrupting-1", "--format", "c", "--db", "r.db", "-o", "tuned.h")
+    assert (exported.returncode, exported.stdout) == (0, "")
+    name = "KERNELMARK_COPY_MINE_INTERRUPTING_M64N1024_F32_T1_WORK"
+    assert f"#define {name} 1\n" in (tmp_path / "tuned.h").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (("--format", "c"), "has no tile; `kernelmark tune KERNEL PROBLEM` finds tiles"),
+        (
+            ("--format", "c", "--tuned", "no.json"),
+            "no.json: cannot be read: No such file or directory; `kernelmark tune",
+        ),
+        (("--tuned", "auto"), "--tuned: names the tiles of --format c, not of csv; leave it out"),
+        (("no-run", "--format", "c"), "there is no store; "),
+    ],
+)
+def test_an_export_without_adopted_tiles_is_one_line(called, words, refusal):
+    assert refusal in called("export", *words).refusal
+
+
+@pytest.mark.long
+def test_a_default_that_is_wrong_ends_in_one_line_and_exit_status_1(kernelmark):
+    done = kernelmark("tune", "copy/mine.wrong", PROBLEM, *QUICK)
+    assert done.returncode == 1
+    (line,) = complaints(done.stderr)
+    assert line.startswith(f"kernelmark: copy/mine.wrong on {PROBLEM}: is wrong with its default tile: b[0, 0] is 0, ")
+    assert line.endswith("; nothing was tuned")

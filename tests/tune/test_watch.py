@@ -1,16 +1,29 @@
-"""Sessions of `kernelmark watch`: versions of a .cu, compiled, judged and compared."""
+"""Watching a file: what a save is compared with, how the command ends, and what the log keeps."""
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.case import Budget, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.versions import digest_of
+from kernelmark.bench.report.history import history_document, history_page, steps
 from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.tune.tuned import sources_of
+from kernelmark.bench.tune.watch import session as watched
 from kernelmark.bench.tune.watch.contenders import VersionTiming, counterparts, job_of
+from kernelmark.bench.tune.watch.session import Log
 from kernelmark.bench.tune.watch.source import keep
-from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, version
+from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, UNGUARDED, version
 
 pytestmark = pytest.mark.usefixtures("cuda_compiler")
 
@@ -124,3 +137,184 @@ def test_a_version_shows_what_it_counts_beside_the_one_before(look):
     assert before.split() == ["wavefronts", "0"]
     assert after.endswith("the least (was 0)")
     assert "(was" not in next(line for line in second.splitlines() if line.startswith("sectors"))
+
+
+ROOT = Path(__file__).resolve().parents[2]
+TILED = str(ROOT / "cuda/gemm/tiled.cu")
+WGMMA = str(ROOT / "cuda/gemm/wgmma.cu")
+SQUARE = "gemm/m64n64k64/f32/NT"
+#: The driver then finds none, and the emulator judges.
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@contextmanager
+def watching(folder, *words):
+    """The command at work, its output line by line."""
+    script = str(Path(sys.executable).with_name("kernelmark"))
+    command = [sys.executable, script, "watch", *words]
+    env = {**os.environ, **NO_GPU, "XDG_DATA_HOME": str(folder / "data")}
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process, end):
+    """What is printed up to a line that begins so."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith(end):
+            return "".join(lines)
+    raise AssertionError("".join(lines))
+
+
+def test_a_kernel_of_the_tree_is_compiled_and_emulated_once(kernelmark):
+    done = kernelmark("watch", str(ROOT / "cuda/gemm/tiled.cu"), "gemm/m512n512k512/f32/NT", "--once", **NO_GPU)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sgemm_tiled<32, Op::N, Op::T>" in done.stdout
+    assert "PASS: no races or memory errors (11 problems x 3 schedules, 2 tiles)\n  PASS  T=32  11 prob" in done.stdout
+    assert "\033" not in done.stdout
+
+
+def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
+    with watching(folder, "turned.cu", PROBLEM, "--plugin", "turned.py") as process:
+        assert "PASS: no races or memory errors" in until(process, "waiting")
+        (folder / "turned.cu").write_text(STAGED)
+        assert "1024 (was 0)" in until(process, "waiting")
+        (folder / "turned.cu").write_text(BROKEN)
+        said = until(process, "waiting")
+        assert "turned.cu does not compile for sm_90a" in said
+        assert 'turned.cu(5): error: identifier "c" is undefined' in said
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().strip().splitlines() == [
+            "3 versions tried, 2 passed",
+            "last that passed: version 2",
+            "last: version 3, FAIL, does not compile",
+        ]
+        assert process.wait(timeout=20) == 130
+    with closing(Store(folder / "data" / "kernelmark" / "results.db", create=False)) as store:
+        found = store.versions("transpose/cuda.turned", PROBLEM)
+    kept = [(one.version.verdict, one.version.right, one.version.time_s, bool(one.version.registers)) for one in found]
+    assert kept == [("PASS", True, None, True)] * 2 + [("FAIL, does not compile", False, None, False)]
+    assert [one.sources["turned.cu"].decode() for one in found] == [SOURCE, STAGED, BROKEN]
+    assert "common.cuh" in found[0].sources
+
+
+def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
+    (folder / "turned.cu").write_text(UNGUARDED)
+    done = kernelmark("watch", "turned.cu", PROBLEM, "--plugin", "turned.py", "--once", **NO_GPU)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "turned.cu:5: out-of-bounds" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("absent.cu", SQUARE), "File 'absent.cu' does not exist"),
+        (("turned.cu", PROBLEM), "turned.cu: is the source of no kernel; --plugin names the file"),
+        ((TILED, "gemm/m5n5k5/f16/NT"), "gemm/cuda.tiled has no f16 path; it has f32"),
+        ((TILED, PROBLEM), "is no problem of gemm, which gemm/cuda.tiled computes"),
+        ((TILED, "gemm/m5"), "gemm/m5: sizes are 'm5', expected"),
+        ((TILED, SQUARE, "--kernel", "gemm/cuda.naive"), "expected one of gemm/cuda.tiled"),
+        ((TILED, SQUARE, "--against", "none"), "--against 'none': matches no GPU kernel"),
+        ((TILED, SQUARE, "--arch", "sm_1"), "arch 'sm_1': its limits are not known"),
+        ((WGMMA, "gemm/m64n64k64/f16/NT", "--arch", "sm_80"), "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
+    ],
+)
+def test_bad_input_is_one_line(folder, refused, words, said):
+    assert said in refused("watch", *words, "--once")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_version_is_timed_beside_the_vendors_call(kernelmark):
+    done = kernelmark("watch", TILED, "gemm/m512n512k512/f32/NT", "--once", "--against", "gemm/cublas.sgemm")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gemm/cublas.sgemm" in done.stdout.partition("this version against it")[2]
+
+
+KERNEL = "transpose/cuda.turned"
+
+
+@pytest.fixture
+def saved(folder, store):
+    """Return a function that lets a session look at texts and logs them; the histories are in the store."""
+
+    def all_of(session, *texts):
+        log = Log(store, session)
+        for number, text in enumerate(texts, 1):
+            list(session.look(version(folder, number, text)))
+            log.add({"turned.cu": text.encode()})
+        return store.versions(KERNEL, PROBLEM)
+
+    return all_of
+
+
+@pytest.fixture
+def emulator_passes(monkeypatch):
+    """The emulator's part is left out: it is slow, and other tests have it."""
+    from kernelmark.bench.tune.watch.emulator import Emulated
+
+    monkeypatch.setattr(watched, "emulate", lambda *words: Emulated(words[1].tile_for(words[2], words[3]), skipped="x"))
+
+
+def test_without_a_gpu_a_version_has_its_verdict_and_resources_and_no_rate(saved, session, registry):
+    found = saved(session, SOURCE, STAGED.replace("if (i < m && j < n) ", ""))
+    first, last = (kept.version for kept in found)
+    assert (first.by, first.verdict, first.right, first.tile, first.arch) == ("watch", "PASS", True, "H=8", "sm_90a")
+    assert last.verdict.startswith("FAIL, ")
+    assert last.right is False
+    assert first.registers
+    assert (first.spill_bytes, first.time_s, first.compared) == (0, None, ())
+    assert [step.against_first for step in steps(found)] == [None, None]
+    assert found[0].digest == digest_of(sources_of(registry.kernels[KERNEL]))
+
+
+@pytest.mark.usefixtures("emulator_passes")
+def test_the_history_shows_a_diff_for_each_step_and_names_the_compilers_refusal(saved, session):
+    found = saved(session, SOURCE, SOURCE, BROKEN)
+    page = list(history_page(KERNEL, PROBLEM, found, diff=True))
+    assert page[0] == f"{KERNEL} on {PROBLEM}: 3 versions, 0 right"
+    assert page[-2] == "version 2 after version 1: the sources are the same"
+    assert page[-1].startswith("version 3 after version 2\n--- turned.cu 2\n+++ turned.cu 3\n")
+    assert "\n-  if (i < m && j < n) b[j * m + i]" in page[-1]
+    assert "\n+  if (i < m && j < n) c[j * m + i]" in page[-1]
+    assert found[2].version.verdict == "FAIL, does not compile"
+
+
+@pytest.mark.usefixtures("emulator_passes")
+def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_quotients(saved, opened, monkeypatch):
+    times = {"current": iter((4e-3, 2e-3, 1e-3)), "previous": iter((4e-3, 2e-3)), "gemm": iter((8e-3,) * 3)}
+
+    def compared(comparison, current, previous):
+        ids = (comparison.ids[0], *([comparison.ids[1]] if previous else []), "transpose/cublas.geam")
+        medians = [next(times[name]) for name in ("current", *(["previous"] if previous else []), "gemm")]
+        return [_measured(kernel, median) for kernel, median in zip(ids, medians, strict=True)]
+
+    monkeypatch.setattr(watched, "compare", compared)
+    session = opened()
+    session._comparison = VersionTiming(KERNEL, PROBLEM, (), (), Budget(0.01))
+    found = saved(session, SOURCE, STAGED, SOURCE)
+    _, second, third = (step.against_first for step in steps(found))
+    assert (second.in_turn, round(second.median)) == (True, 2)
+    assert (third.in_turn, round(third.median)) == (False, 4)
+    assert second.low <= 2 <= second.high
+    text = "\n".join(history_page(KERNEL, PROBLEM, found, diff=False))
+    assert "(not in turn)" in text
+    assert "8x [8, 8] cublas.geam" in text
+    document = history_document(KERNEL, PROBLEM, found)
+    assert [[(one.kernel, one.version) for one in each.against] for each in document.versions] == [
+        [("transpose/cublas.geam", None)],
+        [("", 1), ("transpose/cublas.geam", None)],
+        [("", 2), ("transpose/cublas.geam", None)],
+    ]
+
+
+def _measured(kernel, median):
+    """What a worker reports of a contender whose samples scatter by a hundredth."""
+    samples = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(15)]
+    return Measurement(
+        kernel=kernel, problem=PROBLEM, job="j", samples=samples, interval=median_interval(samples), status="ok",
+        device_name="Some GPU", interval_scope="within-process",
+    )  # fmt: skip

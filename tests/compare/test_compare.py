@@ -1,0 +1,379 @@
+"""Comparing two runs: cases that are paired, siblings, statistics, and what is shown."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+from scipy.stats import ttest_ind
+
+from kernelmark.bench.compare.cases import Side
+from kernelmark.bench.compare.runs import compare_runs, siblings
+from kernelmark.bench.compare.stats import detectable, holm, welch
+from kernelmark.bench.measure.measurement import ProcessPart
+from kernelmark.bench.record.store import Store
+from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
+from support.rows import result
+
+
+def test_each_verdict_has_its_case(runs, tmp_path):
+    base = {"m1": STEADY, "m2": STEADY, "m3": STEADY, "m4": LOOSE}
+    new = {"m1": times(1.001), "m2": times(1.05), "m3": times(0.9), "m4": times(1.03, LOOSE)}
+    store = runs(base, new)
+    found = verdicts(store, tmp_path)
+    assert {name: row["verdict"] for name, row in found.items()} == {
+        "m1": "same",
+        "m2": "slower",
+        "m3": "faster",
+        "m4": "unclear",
+    }
+    assert compared(store)[0].splitlines()[-1] == "4 cases: 1 slower, 1 faster, 1 same, 1 unclear"
+
+
+def test_csv_holds_times_ratio_interval_and_both_p_values(runs, tmp_path):
+    store = runs({"m1": STEADY, "m2": STEADY}, {"m1": times(1.05), "m2": times(1.001)})
+    row = verdicts(store, tmp_path)["m1"]
+    assert float(row["base_time_s_median"]) == 1e-3
+    assert float(row["ratio"]) == pytest.approx(1.05)
+    assert float(row["ratio_ci95_low"]) < 1.05 < float(row["ratio_ci95_high"])
+    assert float(row["p_holm"]) == pytest.approx(2 * float(row["p"]))
+    assert (row["base_processes"], row["new_processes"], row["machines"]) == ("5", "5", "same")
+
+
+def test_swapping_the_runs_turns_every_verdict_round(runs, tmp_path):
+    store = runs({"m1": STEADY, "m2": STEADY, "m3": STEADY}, {"m1": times(1.019), "m2": times(1.05), "m3": times(0.9)})
+    there = verdicts(store, tmp_path)
+    back = verdicts(store, tmp_path, base="new", new="base")
+    turned = {"slower": "faster", "faster": "slower"}
+    assert {name: turned.get(row["verdict"], row["verdict"]) for name, row in there.items()} == {
+        name: row["verdict"] for name, row in back.items()
+    }
+
+
+def test_holm_makes_unclear_of_what_one_of_many_shows_by_chance(runs, tmp_path):
+    many = {f"m{i}": LOOSE for i in range(2, 40)}
+    store = runs({"m1": LOOSE, **many}, {"m1": times(1.07, LOOSE), **many})
+    row = verdicts(store, tmp_path)["m1"]
+    assert float(row["p"]) < 0.05 < float(row["p_holm"])
+    assert (row["verdict"], row["reason"].partition(" by")[0][:2]) == ("unclear", "p ")
+    assert row["reason"].endswith("not among 39")
+
+
+def test_a_wider_margin_calls_more_the_same(runs, tmp_path):
+    store = runs({"m1": LOOSE}, {"m1": LOOSE})
+    assert verdicts(store, tmp_path)["m1"]["verdict"] == "unclear"
+    assert verdicts(store, tmp_path, margin=0.1)["m1"]["verdict"] == "same"
+
+
+@pytest.mark.parametrize("factor", [0.96, 1 / 0.96])
+def test_an_interval_that_leaves_the_margin_on_one_side_is_unclear(runs, tmp_path, factor):
+    row = verdicts(runs({"m1": LOOSE}, {"m1": times(factor, LOOSE)}), tmp_path)["m1"]
+    assert (float(row["ratio_ci95_low"]) < 1 / 1.02) is not (float(row["ratio_ci95_high"]) > 1.02)
+    assert row["verdict"] == "unclear"
+
+
+@pytest.mark.parametrize("few", [(), (1.5e-3,)])
+def test_a_single_process_leaves_a_case_unclear_with_the_remedy(runs, tmp_path, few):
+    store = runs({"m1": STEADY}, {"m1": {"medians": few, "time_s_median": 1.5e-3}})
+    row = verdicts(store, tmp_path)["m1"]
+    assert (row["verdict"], row["ratio"], row["p"]) == ("unclear", "1.5", "")
+    assert row["reason"].startswith(f"processes: 5 in BASE, {len(few)} in NEW")
+    text, _ = compared(store)
+    assert text.count("1 case cannot be tested; `kernelmark run --processes 5` measures in several") == 1
+
+
+@pytest.mark.parametrize("bad", [math.nan, 0.0, math.inf])
+def test_a_median_that_is_no_time_leaves_a_case_unclear(runs, tmp_path, bad):
+    row = verdicts(runs({"m1": STEADY}, {"m1": {"medians": (1e-3, bad), "time_s_median": 1e-3}}), tmp_path)["m1"]
+    assert (row["verdict"], row["p_holm"]) == ("unclear", "")
+
+
+@pytest.mark.parametrize("status", ["wrong", "failed", "crashed", "timeout", "mistrusted"])
+def test_what_was_ok_and_is_broken_regressed(runs, status):
+    store = runs({"m1": STEADY, "m2": STEADY}, {"m1": {"status": status, "reason": "because"}, "m2": STEADY})
+    text, fails = compared(store, fail_slower=0.02)
+    assert f"regressed: copy/a.b copy/m1 cold t1: ok -> {status}: because" in text
+    assert text.endswith("2 cases: 0 slower, 0 faster, 1 same, 0 unclear, 1 regressed")
+    assert fails
+
+
+@pytest.mark.parametrize(("old", "now"), [("wrong", "ok"), ("ok", "unsupported"), ("wrong", "failed")])
+def test_other_changes_of_status_are_listed_and_fail_nothing(runs, old, now):
+    rows = [{"medians": STEADY if s == "ok" else (), "status": s, "reason": "" if s == "ok" else s} for s in (old, now)]
+    text, fails = compared(runs({"m1": rows[0], "m2": STEADY}, {"m1": rows[1], "m2": STEADY}), fail_slower=0.02)
+    assert f"copy/a.b copy/m1 cold t1: {old} -> {now}: {now if now != 'ok' else old}" in text
+    assert not fails
+
+
+def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("kernelmark.bench.compare.cases.CHUNK", 3)
+    factors = [1 + i / 10 for i in range(10)]
+    store = runs({f"m{i}": STEADY for i in range(10)}, {f"m{i}": times(f) for i, f in enumerate(factors)})
+    found = verdicts(store, tmp_path)
+    assert [float(found[f"m{i}"]["ratio"]) for i in range(10)] == pytest.approx(factors)
+    assert [found[f"m{i}"]["verdict"] for i in range(10)] == ["same"] + ["slower"] * 9
+
+
+@pytest.mark.parametrize(("bound", "fails"), [(0.02, True), (0.04, True), (0.06, False)])
+def test_it_fails_where_a_case_is_slower_by_more_than_the_bound(runs, bound, fails):
+    assert compared(runs({"m1": STEADY}, {"m1": times(1.05)}), fail_slower=bound)[1] is fails
+
+
+def test_it_does_not_fail_without_a_bound_nor_for_what_is_unclear(runs):
+    store = runs({"m1": STEADY, "m2": LOOSE}, {"m1": STEADY, "m2": times(1.03, LOOSE)})
+    assert not compared(store, fail_slower=0.001)[1]
+    assert not compared(store)[1]
+
+
+def test_a_bound_is_refused_where_a_case_has_one_process(runs, complaint):
+    store = runs({"m1": STEADY, "m2": STEADY}, {"m1": STEADY, "m2": (1e-3,)})
+    line = complaint(lambda: compared(store, fail_slower=0.02))
+    assert line.startswith("--fail-slower: 1 of 2 cases have fewer than two processes")
+    assert "--processes 5" in line
+
+
+def test_a_bound_is_refused_where_nothing_was_timed(runs, complaint):
+    store = runs({"m1": {"mode": "verify"}}, {"m1": {"mode": "verify"}})
+    assert "no case has a time in both" in complaint(lambda: compared(store, fail_slower=0.02))
+
+
+def test_runs_of_different_machines_are_refused_with_the_facts_that_differ(runs, complaint, tmp_path):
+    store = runs({"m1": STEADY}, {"m1": STEADY}, machine={"cpu": "other", "cpus": 4})
+    line = complaint(lambda: compared(store))
+    assert "different machines: cpu: some -> other; cpus: none -> 4; --anyway" in line
+    text, _ = compared(store, anyway=True)
+    assert "DIFFERENT MACHINES: cpu: some -> other" in text.splitlines()
+    assert verdicts(store, tmp_path, anyway=True)["m1"]["machines"] == "cpu: some -> other; cpus: none -> 4"
+
+
+def test_cases_of_different_devices_are_refused_too(runs, complaint):
+    store = runs({"m1": STEADY}, {"m1": {"medians": STEADY, "device_name": "e"}})
+    assert "different devices: d in BASE, e in NEW; --anyway" in complaint(lambda: compared(store))
+    assert "DIFFERENT MACHINES: device: d -> e" in compared(store, anyway=True)[0].splitlines()
+
+
+def test_what_may_vary_is_named_and_not_refused(runs):
+    environment = {"versions": {"numpy": "2.4.6"}, "blas": ["openblas"]}
+    store = runs({"m1": STEADY}, {"m1": STEADY}, environment=environment, git_commit="beef", plan={"seed": 1})
+    lines = compared(store)[0].splitlines()
+    assert [line for line in lines if line.startswith("differs: ")] == [
+        "differs: git_commit: c0ffee -> beef",
+        "differs: seed: 0 -> 1",
+        "differs: blas: [] -> ['openblas']",
+        "differs: numpy: 2.4.5 -> 2.4.6",
+    ]
+
+
+def test_runs_without_a_common_case_are_refused(runs, complaint):
+    line = complaint(lambda: compared(runs({"m1": STEADY}, {"m2": STEADY})))
+    assert "no case in common: 1 in BASE, 1 in NEW" in line
+
+
+def test_a_run_is_not_compared_with_itself(runs, complaint):
+    assert "are both run base" in complaint(lambda: compared(runs({"m1": STEADY}, {}), new="ba"))
+
+
+def test_an_unknown_run_is_one_line(runs, complaint):
+    assert complaint(lambda: compared(runs({}, {}), base="r9")).startswith("run 'r9': is not a run of")
+
+
+def test_base_may_lie_in_another_store(runs, tmp_path):
+    store, other = runs({"m1": STEADY}, {"m1": times(1.05)}), Store(tmp_path / "other.db")
+    begin(other, "older")
+    add(other, "older", "m1", STEADY)
+    text, fails = compare_runs((other, "old"), (store, "new"), 0.02, 0.02, False, None)
+    assert "BASE older" in text
+    assert fails
+    other.close()
+
+
+def test_runs_whose_kernels_had_different_tuned_tiles_are_refused_unless_told(store, complaint):
+    tile = {"kernel": "copy/a.b", "problem": "copy/m3n5/f32", "threads": 1, "tile": "W=2", "run": "r1"}
+    begin(store, "base", plan={"tiles": [tile]})
+    begin(store, "same", plan={"tiles": [{**tile, "run": "r2"}]})
+    begin(store, "new", plan={"seed": 0})
+    for run_id in ("base", "same", "new"):
+        add(store, run_id, "m3n5/f32", STEADY)
+    assert complaint(lambda: compared(store)) == (
+        "runs base and new differ in tuned tiles: copy/a.b@W=2 on copy/m3n5/f32, 1 threads is of one alone; --anyway "
+        "compares them"
+    )
+    compared(store, anyway=True)
+    compared(store, new="same")
+
+
+NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
+
+
+def add_sibling(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
+    median = sorted(times)[len(times) // 2]
+    ends = {"time_s_median": median, "time_s_ci95_low": min(times), "time_s_ci95_high": max(times)}
+    row = result(run_id=run_id, problem=problem, layout=problem[-2:], job=job, kernel=kernel, **ends)
+    store.add(row, {}, times, None, [ProcessPart(len(times), median)])
+
+
+def drifting(factor, slope):
+    """Samples of a machine that becomes slower, which both siblings of a round see alike."""
+    return [factor * 1e-3 * (1 + slope * i) for i in range(12)]
+
+
+@pytest.fixture
+def runs(store):
+    """In BASE NT takes as long as NN; NEW runs on a machine at half the speed, and there NT takes 1.2 times as long."""
+    for run_id, machine, nt in (("base", 1.0, 1.0), ("new", 2.0, 1.2)):
+        begin(store, run_id)
+        add_sibling(store, run_id, NT, drifting(machine * nt, 0.05))
+        add_sibling(store, run_id, NN, drifting(machine, 0.05))
+    return store
+
+
+def test_the_change_of_a_pair_is_free_of_what_slowed_both_siblings(runs):
+    ((pair),) = siblings(Side(runs, "base"), Side(runs, "new"))
+    assert (pair.one.problem, pair.other.problem) == (NN, NT)
+    assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1.2))
+    assert pair.change.median == pytest.approx(1.2)
+    assert pair.change.side == "faster"
+
+
+def test_rows_of_different_jobs_are_no_pair(store):
+    for run_id in ("base", "new"):
+        begin(store, run_id)
+        add_sibling(store, run_id, NT, drifting(1.0, 0.0), job="j1")
+        add_sibling(store, run_id, NN, drifting(1.0, 0.0), job="j2")
+    assert list(siblings(Side(store, "base"), Side(store, "new"))) == []
+
+
+def test_two_kernels_of_a_job_on_one_problem_are_no_pair(runs):
+    for run_id in ("base", "new"):
+        add_sibling(runs, run_id, NT, drifting(1.0, 0.0), kernel="gemm/a.other")
+    assert len(list(siblings(Side(runs, "base"), Side(runs, "new")))) == 1
+
+
+def test_a_pair_that_one_run_alone_has_is_left_out(runs):
+    add_sibling(runs, "new", NT, drifting(1.0, 0.0), kernel="gemm/a.other")
+    add_sibling(runs, "new", NN, drifting(1.0, 0.0), kernel="gemm/a.other")
+    assert len(list(siblings(Side(runs, "base"), Side(runs, "new")))) == 1
+
+
+def test_compare_prints_the_pairs(runs):
+    text, _ = compared(runs)
+    line = next(line for line in text.splitlines() if line.startswith("a.b"))
+    assert line.split()[:3] == ["a.b", NN, NT]
+    assert "1.2x" in line
+
+
+ODD, FEW = [1.01e-3, 0.98e-3, 1.03e-3, 1.00e-3], [1.10e-3, 1.04e-3]
+
+
+@pytest.mark.parametrize(("base", "new"), [(ODD, FEW), (FEW, ODD), (ODD, ODD[::-1]), (FEW, FEW)])
+def test_it_is_scipys_welch_on_the_logarithms(base, new):
+    ours, theirs = welch([base], [new]), ttest_ind(np.log(new), np.log(base), equal_var=False)
+    low, high = theirs.confidence_interval(0.95)
+    assert ours.ratio[0] == pytest.approx(np.exp(np.mean(np.log(new)) - np.mean(np.log(base))))
+    assert ours.p[0] == pytest.approx(theirs.pvalue)
+    assert ours.freedom[0] == pytest.approx(theirs.df)
+    assert (ours.low[0], ours.high[0]) == pytest.approx((math.exp(low), math.exp(high)))
+
+
+def test_cases_with_unlike_numbers_of_processes_are_tested_side_by_side():
+    together, alone = welch([ODD, FEW, ODD], [FEW, ODD, ODD]), welch([FEW], [ODD])
+    assert [column[1] for column in together] == [column[0] for column in alone]
+
+
+@pytest.mark.parametrize("bad", [[], [1e-3], [1e-3, math.nan], [1e-3, 0.0], [1e-3, -1e-3], [1e-3, math.inf]])
+def test_what_is_no_sample_of_positive_medians_has_no_p_value(bad):
+    found = welch([bad, ODD, ODD], [ODD, bad, ODD])
+    assert np.isnan(found.p).tolist() == [True, True, False]
+    assert np.isnan(found.low).tolist() == [True, True, False]
+
+
+def test_one_process_on_each_side_that_agree_are_no_evidence():
+    assert math.isnan(welch([[1e-3]], [[1e-3]]).p[0])
+
+
+def test_medians_without_any_scatter_are_equal_or_certainly_not():
+    found = welch([[1e-3] * 3] * 2, [[1e-3] * 3, [2e-3] * 3])
+    assert found.p.tolist() == pytest.approx([1, 0], abs=1e-12)
+    assert found.low.tolist() == pytest.approx([1, 2])
+    assert found.high.tolist() == pytest.approx([1, 2])
+
+
+@pytest.mark.parametrize("time_s", [1e-3, 1 / 3, 7e-7])
+def test_equal_medians_of_unlike_numbers_of_processes_do_not_differ_by_rounding(time_s):
+    found = welch([[time_s] * n for n in range(2, 12)], [[time_s] * 7] * 10)
+    assert found.p.tolist() == [1] * 10
+
+
+def test_holm_multiplies_the_smallest_by_all_and_never_falls():
+    # 4 x 0.005, 3 x 0.01, 2 x 0.03, and 1 x 0.04, which must not fall below the one before.
+    assert holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_is_capped_at_one_and_leaves_out_what_was_not_tested():
+    adjusted = holm(np.array([0.6, math.nan, 0.02, 0.7]))
+    assert adjusted[[0, 2, 3]].tolist() == pytest.approx([1, 0.06, 1])
+    assert math.isnan(adjusted[1])
+    assert holm(np.array([])).tolist() == []
+
+
+def test_the_detectable_difference_is_found_in_four_of_five_tries():
+    rng = np.random.default_rng(0)
+    error = 0.02 * math.sqrt(2 / 5)
+    change = float(detectable(np.array([error]), np.array([8.0]))[0])
+    assert math.log1p(change) == pytest.approx((student.ppf(0.975, 8) + student.ppf(0.8, 8)) * error)
+    base, new = (np.exp(rng.normal(0, 0.02, (2000, 5))) for _ in range(2))
+    found = welch(base, new * (1 + change)).p < 0.05
+    assert 0.77 < found.mean() < 0.85
+
+
+def test_equal_runs_raise_a_false_alarm_in_at_most_5_per_cent_of_comparisons():
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(300):
+        base, new = (np.exp(rng.normal(0, 0.02, (20, 5))) for _ in range(2))
+        alarms += bool((holm(welch(base, new).p) < 0.05).any())
+    # At a rate of 5 %, 300 comparisons have more than 24 alarms in 1 % of tries.
+    assert alarms <= 24
+
+
+def test_five_per_cent_slower_is_found_at_a_scatter_of_2_per_cent_between_10_processes():
+    rng = np.random.default_rng(2)
+    base, new = (np.exp(rng.normal(0, 0.02, (500, 10))) for _ in range(2))
+    assert (welch(base, 1.05 * new).p < 0.05).mean() > 0.95
+
+
+def test_what_has_no_time_in_either_is_counted(runs):
+    bad = {"status": "unsupported", "reason": "f64"}
+    text, _ = compared(runs({"m1": bad, "m2": bad, "m3": STEADY}, {"m1": bad, "m2": bad, "m3": STEADY}))
+    assert "no time: 2 unsupported in both" in text
+    assert text.endswith("3 cases: 0 slower, 0 faster, 1 same, 0 unclear, 2 untimed")
+
+
+def test_cases_of_one_run_alone_are_counted(runs):
+    text, _ = compared(runs({"m1": STEADY, "m2": STEADY, "m4": STEADY}, {"m0": STEADY, "m2": STEADY}))
+    assert text.endswith("1 case: 0 slower, 0 faster, 1 same, 0 unclear; 2 in BASE only; 1 in NEW only")
+
+
+def test_the_worst_stand_first_and_the_rest_is_counted(runs):
+    base = {f"m{i}": STEADY for i in range(60)}
+    new = {f"m{i}": times(1.1 + i / 100) for i in range(58)} | {"m58": times(0.8), "m59": STEADY}
+    lines = compared(runs(base, new))[0].splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("---"))
+    assert [line.split()[1] for line in lines[head + 1 : head + 4]] == ["copy/m57", "copy/m56", "copy/m55"]
+    assert "and 8 slower, 1 faster more; --csv FILE has all" in lines
+    assert not any("copy/m59" in line for line in lines)
+
+
+def test_what_is_certainly_slower_stands_before_what_may_be_much_slower(runs):
+    wild = (1e-3, 9e-3, 2e-3)
+    lines = compared(runs({"m1": STEADY, "m2": wild}, {"m1": times(1.05), "m2": times(3, wild)}))[0].splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("---"))
+    assert [line.split()[1] for line in lines[head + 1 : head + 3]] == ["copy/m1", "copy/m2"]
+
+
+def test_the_smallest_difference_that_can_be_found_grows_with_the_number_of_cases(runs):
+    store = runs({"m1": LOOSE, "m2": LOOSE}, {"m1": LOOSE, "m2": LOOSE})
+    line = next(line for line in compared(store)[0].splitlines() if line.startswith("smallest difference"))
+    alone, among = (float(word) for word in line.replace("%", " ").split() if word[0].isdigit() and "." in word)
+    assert 5 < alone < among < 12
+    assert line.endswith("among 2 (Holm)")
