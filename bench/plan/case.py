@@ -7,14 +7,13 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.kernel import Kernel, tiled
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import Shard
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
-from kernelmark.bench.plan.tunable import tiled
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 
 #: What the globs of a suite and of the user make of a kernel, by its id and those of the suite.

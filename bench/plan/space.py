@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations, islice
 from typing import NamedTuple
 
+from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import Refused, Tile, Values, refused_by, walk
-from kernelmark.bench.plan.tunable import Tunables
 
 #: Parts of a space that are looked at for a count, and tiles that are drawn for an estimate.
 LOOKS, DRAWN = 20_000, 2_000
@@ -36,7 +36,7 @@ class Space:
     A kernel with a tile of its own has only tiles with those values.
     """
 
-    def __init__(self, kernel: Tunables, problem: Problem, device: DeviceLimits = H100) -> None:
+    def __init__(self, kernel: Kernel, problem: Problem, device: DeviceLimits = H100) -> None:
         self._kernel, self._problem, self._device = kernel, problem, device
         self.values: Values = kernel.values(device)
 

@@ -15,13 +15,12 @@ import msgspec
 from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, in_parallel
 from kernelmark.bench.measure.occupancy import Limiter, occupancy, typical
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile, tiled
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.space import Space
 from kernelmark.bench.plan.tiles import tile_text
-from kernelmark.bench.plan.tunable import tiled
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
 #: Tiles of a kernel that prefers none, at most: a space may be of any size.
