@@ -17,58 +17,58 @@ from kernelmark.bench.record.store import Store
 from support.processes import at_work_in, wait_for
 from support.tools import script
 
-TOOL = "agenda"
+AGENDA = script("agenda")
 TESTS = Path(__file__).resolve().parents[1]
 DEADLINE_S = 120
 
 
-def task(tool: Any, name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d", **more: Any) -> Any:
-    return tool.Task(**{"name": name, "kind": "time", "value": value, "seconds": seconds, "digest": digest, **more})
+def task(name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d", **more: Any) -> Any:
+    return AGENDA.Task(**{"name": name, "kind": "time", "value": value, "seconds": seconds, "digest": digest, **more})
 
 
-def test_a_slot_takes_what_is_worth_most_a_second_and_fits(tool: Any) -> None:
-    tasks = [task(tool, "slow", 9, 10), task(tool, "quick", 2, 1), task(tool, "dull", 1, 4), task(tool, "long", 90, 99)]
-    found = tool.slot(tasks, tool.Agenda(), 12.0)
+def test_a_slot_takes_what_is_worth_most_a_second_and_fits() -> None:
+    tasks = [task("slow", 9, 10), task("quick", 2, 1), task("dull", 1, 4), task("long", 90, 99)]
+    found = AGENDA.slot(tasks, AGENDA.Agenda(), 12.0)
     assert [one.name for one in found.chosen] == ["quick", "slow"]
     assert [one.name for one in found.left] == ["long", "dull"]
     assert found.seconds <= 12
 
 
-def test_an_answer_closes_a_task_at_its_digest_alone(tool: Any) -> None:
-    found = tool.Agenda()
-    tool.answer(found, task(tool, "a"), tool.Answer(digest="d"))
-    assert not tool.is_open(task(tool, "a"), found)
-    assert tool.is_open(task(tool, "a", digest="other"), found)
+def test_an_answer_closes_a_task_at_its_digest_alone() -> None:
+    found = AGENDA.Agenda()
+    AGENDA.answer(found, task("a"), AGENDA.Answer(digest="d"))
+    assert not AGENDA.is_open(task("a"), found)
+    assert AGENDA.is_open(task("a", digest="other"), found)
 
 
-def test_a_task_that_fails_twice_at_one_digest_is_closed(tool: Any) -> None:
-    found, one = tool.Agenda(), task(tool, "a")
+def test_a_task_that_fails_twice_at_one_digest_is_closed() -> None:
+    found, one = AGENDA.Agenda(), task("a")
     for expected in (True, False):
-        tool.answer(found, one, tool.Answer(digest="d", state="failed", text="no luck"))
-        assert tool.is_open(one, found) is expected
+        AGENDA.answer(found, one, AGENDA.Answer(digest="d", state="failed", text="no luck"))
+        assert AGENDA.is_open(one, found) is expected
 
 
-def test_a_task_that_was_answered_by_an_unknown_tree_is_open_and_comes_later(tool: Any) -> None:
-    found = tool.Agenda()
-    tool.answer(found, task(tool, "a"), tool.Answer(digest=""))
-    assert [one.name for one in tool.ordered([task(tool, "a"), task(tool, "b")], found)] == ["b", "a"]
+def test_a_task_that_was_answered_by_an_unknown_tree_is_open_and_comes_later() -> None:
+    found = AGENDA.Agenda()
+    AGENDA.answer(found, task("a"), AGENDA.Answer(digest=""))
+    assert [one.name for one in AGENDA.ordered([task("a"), task("b")], found)] == ["b", "a"]
 
 
-def test_a_task_is_expected_to_take_as_long_as_it_took(tool: Any) -> None:
-    found = tool.Agenda()
-    tool.answer(found, task(tool, "a", seconds=5.0), tool.Answer(digest="before", seconds=2.5))
-    first, other = tool.timed([task(tool, "a", seconds=5.0), task(tool, "b", seconds=5.0)], found)
+def test_a_task_is_expected_to_take_as_long_as_it_took() -> None:
+    found = AGENDA.Agenda()
+    AGENDA.answer(found, task("a", seconds=5.0), AGENDA.Answer(digest="before", seconds=2.5))
+    first, other = AGENDA.timed([task("a", seconds=5.0), task("b", seconds=5.0)], found)
     assert (first.seconds, first.assumed) == (2.5, False)
     assert (other.seconds, other.assumed) == (5.0, True)
 
 
-def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest(tool: Any) -> None:
-    found, one, other = tool.Agenda(), task(tool, "a"), task(tool, "b")
-    tool.leave_out(found, [one], {"gemm/cuda.x": "crashed: no luck"})
-    tool.leave_out(found, [other], {"gemm/cuda.x": "crashed: again"})
-    assert tool.left_out([one, other], found) == {"gemm/cuda.x": "crashed: no luck"}
-    assert tool.left_out([other], found)  # a slot of other tasks forgets nothing
-    assert tool.left_out([task(tool, "a", digest="new"), other], found) == {}
+def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest() -> None:
+    found, one, other = AGENDA.Agenda(), task("a"), task("b")
+    AGENDA.leave_out(found, [one], {"gemm/cuda.x": "crashed: no luck"})
+    AGENDA.leave_out(found, [other], {"gemm/cuda.x": "crashed: again"})
+    assert AGENDA.left_out([one, other], found) == {"gemm/cuda.x": "crashed: no luck"}
+    assert AGENDA.left_out([other], found)  # a slot of other tasks forgets nothing
+    assert AGENDA.left_out([task("a", digest="new"), other], found) == {}
     assert found.left_out == {}
 
 
@@ -81,31 +81,31 @@ def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest(too
         ('{"schema": 1, "answers": 3}', "expected an agenda as `make gpu` writes it"),
     ],
 )
-def test_an_agenda_that_is_none_is_refused_in_one_line(tool: Any, tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / tool.FILE).write_text(text)
+def test_an_agenda_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / AGENDA.FILE).write_text(text)
     with pytest.raises(UsageError, match=r"agenda\.json") as raised:
-        tool.read(tmp_path, "NVIDIA H200")
+        AGENDA.read(tmp_path, "NVIDIA H200")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tool: Any, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--out names a folder"):
-        tool.save(tmp_path / "file", tool.Agenda())
+        AGENDA.save(tmp_path / "file", AGENDA.Agenda())
 
 
 def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> None:
-    tool = script("gpu")
-    layers = [task(tool.agenda, f"layer {i}", 9.0 - i, seconds=tool.MOST_S / 2.5, kind="time") for i in range(4)]
-    claim = task(tool.agenda, "claim", 7.5, seconds=1.0, kind="claim")
-    slow = task(tool.agenda, "slow", 5.5, seconds=500.0, kind="time", processes=3)
+    gpu = script("gpu")
+    layers = [task(f"layer {i}", 9.0 - i, seconds=gpu.MOST_S / 2.5, kind="time") for i in range(4)]
+    claim = task("claim", 7.5, seconds=1.0, kind="claim")
+    slow = task("slow", 5.5, seconds=500.0, kind="time", processes=3)
     tasks = sorted([*layers, claim, slow], key=lambda task: -task.value)
-    found = tool.Agenda()
-    names = [[task.name for task in batch] for batch in tool._questions(tasks, found)]
+    found = gpu.Agenda()
+    names = [[task.name for task in batch] for batch in gpu._questions(tasks, found)]
     assert names == [["layer 0", "layer 1"], ["claim"], ["layer 2", "layer 3"], ["slow"]]
-    tool.agenda.answer(found, layers[1], tool.Answer(digest="d", state="failed"))
-    names = [[task.name for task in batch] for batch in tool._questions(tasks, found)]
+    gpu.agenda.answer(found, layers[1], gpu.Answer(digest="d", state="failed"))
+    names = [[task.name for task in batch] for batch in gpu._questions(tasks, found)]
     assert names == [["layer 0", "layer 2"], ["layer 1"], ["claim"], ["layer 3"], ["slow"]], "failed tasks come alone"
 
 
@@ -113,11 +113,11 @@ def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> Non
 def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool, took: list[float]
 ) -> None:
-    tool = script("gpu")
-    monkeypatch.setattr(tool.signal, "signal", lambda *_: None)
-    measuring, found = tool.Measuring(tool._options(["--out", str(tmp_path)])), tool.Agenda()
-    asked = tool.Question(tool.Settings(""), 0.0, (task(tool.agenda, "a", seconds=1.0), task(tool.agenda, "b")))
-    measuring._take(asked, tool.Reply({"a": "done"}, cut=cut), 10.0, found)
+    gpu = script("gpu")
+    monkeypatch.setattr(gpu.signal, "signal", lambda *_: None)
+    measuring, found = gpu.Measuring(gpu._options(["--out", str(tmp_path)])), gpu.Agenda()
+    asked = gpu.Question(gpu.Settings(""), 0.0, (task("a", seconds=1.0), task("b")))
+    measuring._take(asked, gpu.Reply({"a": "done"}, cut=cut), 10.0, found)
     assert [one.seconds for one in found.answers.values()] == took
 
 

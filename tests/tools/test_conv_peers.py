@@ -6,9 +6,9 @@ import pytest
 
 from kernelmark.bench.measure.present import module_missing
 from support.rows import DISTURBED, begin, fail, put
-from support.tools import needed
+from support.tools import needed, script
 
-TOOL = "conv_peers"
+TOOL = script("conv_peers")
 ONEDNN, DIRECT, IM2COL = "conv/torch.conv2d", "conv/numba.direct", "conv/cpu.im2col"
 LAYER = "conv/n1c{}h14w14k16r3s3pad1/f32/nchw/{}"
 SUITE = """
@@ -31,30 +31,30 @@ def suite(tmp_path):
 
 
 @pytest.fixture
-def printed(tool, store, suite, capsys):
+def printed(store, suite, capsys):
     def call(*words):
-        assert tool.main(["--db", str(store.path), "--suite", suite, *words]) == 0
+        assert TOOL.main(["--db", str(store.path), "--suite", suite, *words]) == 0
         return capsys.readouterr().out
 
     return call
 
 
 @pytest.fixture
-def layers(tool, store, suite, tmp_path):
+def layers(store, suite, tmp_path):
     """The rows of layers that a call writes, by the name of the layer."""
 
     def call(*words, db=store.path, of=suite):
         file = tmp_path / "layers.csv"
-        assert tool.main(["--db", str(db), "--suite", str(of), "--layers", str(file), *words]) == 0
+        assert TOOL.main(["--db", str(db), "--suite", str(of), "--layers", str(file), *words]) == 0
         return {row["layer"]: row for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())}
 
     return call
 
 
 @pytest.fixture
-def refusal(tool, store, suite, capsys):
+def refusal(store, suite, capsys):
     def call(*words):
-        assert tool.main(["--db", str(store.path), "--suite", suite, *words]) == 2
+        assert TOOL.main(["--db", str(store.path), "--suite", suite, *words]) == 2
         printed = capsys.readouterr()
         (line,) = printed.err.splitlines()
         assert printed.out == ""
@@ -96,10 +96,10 @@ def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(store
     assert rows(page, "one") == []
 
 
-def test_the_interval_of_a_mean_lies_between_the_means_of_the_ends(tool):
-    mean = tool.geometric_mean([tool.Ratio(2, 1, 4), tool.Ratio(8, 4, 9, in_turn=False)])
+def test_the_interval_of_a_mean_lies_between_the_means_of_the_ends():
+    mean = TOOL.geometric_mean([TOOL.Ratio(2, 1, 4), TOOL.Ratio(8, 4, 9, in_turn=False)])
     assert mean == pytest.approx((4, 2, 6, False, False))
-    assert tool.geometric_mean([tool.Ratio(2, 1, 4), tool.Ratio(8)])[:3] == (4, None, None)
+    assert TOOL.geometric_mean([TOOL.Ratio(2, 1, 4), TOOL.Ratio(8)])[:3] == (4, None, None)
 
 
 def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_reason(store, printed):

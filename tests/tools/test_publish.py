@@ -1,4 +1,4 @@
-"""`make publish`: what is measured again, what is refused, and what stands in the end; the files that docs promise."""
+"""`make publish`: what is measured again, what is refused, which experiments go on, and what stands in the end."""
 
 import json
 import re
@@ -7,70 +7,98 @@ from unittest.mock import MagicMock
 import pytest
 
 import kernelmark
+from kernelmark.bench.claims import answer, catalog
+from kernelmark.bench.claims.prices import load_prices
+from kernelmark.bench.claims.views import write_files
+from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.figures import kinds
+from kernelmark.bench.report.noise import Noise
 from kernelmark.bench.report.publish import FILES, Report
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.tune.select.figure import CHOSEN_TITLE
 from kernelmark.bench.tune.select.figure import TITLE as REGRET
-from support import claims
 from support.pages import DOCS, ROOT
 from support.rows import begin, put
 from support.tools import script
 
+PROBLEMS = ("copy/m31n35/f32", "copy/m35n31/f32")
+KERNELS = ("copy/numpy.threaded", "copy/numpy.copyto")
+
+
+def experiment(name: str, max_time: float) -> catalog.Experiment:
+    return catalog.Experiment(id=name, title=name, problems=PROBLEMS, kernels=KERNELS, max_time=max_time)
+
+
+def claim(name: str, of: str) -> catalog.Claim:
+    compared = catalog.Contrast(kind="kernels", one=KERNELS[:1], other=KERNELS[1:])
+    words = {"words": name, "source": "", "applies": "", "number": "time over time"}
+    return catalog.Claim(id=name, experiment=of, confirm=catalog.Confirm(above=1.0), comparison=compared, **words)
+
+
+def use_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one experiment take longest, and two claims rest on another."""
+    experiments = (experiment("dull", 0.05), experiment("single", 0.01), experiment("twice", 0.01))
+    judged = (claim("a", "dull"), claim("b", "single"), claim("c", "twice"), claim("d", "twice"))
+    stand_in = catalog.Catalog(experiments, judged)
+    for module in (catalog, answer):
+        monkeypatch.setattr(module, "catalog", lambda: stand_in)
+
+
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
-TOOL = "publish"
+TOOL = script("publish")
 
 
 @pytest.fixture
-def asked(tool, tmp_path):
-    return lambda *words: tool._options(["--out", str(tmp_path / "reports"), *words])
+def asked(tmp_path):
+    return lambda *words: TOOL._options(["--out", str(tmp_path / "reports"), *words])
 
 
 @pytest.fixture(autouse=True)
-def commit(tool, monkeypatch):
+def commit(monkeypatch):
     """The commit of runs that tests put into the store is the present one."""
-    monkeypatch.setattr(tool, "git_commit", lambda: "c0ffee1234567")
+    monkeypatch.setattr(TOOL, "git_commit", lambda: "c0ffee1234567")
 
 
 @pytest.mark.parametrize(("planned", "goes_on"), [(2, "r1"), (1, None)])
-def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(tool, store, planned, goes_on):
+def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(store, planned, goes_on):
     begin(store, planned=planned)
     put(store, "copy/m8n8/f32", "copy/a.b")
-    assert tool._unfinished(store.path) == goes_on
+    assert TOOL._unfinished(store.path) == goes_on
 
 
 @pytest.mark.parametrize(
     ("planned", "current", "goes_on"), [(2, True, ""), (1, None, ""), (1, False, ""), (1, True, None)]
 )
 def test_a_run_of_another_commit_neither_goes_on_nor_answers_for_kernels_that_may_have_changed(
-    tool, store, monkeypatch, planned, current, goes_on
+    store, monkeypatch, planned, current, goes_on
 ):
     begin(store, planned=planned)
     put(store, "copy/m8n8/f32", "copy/a.b")
-    monkeypatch.setattr(tool, "git_commit", lambda: "another")
-    assert tool._unfinished(store.path, current=current) == goes_on
+    monkeypatch.setattr(TOOL, "git_commit", lambda: "another")
+    assert TOOL._unfinished(store.path, current=current) == goes_on
 
 
 @pytest.mark.parametrize(("anyway", "goes_on"), [(False, "r1"), (True, None)])
-def test_a_noisy_run_is_measured_again_unless_it_is_to_be_published(tool, store, anyway, goes_on):
+def test_a_noisy_run_is_measured_again_unless_it_is_to_be_published(store, anyway, goes_on):
     begin(store, planned=1)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
-    assert tool._unfinished(store.path, anyway) == goes_on
+    assert TOOL._unfinished(store.path, anyway) == goes_on
 
 
-def test_without_a_run_all_is_measured(tool, store, tmp_path):
-    assert tool._unfinished(store.path) == ""
-    assert tool._unfinished(tmp_path / "none.db") == ""
+def test_without_a_run_all_is_measured(store, tmp_path):
+    assert TOOL._unfinished(store.path) == ""
+    assert TOOL._unfinished(tmp_path / "none.db") == ""
 
 
 @pytest.fixture
-def called(tool, tmp_path, monkeypatch):
+def called(tmp_path, monkeypatch):
     """A call of `make publish` for a store that is named `results.db`, without figures."""
     monkeypatch.setattr(Report, "draw", lambda *_: [])
     place = ("--out", str(tmp_path / "reports"), "--db", str(tmp_path / "results.db"), "--minutes", "1")
-    return lambda *words: tool.main([*place, *TINY, *words])
+    return lambda *words: TOOL.main([*place, *TINY, *words])
 
 
 def noisy(store):
@@ -78,8 +106,8 @@ def noisy(store):
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
 
 
-def test_a_noisy_run_is_refused_before_anything_is_written(tool, store, called, tmp_path, monkeypatch):
-    monkeypatch.setattr(tool, "measure", lambda *_, **__: 0)
+def test_a_noisy_run_is_refused_before_anything_is_written(store, called, tmp_path, monkeypatch):
+    monkeypatch.setattr(TOOL, "measure", lambda *_, **__: 0)
     noisy(store)
     with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 case"):
         called()
@@ -89,7 +117,7 @@ def test_a_noisy_run_is_refused_before_anything_is_written(tool, store, called, 
 def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left_below(
     store, called, tmp_path, monkeypatch
 ):
-    claims.use(monkeypatch)
+    use_small(monkeypatch)
     noisy(store)
     called("--noisy-anyway")
     (page,) = (tmp_path / "reports").glob("*/README.md")
@@ -99,14 +127,14 @@ def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left
     assert sum(line.endswith("; `make publish` goes on with it") for line in lines) == 3
 
 
-def test_suites_are_measured_again_when_their_kernels_have_changed(tool, store, asked, monkeypatch):
+def test_suites_are_measured_again_when_their_kernels_have_changed(store, asked, monkeypatch):
     begin(store, planned=1)
     put(store, "copy/m8n8/f32", "copy/a.b")
     begun = MagicMock()
     begun.return_value.__enter__.return_value.wait.return_value = 0
-    monkeypatch.setattr(tool.subprocess, "Popen", begun)
+    monkeypatch.setattr(TOOL.subprocess, "Popen", begun)
     for current in (True, False):
-        tool.measure(store.path, asked(*TINY), 0.0, current)
+        TOOL.measure(store.path, asked(*TINY), 0.0, current)
     ((command,), _) = begun.call_args
     assert begun.call_count == 1
     assert "copy/m31n33/f32" in command
@@ -117,7 +145,7 @@ def test_suites_are_measured_again_when_their_kernels_have_changed(tool, store, 
 def test_a_tiny_report_is_measured_published_and_indexed_and_what_it_has_is_not_measured_again(
     called, tmp_path, monkeypatch
 ):
-    claims.use(monkeypatch)
+    use_small(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert called("--noisy-anyway", "--minutes", "3") == 0
     (folder,) = (path for path in (tmp_path / "reports").iterdir() if path.is_dir())
@@ -160,3 +188,111 @@ def test_a_slim_figure_keeps_its_references():
 
 def test_the_citation_names_this_version():
     assert f"\nversion: {kernelmark.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+CLAIMS = script("publish_claims")
+FOREVER = float("inf")
+NO_TIME = "no time was left to finish it"
+
+
+@pytest.fixture
+def made(store, registry, tmp_path, monkeypatch):
+    """Experiments that take a second or two, `dull` longest; `made()` is what a call of `make publish` has."""
+    use_small(monkeypatch)
+    begin(store)
+    found = CLAIMS.Agenda()
+    return lambda store=store, found=found, anyway=True: CLAIMS.Experiments(
+        store, found, tmp_path, registry, "r1", anyway
+    )
+
+
+def measured(store):
+    """The experiments that have a run, in the order of their beginning."""
+    return [store.run(run).command.split()[3] for run in store.run_ids() if run != "r1"]
+
+
+def test_experiments_are_measured_by_their_worth_and_once(made, store):
+    made().measure(FOREVER)
+    assert measured(store) == ["twice", "single", "dull"]
+    again = made()
+    again.measure(FOREVER)
+    assert len(measured(store)) == 3
+    assert list(again.runs) == ["claim twice", "claim single", "claim dull"]
+    assert again.left() == ""
+
+
+def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_its_command(made, store, monkeypatch):
+    stopped, clock = made(), CLAIMS.now
+    own = [run for run in store.run_ids() if run != "r1"]
+    monkeypatch.setattr(CLAIMS, "now", lambda: 200.0 * any(store.statuses(run) for run in store.run_ids()))
+    stopped.measure(100.0)
+    assert (own, measured(store), stopped.runs) == ([], ["twice"], {})
+    lines = stopped.left().splitlines()
+    assert [line.split(NO_TIME)[0] for line in lines] == ["- dull: ", "- single: ", "- twice: "]
+    assert all(line.endswith("`make publish` goes on with it") for line in lines)
+    monkeypatch.setattr(CLAIMS, "now", clock)
+    begun = store.run_ids()[-1]
+    made().measure(clock() + 3.0)  # no time for `dull`, by what it is expected to take
+    assert (made().runs["claim twice"], store.statuses(begun)) == (begun, {"ok": 4})
+    assert made().left().startswith("- dull: ")
+
+
+def test_a_noisy_experiment_is_measured_twice_and_published_if_asked_for(made, store, monkeypatch):
+    monkeypatch.setattr(CLAIMS, "noise", lambda store, runs: Noise(1, 4, "others"))
+    tried = made(anyway=False)
+    tried.tasks = tried.tasks[-1:]
+    for command in ("`make publish` goes on with it", "`make publish PUBLISH_ARGS=--noisy-anyway` publishes it"):
+        tried.measure(FOREVER)
+        assert tried.left() == f"- twice: NOISY: 1 of 4 cases was disturbed (others); {command}"
+    tried.measure(FOREVER)
+    assert (tried.runs, measured(store)) == ({}, ["twice"])
+    anyway = made(anyway=True)
+    anyway.tasks = anyway.tasks[-1:]
+    anyway.measure(FOREVER)
+    assert (list(anyway.runs), measured(store)) == (["claim twice"], ["twice"])
+
+
+def answered(store, made, name="single"):
+    """Rows of an experiment in which the first kernel is fast, as a run that answers it; in the suites it is slow."""
+    for run, seconds in (("r1", (2e-3, 1e-3)), ("r2", (1e-3, 2e-3))):
+        if run != "r1":
+            begin(store, run)
+        for problem in PROBLEMS:
+            for kernel, median in zip(KERNELS, seconds, strict=True):
+                put(store, problem, kernel, median, run_id=run, threads=cpu_count() if kernel in KERNELS[:1] else 1)
+    digest = next(task.digest for task in made().tasks if task.detail == name)
+    return CLAIMS.Agenda(answers={f"claim {name}": CLAIMS.agenda.Answer(digest=digest, run="r2")})
+
+
+def verdicts(experiments):
+    return {one.id: (one.verdict, one.run_ids) for one in experiments.judged(load_prices(None))}
+
+
+def test_a_claim_is_judged_by_the_rows_of_one_run(made, store):
+    found = verdicts(made(found=answered(store, made)))
+    assert found == {"b": ("confirmed", ("r2",)), **dict.fromkeys("acd", ("refuted", ("r1",)))}
+
+
+def test_an_experiment_that_the_suites_hold_is_not_measured(made, store):
+    answered(store, made)
+    made().measure(FOREVER)
+    assert store.run_ids() == ["r1", "r2"]
+
+
+def test_a_verdict_stands_where_the_store_is_lost_and_its_claims_are_those_of_the_report(made, store, tmp_path):
+    agenda = answered(store, made)
+    first = made(found=agenda)
+    write_files(tmp_path, first.judged(load_prices(None)), "here")
+    other = Store(tmp_path / "other.db")
+    begin(other)
+    later = made(other, agenda)
+    assert verdicts(later)["b"] == ("confirmed", ("r2",))
+    assert [one.findings for one in later.judged(load_prices(None)) if one.id == "b"] == [
+        one.findings for one in first.judged(load_prices(None)) if one.id == "b"
+    ]
+    assert "single" not in later.left()
+    (tmp_path / "claims.csv").unlink()
+    later = made(other, agenda)
+    assert verdicts(later)["b"][0] == "not measured"
+    assert "- single: " in later.left()
+    other.close()

@@ -1,0 +1,351 @@
+"""The report of a GPU: bars that compare like with like, its page, and the process that carries tasks out."""
+
+import csv
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import pytest
+
+from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.export import write_csv
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.session import Session, run_passes
+from support.rows import begin, put
+from support.tools import script
+
+BARS = script("gpu_bars")
+OURS, RIVAL = ("gemm/cuda.a", "gemm/cuda.b"), ("gemm/cublas.x", "gemm/cublas.y")
+PROBLEM = "gemm/m32n32k32/f32/NT"
+#: Bars on CPU kernels: of one problem with two rivals, and of a transposition against copies of as many bytes.
+MEASURED = (
+    ((PROBLEM, "fp32", 1.0), ("gemm/scipy.sgemm",), {"rivals": ("gemm/numpy.matmul", "gemm/openblas.tnn")}),
+    ((PROBLEM, "fp32", 1e-3), ("gemm/scipy.sgemm",), {"rivals": ("gemm/numpy.matmul",)}),
+    (
+        ("transpose/m64n64/f32/out", "exact", 0.9),
+        ("transpose/numpy.out",),
+        {"on": "copy/m64n64/f32", "rivals": ("copy/numpy.copyto",)},
+    ),
+)
+
+
+def sides(bar: Any, registry: Registry) -> tuple[list[Kernel], list[Kernel]]:
+    own, rivals = ([registry.kernels[name] for name in names] for names in BARS.contenders(bar, registry))
+    return own, rivals
+
+
+def test_no_bar_compares_unlike_numerics(registry: Registry) -> None:
+    for bar in BARS.bars():
+        own, rivals = sides(bar, registry)
+        problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
+        found = {k.numerics_for(problem) for k in own} | {k.numerics_for(other) for k in rivals}
+        assert found == {bar.numerics}, bar
+        assert bar.is_fair
+        if bar.on:  # whatever is moved is moved exactly
+            assert (problem.op, other.op, bar.numerics) == ("transpose", "copy", "exact")
+
+
+def test_every_bar_has_kernels_on_both_sides(registry: Registry) -> None:
+    bars = [*BARS.bars(), *BARS.lines()]
+    assert len(set(bars)) == len(bars)
+    has_lt = any(name.startswith("gemm/cublaslt.") for name in registry.kernels)
+    for bar in bars:
+        own, rivals = sides(bar, registry)
+        problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
+        assert own, bar
+        assert [k.id for k in own if k.refuses(problem)] == [k.id for k in rivals if k.refuses(other)] == []
+        assert {k.provider for k in own} == {"cuda"}
+        # Operands of 8 bits are cuBLASLt's alone: cuBLAS has none.
+        assert bool(rivals) is (problem.operands()[0].dtype not in ("e4m3", "s8") or has_lt), bar
+        assert len(rivals) == len(bar.rivals or rivals), bar
+
+
+def test_a_variant_is_named_by_what_makes_it_one(registry: Registry) -> None:
+    for kernel, wanted in BARS.VARIANTS.items():
+        problem = "gemm/m4096n4096k4096/f32/NT" if "gemm" in kernel else "transpose/m2048n26752/f32/in"
+        problem = problem.replace("/in", "/out") if kernel.endswith("vectorised") else problem
+        problem = "transpose/m8192n8192/f32/in" if kernel.endswith("_inplace") else problem
+        own, *others = BARS.variants([kernel], problem, registry, H100)
+        default = vars(registry.named(own).tile_for(registry.problem(problem), H100))
+        tiles = [vars(registry.named(name).tile_for(registry.problem(problem), H100)) for name in others]
+        assert tiles == [{**default, **values} for values in wanted], kernel
+        assert all(len(name) < 90 for name in others), others
+
+
+def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry: Registry) -> None:
+    (bar,) = (bar for bar in BARS.bars() if bar.problem == "transpose/m8192n8192/f32/in")
+    own, _ = BARS.contenders(bar, registry)
+    assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(own)
+
+
+def test_lines_alone_compare_across_classes() -> None:
+    assert not any(bar.is_fair for bar in BARS.lines())
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], list[Result]]:
+    """Measure the bars in three processes; return the rows of the store, and those that results.csv gives again."""
+    folder, registry, tasks = tmp_path_factory.mktemp("bars"), discover(), []
+    for (problem, *_), own, more in (MEASURED[0], MEASURED[2]):
+        rivals, problems = more["rivals"], tuple(filter(None, (problem, more.get("on"))))
+        how = {"processes": BARS.PROCESSES, "max_time_s": 0.05, "baseline": rivals[0], "digest": "", "seconds": 1.0}
+        tasks.append(
+            script("agenda").Task(
+                name=problem, kind="time", value=1.0, problems=problems, kernels=(*rivals, *own), **how
+            )
+        )
+    plan, jobs = script("gpu_tasks").jobs_of(tasks, registry, (), "cpu")
+    plan = msgspec.structs.replace(plan, ceilings=False)
+    with closing(Store(folder / "results.db")) as store, Workers() as workers:
+        session = Session(store, [], plan, workers.run)
+        assert run_passes(session, lambda: jobs)
+        rows = [row for row, _ in store.results(session.run_id)]
+        with (folder / "results.csv").open("w") as file:
+            write_csv(store, session.run_id, file)
+    return rows, read_again(folder / "results.csv")
+
+
+def read_again(path: Path) -> list[Result]:
+    """Return the rows of a CSV, read with no more than its columns and their types."""
+    kinds = {name: set(get_args(hint) or (hint,)) for name, hint in get_type_hints(Result).items()}
+
+    def value(name: str, text: str) -> Any:
+        if str in kinds[name]:
+            return text
+        return None if text == "" else int(text) if int in kinds[name] else float(text)
+
+    with path.open() as file:
+        return [Result(**{name: value(name, row[name]) for name in COLUMNS}) for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize(("words", "own", "more"), MEASURED, ids=["two rivals", "one rival", "transposition"])
+def test_a_verdict_follows_from_the_columns_of_results_csv(
+    exported: tuple[list[Result], list[Result]], words: Any, own: Any, more: Any
+) -> None:
+    bar = BARS.Bar(*words, **more)
+    stored, read = (BARS.judge(bar, own, bar.rivals, rows) for rows in exported)
+    assert (stored.state, stored.text, stored.ratio) == (read.state, read.text, read.ratio)
+    assert read.state in ("holds", "missed", "open")
+    assert read.ratio.median == pytest.approx(read.other.time_s_median / read.one.time_s_median, rel=0.5)
+    rivals = [row for row in exported[1] if row.kernel in bar.rivals and row.time_s_median]
+    assert read.other.kernel == min(rivals, key=lambda row: row.time_s_median or 0.0).kernel
+    if bar.least < 0.01:
+        assert read.state == "holds"
+
+
+def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
+    """Return a row of a job whose baseline is RIVAL[0]; the speedup's interval is 1 % wide on either side."""
+    own: dict[str, Any] = {
+        "status": "ok",
+        "reason": "",
+        "processes": 3,
+        "max_error": 1e-6,
+        "job": "j",
+        "problem": PROBLEM,
+    }
+    if time_s and kernel != RIVAL[0]:
+        own |= {"speedup": 1 / time_s, "speedup_ci95_low": 0.99 / time_s, "speedup_ci95_high": 1.01 / time_s}
+    texts = dict.fromkeys(("suite", "provider", "device", "device_name", "numerics", "layout"), "x")
+    own |= {**texts, "run_id": "r", "op": "gemm", "mode": "hot", "dtype": "f32", "threads": 1, "baseline": RIVAL[0]}
+    return Result(kernel=kernel, **{**own, "time_s_median": time_s, **more})
+
+
+def failed(kernel: str, status: str = "oom", reason: str = "too large") -> Result:
+    return row(kernel, None, status=status, reason=reason)
+
+
+#: Rows of ours and of rivals, with the verdict on a bar of 1.0 that bounds the error to twice the rival's.
+JUDGED: dict[str, tuple[list[Result], str, str]] = {
+    "faster": ([row(OURS[0], 0.5), row(RIVAL[0])], "holds", ""),
+    "the interval ends at the bar": ([row(OURS[0], 0.99), row(RIVAL[0])], "holds", ""),
+    "the interval straddles the bar": ([row(OURS[0], 0.995), row(RIVAL[0])], "open", ""),
+    "slower": ([row(OURS[0], 1.02), row(RIVAL[0])], "missed", ""),
+    "a tile of ours": ([row(f"{OURS[0]}@BM=64", 0.5), row(RIVAL[0])], "holds", ""),
+    "the fastest of ours counts": ([row(OURS[0], 2.0), row(OURS[1], 0.5), row(RIVAL[0])], "holds", ""),
+    "the fastest rival counts": ([row(OURS[0], 0.5), row(RIVAL[0]), row(RIVAL[1], 0.4)], "missed", ""),
+    "a wrong row of a rival does not count": (
+        [row(OURS[0], 0.5), row(RIVAL[0]), row(RIVAL[1], 0.4, status="wrong", reason="off")], "holds", "",
+    ),
+    "one process": ([row(OURS[0], 0.5, processes=1), row(RIVAL[0])], "open", "measured in 1 of 3 processes"),
+    "no interval": (
+        [row(OURS[0], 0.5, speedup_ci95_low=None, speedup_ci95_high=None), row(RIVAL[0])], "open", "measured in 3 of 3",
+    ),
+    "as much error as it may have": ([row(OURS[0], 0.5, max_error=2e-6), row(RIVAL[0])], "holds", ""),
+    "too much error": ([row(OURS[0], 0.5, max_error=2.1e-6), row(RIVAL[0])], "missed", "its error is 2.1e-06"),
+    "the rival failed": ([row(OURS[0]), failed(RIVAL[0])], "absent", f"{RIVAL[0]}: oom: too large"),
+    "ours failed": ([failed(OURS[0]), row(RIVAL[0])], "absent", f"{OURS[0]}: oom: too large"),
+    "the rival was not measured": ([row(OURS[0])], "absent", "no rival has a row"),
+    "nothing was measured": ([], "absent", "no kernel of ours has a row"),
+    "on another problem": (
+        [row(OURS[0], problem="gemm/m1n1k1/f32/NN"), row(RIVAL[0])], "absent", "no kernel of ours has a row",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(case: str) -> None:
+    rows, state, text = JUDGED[case]
+    found = BARS.judge(BARS.Bar(PROBLEM, "fp32", 1.0, errors=2.0), OURS, RIVAL, rows)
+    assert (found.state, found.text[: len(text)]) == (state, text)
+    assert (found.ratio is None) is (state == "absent")
+
+
+def test_a_bar_without_a_rival_says_so() -> None:
+    assert BARS.judge(BARS.Bar(PROBLEM, "fp32", 1.0), OURS, (), [row(OURS[0])]).text == "no rival"
+
+
+def test_of_two_problems_the_work_counts() -> None:
+    bar = BARS.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
+    rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
+    found = {work: BARS.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
+    assert found == {1.0: pytest.approx(1.5), 2.0: pytest.approx(3.0)}
+
+
+def test_the_kernels_that_are_metered_on_a_network_are_there(registry: Registry) -> None:
+    assert {*script("gpu_tasks").METERED} <= set(registry.kernels)
+
+
+FPROP = "conv/n32c8h6w6k8r3s3pad1/f32/nchw/fprop", "conv/n32c8h8w8k8r3s3pad1/f32/nchw/fprop"
+GPU = {"device": "cuda", "device_name": "NVIDIA H200", "host": "somewhere", "mode": "hot", "layout": "nchw"}
+
+
+@pytest.fixture
+def page(store: Store) -> Callable[..., str]:
+    """Make the page of tasks (name, problem, run, detail) answered at a digest; an open one has no run."""
+    agenda, report = script("agenda"), script("gpu_report")
+
+    def of(*tasks: tuple[str, str, str, str], digest: str = "d") -> str:
+        made, found = [], agenda.Agenda(device="NVIDIA H200", notes=["Read this first."])
+        for name, problem, run, detail in tasks:
+            how: dict[str, Any] = {"problems": (problem,), "group": "Convolution: net", "detail": detail}
+            one = agenda.Task(name=name, kind="time", value=1.0, digest="d", seconds=30.0, **how)
+            made.append(one)
+            if run:
+                agenda.answer(found, one, agenda.Answer(digest=digest, run=run))
+        return str(report._page(found, made, None, store, Path("nowhere")))
+
+    return of
+
+
+def layer(store: Store, run: str, problem: str, ours: float, theirs: float, begun: bool = False, **more: Any) -> None:
+    if not begun:
+        begin(store, run)
+    for provider, name, median in (("cuda", "implicit", ours), ("cudnn", "gemm", theirs)):
+        how = {**GPU, **more, "run_id": run, "provider": provider}
+        put(store, problem, f"conv/{provider}.{name}", taken=[median] * 20, **how)
+
+
+def test_a_network_is_summed_once_every_layer_is_answered(store: Store, page: Callable[..., str]) -> None:
+    layer(store, "r1", FPROP[0], 2e-3, 1e-3)
+    layer(store, "r2", FPROP[1], 3e-3, 4e-3)
+    text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1"))
+    line = next(line for line in text.splitlines() if line.startswith("| fprop"))
+    assert [cell.strip() for cell in line.split("|")[1:-1]] == ["fprop", "f32", "5.00 ms", "7.00 ms", "6.00 ms", "2"]
+    assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
+
+
+def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store: Store, page: Callable[..., str]) -> None:
+    layer(store, "r1", FPROP[0], 2e-3, 1e-3)
+    layer(store, "r1", FPROP[1], 3e-3, 4e-3, begun=True)
+    text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r1", "1"))
+    assert [text.count(f"| {problem} ") for problem in FPROP] == [1, 1]
+    assert "| 5.00 ms" in next(line for line in text.splitlines() if line.startswith("| fprop"))
+
+
+def test_layers_of_two_hosts_are_not_summed(store: Store, page: Callable[..., str]) -> None:
+    layer(store, "r1", FPROP[0], 2e-3, 1e-3)
+    layer(store, "r2", FPROP[1], 3e-3, 4e-3, host="elsewhere")
+    assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1"))
+
+
+def test_the_page_begins_with_notes_and_names_what_is_open(store: Store, page: Callable[..., str]) -> None:
+    layer(store, "r1", FPROP[0], 2e-3, 1e-3)
+    text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
+    assert text.startswith("# NVIDIA H200\n\n> Read this first.\n")
+    assert "1 of 2 problems are answered." in text
+    assert "comparisons not measured yet: gemm/m4096n4096k4096/f32/NN (fp32, tf32)" in text
+    assert "somewhere" not in text
+
+
+def test_joules_a_batch_are_summed_where_every_layer_was_metered(store: Store, page: Callable[..., str]) -> None:
+    layer(store, "r1", FPROP[0], 2e-3, 1e-3, energy_j=0.5)
+    layer(store, "r2", FPROP[1], 3e-3, 4e-3, energy_j=0.25)
+    tasks = ("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1")
+    line = page(*tasks).partition("Joules a batch")[2].splitlines()[4]
+    assert [cell.strip() for cell in line.split("|")[1:-1]] == ["fprop", "f32", "1.25 J", "1.25 J", "1.25 J", "2"]
+    layer(store, "r3", FPROP[1], 3e-3, 4e-3)
+    assert "Joules" not in page(tasks[0], ("b", FPROP[1], "r3", "1"))
+
+
+def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(
+    store: Store, page: Callable[..., str]
+) -> None:
+    problem, name = "gemm/m4096n4096k4096/f32/NN", "bar gemm/m4096n4096k4096/f32/NN"
+    begin(store, "r1")
+    for kernel, numerics in (("streamk", "fp32"), ("mma_tf32", "tf32")):
+        how = {**GPU, "run_id": "r1", "numerics": numerics, "processes": 3, "layout": "NN", "job": "one"}
+        put(store, problem, f"gemm/cuda.{kernel}", taken=[1e-3] * 20, provider="cuda", **how)
+        rival = "gemmex_tf32" if numerics == "tf32" else "sgemm"
+        put(store, problem, f"gemm/cublas.{rival}", taken=[2e-3] * 20, provider="cublas", **how)
+    bars = page((name, problem, "r1", "")).partition("## Bars")[2].partition("## ")[0]
+    lines = [line.split("|") for line in bars.splitlines() if f"| {problem} " in line]
+    assert [[cell.strip() for cell in line[3:5]] for line in lines] == [["fp32", "1x"], ["tf32", "0.95x"]]
+    assert "have changed" not in page((name, problem, "r1", ""))
+    assert "its kernels have changed since" in page((name, problem, "r1", ""), digest="other")
+
+
+def test_the_answer_to_the_founding_question_names_the_kernels_that_were_launched(store: Store) -> None:
+    agenda, report = script("agenda"), script("gpu_report")
+    begin(store, "r1")
+    for layout, name in (("NT", "sgemm_tn<<<8,16,2 x 128,1,1>>>"), ("NN", "sgemm_nn<<<4,16,6 x 256,1,1>>>")):
+        how = {**GPU, "layout": "", "run_id": "r1", "provider": "cublas", "launched": name}
+        put(store, f"gemm/m1024n2048k26752/f32/{layout}", "gemm/cublas.sgemm", taken=[2e-3] * 20, **how)
+    one = agenda.Task(name="founding", kind="time", value=1.0, digest="d", seconds=30.0)
+    found = agenda.Agenda(device="NVIDIA H200")
+    agenda.answer(found, one, agenda.Answer(digest="d", run="r1"))
+    page = report._page(found, [one], None, store, Path("nowhere"))
+    assert "- NT: `sgemm_tn<<<8,16,2 x 128,1,1>>>`\n- NN: `sgemm_nn<<<4,16,6 x 256,1,1>>>`" in page
+
+
+SLOT = script("gpu_slot")
+LOST = "not finished: ended after 2 s without an answer"
+
+
+@pytest.fixture
+def slot(tmp_path):
+    return SLOT.Slot(SLOT.Settings(str(tmp_path)))
+
+
+def asked(left_s, kind="emulator", limit_s=120.0):
+    """Return a question of two tasks so long before the end of the slot."""
+    tasks = [
+        SLOT.Task(name=f"{kind} {kernel}", kind=kind, value=1.0, digest="d", seconds=0.6, kernels=(kernel,))
+        for kernel in ("a", "b")
+    ]
+    return SLOT.Question(SLOT.Settings(""), now() + left_s, tuple(tasks), limit_s)
+
+
+@pytest.mark.parametrize(("left_s", "failed"), [(30.0, {}), (1000.0, {"emulator a": LOST})])
+def test_a_comparison_that_took_too_long_is_no_answer(slot, monkeypatch, tmp_path, left_s, failed):
+    """A task is open where the end of the slot left it little time, and has failed where there was enough."""
+    monkeypatch.setattr(SLOT, "compare", lambda kernels, until_s: [f"a: {LOST}", "b: agree on x"])
+    reply = slot.compared(asked(left_s))
+    assert (reply.done, reply.failed, reply.cut) == ({"emulator b": "agree on x"}, failed, not failed)
+    assert (tmp_path / "emulator.md").read_text() == "# Emulator and device\n\n- b: agree on x\n"
+
+
+@pytest.mark.parametrize(
+    ("left_s", "kind", "begun"), [(10.0, "emulator", 0), (15.9, "emulator", 1), (10.0, "verify", 2)]
+)
+def test_comparisons_are_begun_only_where_the_emulator_can_be_compiled_too(slot, monkeypatch, left_s, kind, begun):
+    monkeypatch.setattr(slot, "carry_out", lambda asked: SLOT.Reply({task.name: "" for task in asked.tasks}))
+    reply = SLOT._reply(slot, asked(left_s, kind))
+    assert (len(reply.done), reply.passed) == (begun, not begun)
