@@ -9,12 +9,11 @@ import msgspec
 
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.machine import machine
-from kernelmark.bench.plan.case import Plan, PlannedJob, case_count
+from kernelmark.bench.plan.case import Plan, PlannedJob, Shard, case_count
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.plan.shards import Shard, group_of
-from kernelmark.bench.plan.shards_owners import sharded
+from kernelmark.bench.plan.shards import group_of, sharded
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.estimate import Estimate, estimate

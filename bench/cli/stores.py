@@ -18,8 +18,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.plan.shards import group_of
-from kernelmark.bench.plan.shards_owners import owners
+from kernelmark.bench.plan.shards import group_of, owners
 from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.merge import merge_files

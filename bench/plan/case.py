@@ -11,7 +11,6 @@ from kernelmark.bench.plan.kernel import Kernel, tiled
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.plan.shards import Shard
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
@@ -87,6 +86,17 @@ class WorkerKey(msgspec.Struct, frozen=True):
     isa: str = ""
     process: int = 1
     gpu: str = ""
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """One of `count` parts of a plan, from 1 on; 0 stands for what is merged of them. cases: of all parts together."""
+
+    index: int
+    count: int
+    cases: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
 
 
 class Plan(msgspec.Struct, frozen=True):

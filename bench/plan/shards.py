@@ -1,21 +1,25 @@
-"""Shards: the parts of a plan that machines measure which never talk to each other."""
+"""Shards: the jobs of a plan divided among machines that never talk to each other.
 
+The unit is a comparison group, all jobs of an operation on the same sizes: other layouts, places, directions and
+storage types of a problem stay on one machine, and so does every ratio that is formed between them. Who gets which
+group follows from the suite, the kernels and the limits alone, which all shards have alike. Times that a store holds
+play no part: another store on one of the machines would let a group be measured twice, and another not at all.
+"""
+
+import hashlib
 import re
+from collections.abc import Iterable, Sequence
+from heapq import heapreplace
 
 import msgspec
 
+from kernelmark.bench.plan.case import Plan, PlannedJob, Shard, case_count
+from kernelmark.bench.plan.registry import Registry
+
 MOST_SHARDS = 100_000
-
-
-class Shard(msgspec.Struct, frozen=True):
-    """One of `count` parts of a plan, from 1 on; 0 stands for what is merged of them. cases: of all parts together."""
-
-    index: int
-    count: int
-    cases: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
+#: What weighs the groups against each other, and is no figure of any machine: a case calls its kernel CALLS times
+#: besides the time limit of its samples, at these rates.
+CALLS, FLOP_PER_S, BYTES_PER_S = 20, 20e9, 10e9
 
 
 def parse_shard(text: str) -> Shard:
@@ -29,3 +33,43 @@ def parse_shard(text: str) -> Shard:
 def group_of(problem: str) -> str:
     """Return the operation and the sizes of a problem, by its id: `gemm/m64n64k64` of `gemm/m64n64k64/f32/NT`."""
     return "/".join(problem.split("/", 2)[:2])
+
+
+def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[str, int]:
+    """Return the shard of each comparison group: the heaviest group first, each to the shard with the least so far.
+
+    The order of the jobs is of no account: groups of one weight are taken in the order of their hashes.
+    """
+    weights: dict[str, int] = {}
+    for planned in jobs:
+        group = group_of(planned.job.problems[0])
+        weights[group] = weights.get(group, 0) + weight(planned, registry)
+    shards = [(0, index) for index in range(1, count + 1)]  # in order, and so a heap
+    found = {}
+    for group in sorted(weights, key=lambda group: (-weights[group], _hash(group), group)):
+        load, index = shards[0]
+        heapreplace(shards, (load + weights[group], index))
+        found[group] = index
+    return found
+
+
+def weight(planned: PlannedJob, registry: Registry) -> int:
+    """Return what a job weighs: whole microseconds, whose sum is the same in any order."""
+    found = 0
+    for name in planned.job.problems:
+        problem = registry.problem(name)
+        call_s = max(problem.flop / FLOP_PER_S, problem.traffic_bytes / BYTES_PER_S)
+        found += round(1e6 * (planned.job.budget.max_time_s + CALLS * call_s))
+    return found * len(planned.job.kernels)
+
+
+def sharded(plan: Plan, shard: Shard, jobs: Sequence[PlannedJob], registry: Registry) -> tuple[Plan, list[PlannedJob]]:
+    """Return the plan of one shard, and its jobs in their order; none where there are fewer groups than shards."""
+    found = owners(jobs, shard.count, registry)
+    own = [planned for planned in jobs if found[group_of(planned.job.problems[0])] == shard.index]
+    whole = msgspec.structs.replace(shard, cases=case_count(jobs, registry))
+    return msgspec.structs.replace(plan, shard=whole), own
+
+
+def _hash(group: str) -> bytes:
+    return hashlib.sha256(group.encode()).digest()

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from kernelmark.bench.measure.measurement import Ceiling, Need
+from kernelmark.bench.plan.case import Shard
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
-from kernelmark.bench.plan.shards import Shard
 from kernelmark.bench.record.records import RunFacts, unlike
 from kernelmark.bench.record.schema import OWN
 from kernelmark.bench.record.store import Run, Store

@@ -6,9 +6,8 @@ from itertools import islice
 
 import pytest
 
-from kernelmark.bench.plan.case import Plan, jobs
-from kernelmark.bench.plan.shards import Shard, group_of, parse_shard
-from kernelmark.bench.plan.shards_owners import owners, sharded, weight
+from kernelmark.bench.plan.case import Plan, Shard, jobs
+from kernelmark.bench.plan.shards import group_of, owners, parse_shard, sharded, weight
 from kernelmark.bench.plan.suites import find_suite, load_suite, suite_names
 
 GEMM = "op = 'gemm'\ndtype = 'f32'\nlayout = 'NT'\n"

@@ -11,8 +11,7 @@ from kernelmark.bench.measure.host import Host, digests
 from kernelmark.bench.plan.case import Plan, case_count, jobs
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.plan.shards import parse_shard
-from kernelmark.bench.plan.shards_owners import sharded
+from kernelmark.bench.plan.shards import parse_shard, sharded
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.dispatch import Broker, Dispatch
