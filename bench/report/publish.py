@@ -8,11 +8,12 @@ import csv
 import io
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,8 +23,9 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report import earlier, findings, method
+from kernelmark.bench.report import findings, method
 from kernelmark.bench.report.anonymity import Mask, hidden, mask
+from kernelmark.bench.report.contest import Contest, Ratio, Setting, contests, over_vendors
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures import Drawn, draw, first, kinds
 from kernelmark.bench.report.format import count, row_time, seconds, short, spread
@@ -33,8 +35,7 @@ from kernelmark.bench.report.networks import network_table
 from kernelmark.bench.report.noise import Noise, is_noisy, noise_of
 from kernelmark.bench.report.pivot import all_pivots, markdown
 from kernelmark.bench.report.publish_index import Price, summary
-from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.several import SeveralRuns
+from kernelmark.bench.report.run_data import Dims, RunData
 from kernelmark.bench.report.tables import ceiling_table, run_table, status_line
 
 README, RESULTS, ENVIRONMENT, TABLES, CLAIMS, FIGURES = (
@@ -56,6 +57,7 @@ MOST_FIGURES = 3
 #: Pixels of a figure of one column and of the widest, and points of that column.
 COLUMN, WIDEST, COLUMN_PT = 560, 960, 85 / 25.4 * 72
 MOST_NOISY, MOST_FOUND, MOST_KERNELS = 20, 3, 4
+Row = dict[str, str]
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ class Report:
 
     def __init__(self, store: Store, about: Publication, folder: Path, shown: Sequence[str] = ()) -> None:
         self._store, self._about, self._folder = store, about, folder
-        self._earlier = earlier.rows(folder / RESULTS, set(about.runs.values()))
+        self._earlier = _earlier_rows(folder / RESULTS, set(about.runs.values()))
         #: The rows of all runs that are published, not of the main one alone.
         self._results = rows = [r for run in about.runs.values() for r, _ in store.results(run)]
         self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
@@ -185,7 +187,7 @@ class Report:
             yield "## What has no result\n\n" + "\n".join(lines)
 
     def _before(self) -> Iterator[tuple[str, str]]:
-        if found := earlier.runs_of(self._earlier):
+        if found := _earlier_runs(self._earlier):
             runs = github_table(("run", "began", "rows", "commit"), found)
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
 
@@ -226,7 +228,7 @@ class Report:
         if self.main:
             about = self._about
             facts["report"] = msgspec.to_builtins(summary(self._store, about.title, about.date, about.price, self.main))
-        if before := earlier.facts(self._folder / ENVIRONMENT, set(self._about.runs.values())):
+        if before := _earlier_facts(self._folder / ENVIRONMENT, set(self._about.runs.values())):
             facts["earlier"] = before
         return json.dumps(facts, indent=2) + "\n"
 
@@ -327,3 +329,99 @@ def refuse_noise(found: Noise, anyway: bool) -> None:
             f"publish: {found.sentence}; expected quiet runs: measure again in a quiet hour (--fresh), or publish them "
             "with that on top (--noisy-anyway)"
         )
+
+
+class EarlierRun(NamedTuple):
+    """A run of an earlier report: its id, when it began, how many rows it has, the commit that was measured."""
+
+    run: str
+    began: str
+    rows: int
+    commit: str
+
+
+def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
+    """Return the rows of a report's results.csv that are of none of these runs. Raises UsageError."""
+    try:
+        with results.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            found = [row for row in reader if row["run_id"] not in runs]
+    except FileNotFoundError:
+        return []
+    except (OSError, KeyError, csv.Error, UnicodeDecodeError) as error:
+        raise UsageError(f"{results}: {error}; expected the rows of a published report, move the file away") from None
+    return found
+
+
+def _earlier_runs(found: Collection[Row]) -> list[EarlierRun]:
+    """Return the runs that rows are of, the earliest first."""
+    kept: dict[str, list[Row]] = {}
+    for row in found:
+        kept.setdefault(row["run_id"], []).append(row)
+    began = {run: min(row["started_at"] for row in own) for run, own in kept.items()}
+    known = (EarlierRun(run, began[run], len(own), own[0]["git_commit"]) for run, own in kept.items())
+    return sorted(known, key=lambda one: one.began)
+
+
+def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, Any]]:
+    """Return the machine and the environment of each earlier publication of other runs, the earliest first."""
+    try:
+        before = json.loads(environment.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return []
+    known: list[dict[str, Any]] = before.pop("earlier", [])
+    before.pop("report", None)
+    return [one for one in (*known, before) if not set(one.get("runs", {}).values()) & set(runs)]
+
+
+class SeveralRuns(RunData):
+    """The GPU's part of several runs, the earliest first; facts are those of the last.
+
+    A contest is of one run: of the one with the most kernels, their tiles not counted, of these the one that measured
+    most problems in turn with it, of these the newest. No ratio is of two runs. A kernel alone contends with none.
+    """
+
+    def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
+        super().__init__(store, run_ids[-1])
+        self._runs = [RunData(store, run) for run in run_ids]
+        self.all_ceilings = [ceiling for run in self._runs for ceiling in run.all_ceilings]
+        self.tunes = None
+
+    @property
+    def rows(self) -> Sequence[Result]:
+        return [r for run in self._runs for r in run.rows]
+
+    @cached_property
+    def timed(self) -> list[Result]:
+        return [r for run in self._runs for r in run.timed if r.device != "cpu"]
+
+    @cached_property
+    def dims_of(self) -> dict[str, Dims]:
+        return {problem: dims for run in self._runs for problem, dims in run.dims_of.items()}
+
+    @cached_property
+    def contests(self) -> list[Contest]:
+        found: dict[tuple[str, Setting], Contest] = {}
+        most: dict[tuple[str, Setting], tuple[int, int]] = {}
+        for run in self._runs:
+            in_turn: dict[str, set[str]] = defaultdict(set)
+            for r in run.timed:
+                in_turn[r.job].add(r.problem)
+            for c in contests((r for r in run.timed if r.device != "cpu"), self._store):
+                kernels = {r.kernel.partition("@")[0] for r in c.ranked}
+                have, key = (len(kernels), max(len(in_turn[r.job]) for r in c.ranked)), (c.problem, c.setting)
+                if not c.setting.order and have >= most.get(key, (0, 0)):
+                    found[key], most[key] = c, have
+        decided = [c for c in found.values() if len(c.ranked) > 1]
+        return over_vendors(decided or list(found.values()))
+
+    @cached_property
+    def leads(self) -> list[tuple[Contest, Ratio]]:
+        """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
+        return [(c, lead) for c in self.contests if (lead := c.lead)]
+
+    def samples(self, r: Result) -> list[float]:
+        return self._store.samples(r.run_id, r.case)
+
+    def by_process(self, r: Result) -> list[Sequence[float]]:
+        return self._store.by_process(r.run_id, r.case)

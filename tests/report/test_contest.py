@@ -15,8 +15,8 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster, know_leads
 from kernelmark.bench.report.crossover import render, standings, write_csv
+from kernelmark.bench.report.publish import SeveralRuns
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.several import SeveralRuns
 from kernelmark.bench.report.tuning import decide
 from support.rows import begin, put
 
