@@ -11,8 +11,6 @@ import msgspec
 #: What standard output or standard error is: a file that is read afterwards, none at all, a full disk, a pipe whose
 #: reader has gone, or one whose reader goes after the first bytes.
 Stream = Literal["file", "closed", "full", "gone", "head"]
-#: Shows the rows of a run that was killed before it is resumed, and after.
-SHOWN = ("show", "mine", "--json")
 
 
 class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,14 +38,6 @@ class File(_Part):
     kind: Literal["file", "folder", "fifo", "link"] = "file"
 
 
-class Kill(_Part):
-    """A signal to the command, or to each of the processes that it has started."""
-
-    signal: int
-    after_s: float
-    worker: bool = False
-
-
 class Step(_Part):
     """One command. fresh: by the console script, and not in a fork of a process that has imported it.
 
@@ -60,7 +50,6 @@ class Step(_Part):
     err: Stream = "file"
     variables: dict[str, str] = {}
     fresh: bool = False
-    kill: Kill | None = None
     patience_s: float = 0.0
     refused: bool = False
 

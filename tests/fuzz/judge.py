@@ -2,19 +2,15 @@
 
 import csv
 import io
-import json
 import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
-from itertools import pairwise
 from pathlib import PurePath
-from typing import Any
 
 import msgspec
 
-from fuzz.inputs import SHOWN, Input, Step
+from fuzz.inputs import Input, Step
 from fuzz.perform import Found, Outcome
 from kernelmark.bench.cli.options import DEFECT
 from support.processes import complaints
@@ -29,16 +25,14 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored 
 _BEYOND = re.compile(r"^(KeyboardInterrupt|GeneratorExit|\S+\.Base)\b", re.MULTILINE)
 #: A shorter word names no files but the one.
 SHORTEST_STEM = 3
-#: What makes a row another one than that of its problem and kernel.
-_CASE = ("problem", "kernel", "mode", "threads", "isa")
 
 
 def faults(given: Input, found: Found) -> list[str]:
     """Return what is wrong, a few words for each."""
     pairs = list(zip(given.steps, found.outcomes, strict=True))
     of_steps = [fault for step, outcome in pairs for fault in _step(given, step, outcome)]
-    if given.wild or any(step.kill or outcome.hung for step, outcome in pairs):
-        return [*of_steps, *_lost(given, found)]
+    if given.wild or any(outcome.hung for outcome in found.outcomes):
+        return of_steps
     words = [text for step in given.steps for word in step.words for text in (word, word.rpartition("=")[2])]
     named = {os.path.normpath(word) for word in (*words, *given.asked)}
     of_steps += [f"file left or changed: {name}" for name in found.changed if not _is_asked_for(name, named)]
@@ -73,7 +67,7 @@ def _step(given: Input, step: Step, outcome: Outcome) -> Iterator[str]:
 
 
 def _status(step: Step, outcome: Outcome) -> Iterator[str]:
-    sent = {-step.kill.signal} if step.kill else {-signal.SIGINT} if outcome.interrupted else set()
+    sent = {-signal.SIGINT} if outcome.interrupted else set()
     if outcome.status not in {*STATUSES, *sent}:
         how = signal.Signals(-outcome.status).name if outcome.status < 0 else f"exit {outcome.status}"
         yield f"{how}: {_last(outcome.err)}"
@@ -93,7 +87,7 @@ def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
         yield f"{len(ours) + len(others)} lines: {' | '.join(ours + others)}"
     if any(re.search(r"\b[A-Z]\w+Warning\b", line) for line in others):
         yield f"warning: {others[0]}"
-    if outcome.status == 2 and not ours and step.err == "file" and step.kill is None:
+    if outcome.status == 2 and not ours and step.err == "file":
         yield f"refused without a word: {_last(outcome.out)}"
 
 
@@ -112,34 +106,6 @@ def _data(step: Step, outcome: Outcome) -> Iterator[str]:
                 yield f"no CSV: lines of {' and '.join(map(str, sorted(widths)))} cells"
     except (ValueError, csv.Error) as error:
         yield f"no {'CSV' if isinstance(error, csv.Error) else 'JSON'}: {error}"
-
-
-def _lost(given: Input, found: Found) -> Iterator[str]:
-    """Yield what is wrong with the rows of a run that was killed and resumed, if this input is one.
-
-    Every row is there once, none is changed, and at the end all that were planned are there.
-    """
-    shown = []
-    for step, done in zip(given.steps, found.outcomes, strict=True):
-        if step.words[: len(SHOWN)] == SHOWN and done.status == 0:
-            with suppress(ValueError):  # what is no JSON is a fault of its own
-                shown.append(json.loads(done.out))
-    for document in shown:
-        cases = _cases(document)
-        if len(cases) < len(document["results"]):
-            yield f"a row is doubled: {len(document['results'])} rows of {len(cases)} cases"
-        for case, row in cases.items():
-            if row["status"] != "ok":
-                yield f"a kill cost a row: {' '.join(map(str, case))} is {row['status']}: {row['reason']}"
-    for before, after in pairwise(shown):
-        if not _cases(before).items() <= _cases(after).items():
-            yield "a row was lost or changed by what followed"
-    if shown and found.outcomes[-2].status == 0 and shown[-1]["run"]["cases_planned"] != len(shown[-1]["results"]):
-        yield f"rows are missing: {shown[-1]['run']['cases_done']} of {shown[-1]['run']['cases_planned']}"
-
-
-def _cases(document: Any) -> dict[tuple[Any, ...], Any]:
-    return {tuple(row[key] for key in _CASE): row for row in document["results"]}
 
 
 def _last(text: str) -> str:

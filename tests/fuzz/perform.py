@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from fuzz.files import lay_out
-from fuzz.inputs import Input, Kill, Step, Stream
+from fuzz.inputs import Input, Step, Stream
 from kernelmark import bench
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.run.family import Member, adopt, below
@@ -116,17 +116,16 @@ def _performed(step: Step, place: Path, limit_s: float) -> Outcome:
         _become(step, place, [file for file, _ in streams], limit_s)
     for file, _ in streams:
         os.close(file)
-    due = [Kill(signal.SIGINT, step.patience_s + again_s) for again_s in (0.0, AGAIN_S) if step.patience_s]
-    due = sorted([*due, *([step.kill] if step.kill else [])], key=lambda kill: kill.after_s)
-    due.append(Kill(signal.SIGKILL, BUSY * limit_s))
+    due = [(signal.SIGINT, step.patience_s + again_s) for again_s in (0.0, AGAIN_S) if step.patience_s]
+    due.append((signal.SIGKILL, BUSY * limit_s))
     ended, elapsed_s = os.pidfd_open(pid), 0.0  # time in which this process was stopped too does not count
     while ended not in (ready := select.select([ended, *readers], [], [], TICK_S)[0]):
         for reader in ready:
             readers.remove(reader)
             os.close(reader)
         elapsed_s += 0.0 if ready else TICK_S
-        while due and elapsed_s > due[0].after_s:
-            _send(due.pop(0), pid)
+        while due and elapsed_s > due[0][1]:
+            signal.pidfd_send_signal(ended, due.pop(0)[0])
     for file in (ended, *readers):
         os.close(file)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -146,13 +145,6 @@ def _stream(kind: Stream, path: Path) -> tuple[int, int | None]:
         os.close(reader)
         return writer, None
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), None
-
-
-def _send(kill: Kill, pid: int) -> None:
-    """Send a signal to a step, or to what it has started, if there is something."""
-    for found in [member.pid for member in below(pid) if member.parent == pid] if kill.worker else [pid]:
-        with suppress(ProcessLookupError):
-            os.kill(found, kill.signal)
 
 
 def _become(step: Step, place: Path, files: list[int], limit_s: float) -> None:

@@ -1,6 +1,5 @@
 """What the campaign draws: inputs of several kinds, on any streams, in any locale and among any variables."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from fuzz import contents
-from fuzz.commands import MEASURING_S, PATIENCE_S, PROBLEM_WORDS, QUICK, Word, calls, once_in, step_of
+from fuzz.commands import PATIENCE_S, PROBLEM_WORDS, QUICK, Word, calls, once_in, step_of
 from fuzz.files import EXPORTS, KEPT, NETWORK, ROWS_RUN, STORES
-from fuzz.inputs import SHOWN, File, Input, Kill, Step
+from fuzz.inputs import File, Input, Step
 from kernelmark.bench.run.pool import LEAST_S
 
 #: Files that the words of any command may name.
@@ -61,7 +60,7 @@ ROWS = {"rows.db": File(sample="rows.db"), "rows.csv": File(sample="rows.csv")}
 #: The kinds of input, and how often each is drawn, as its cost allows.
 KINDS = {
     "calls": 56, "prices": 10, "defaults": 10, "problems": 12, "suites": 20, "imports": 32, "plugins": 12, "stores": 44,
-    "faulty": 3, "kills": 1,
+    "faulty": 3,
 }  # fmt: skip
 
 
@@ -71,7 +70,7 @@ def inputs(samples: Path, only: tuple[str, ...] = ()) -> st.SearchStrategy[Input
     found = {
         "calls": _calls(damages), "prices": _prices(), "defaults": _defaults(), "problems": _problems(),
         "suites": _suites(), "imports": _imports(text), "plugins": _plugins(), "stores": _stores(damages),
-        "faulty": _faulty(), "kills": _kills(),
+        "faulty": _faulty(),
     }  # fmt: skip
     kinds = [kind for kind in only or KINDS for _ in range(KINDS[kind])]
     return st.sampled_from(kinds).flatmap(found.__getitem__).flatmap(_placed)
@@ -89,7 +88,7 @@ def _placed(draw: Any, given: Input) -> Input:
         }
     if draw(once_in(20)):
         changed |= {"variables": draw(st.sampled_from(VARIABLES)), "refused": False}
-    if draw(once_in(40)) and first.kill is None and first.patience_s != PATIENCE_S:  # none would be for its start
+    if draw(once_in(40)) and first.patience_s != PATIENCE_S:  # none would be for its start
         variables = {**changed.get("variables", {}), **draw(st.sampled_from([{}, *LOCALES]))}
         changed |= {"fresh": True, "variables": variables}
     return msgspec.structs.replace(given, steps=(msgspec.structs.replace(first, **changed), *given.steps[1:]))
@@ -175,21 +174,3 @@ def _faulty(draw: Any) -> Input:
     end = ("--plugin", "mine.py", "--timeout", "0.2", "--kernels", "*/*.odd", "--db", "new.db")
     run = Step((name, f"{op}/m4n4/f32", *QUICK[name][:-2], *end), patience_s=LEAST_S + PATIENCE_S)
     return Input((run, Step(("show", "--db", "new.db"))), {"mine.py": File(plugin.text)}, wild=True)
-
-
-@st.composite
-def _kills(draw: Any) -> Input:
-    suite = contents.toml({"sweep": [{"op": "copy", "dtype": "f32", "n": 5, "m": {"linear": [1, 20, 1]}}]})
-    words = ("run", "mine.toml", *QUICK["run"], "--name", "mine", "--db", "new.db")
-    again = ("run", "--resume", "mine", "--db", "new.db")
-    shown = Step((*SHOWN, "--db", "new.db"))
-    first, second = (Step(each, kill=draw(_kill()), patience_s=MEASURING_S) for each in (words, again))
-    steps = (first, shown, second, shown, Step(again, patience_s=MEASURING_S), shown)
-    return Input(steps, {"mine.toml": File(suite)})
-
-
-@st.composite
-def _kill(draw: Any) -> Kill:
-    number = draw(st.sampled_from([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
-    after_s = draw(st.sampled_from([tenths / 10 for tenths in range(31)]))  # a number drawn as one would be 0 too often
-    return Kill(int(number), after_s, number == signal.SIGKILL and draw(st.booleans()))

@@ -1,7 +1,5 @@
 """Every input that once broke the command, a few that are new, and the judge's own rules."""
 
-import json
-import signal
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ from fuzz import __main__ as command
 from fuzz import campaign
 from fuzz.campaign import Fault, Report, Setting, batch, replayed, smallest, tried
 from fuzz.files import make_samples
-from fuzz.inputs import SHOWN, Damage, File, Input, Kill, Step, digest, read, write
+from fuzz.inputs import Damage, File, Input, Step, digest, read, write
 from fuzz.judge import faults
 from fuzz.perform import Found, Outcome
 
@@ -119,32 +117,6 @@ def test_a_step_that_does_not_end_is_found_and_ended(reported, setting: Setting,
     assert words(reported(tried, given, setting=setting._replace(limit_s=0.5)))[0].startswith(found)
 
 
-ROW = {"problem": "copy/m1n5/f32", "kernel": "copy/numpy.copyto", "mode": "cold", "threads": 1, "isa": ""}
-ROW |= {"status": "ok", "reason": "", "time_s_median": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "found"),
-    [
-        ([ROW], [ROW, {**ROW, "problem": "copy/m2n5/f32"}], ""),
-        ([ROW], [ROW], "rows are missing: 1 of 2"),
-        ([ROW, ROW], [ROW, ROW], "a row is doubled: 2 rows of 1 cases"),
-        ([ROW], [{**ROW, "time_s_median": 2.0}], "a row was lost or changed by what followed"),
-        ([ROW], [{**ROW, "problem": "copy/m2n5/f32"}], "a row was lost or changed by what followed"),
-        ([{**ROW, "status": "crashed", "reason": "SIGKILL"}], [], "a kill cost a row: copy/m1n5/f32 "),
-    ],
-)
-def test_what_a_kill_costs_is_a_fault(before: list[object], after: list[object], found: str) -> None:
-    shown = [
-        Outcome(0, json.dumps({"run": {"cases_planned": 2, "cases_done": len(rows)}, "results": rows}))
-        for rows in (before, after)
-    ]
-    killed = Step(("run",), kill=Kill(signal.SIGKILL, 0.1))
-    given = Input((killed, Step(SHOWN), Step(("run", "--resume", "mine")), Step(SHOWN)))
-    said = faults(given, Found([Outcome(-9), shown[0], GOOD, shown[1]]))
-    assert any(one.startswith(found) for one in said) if found else said == []
-
-
 @pytest.mark.parametrize(
     ("called", "outcome", "found"),
     [
@@ -167,6 +139,7 @@ def test_what_a_kill_costs_is_a_fault(before: list[object], after: list[object],
         ("show", Outcome(2, "", "kernelmark: one\n"), ""),
         ("show", Outcome(130, "", "[1/2] x\n[2/2] y"), ""),
         ("show", Outcome(1), ""),
+        ("run", Outcome(-2, interrupted=True), ""),
         ("show --json", Outcome(0, '{"a": 1}'), ""),
         ("export --format latex", Outcome(0, "a,b\n1\n"), ""),
     ],
@@ -174,11 +147,6 @@ def test_what_a_kill_costs_is_a_fault(before: list[object], after: list[object],
 def test_each_fault_is_named_and_no_other(called: str, outcome: Outcome, found: str) -> None:
     said = faults(Input((Step(tuple(called.split())),)), Found([outcome]))
     assert [one for one in said if one.startswith(found)] if found else said == []
-
-
-def test_a_signal_that_was_sent_is_no_fault() -> None:
-    killed = Input((Step(("run",), kill=Kill(signal.SIGKILL, 0.1)),))
-    assert faults(killed, Found([Outcome(-9)], ["x"], ["y"])) == []
 
 
 @pytest.mark.parametrize(
@@ -199,5 +167,5 @@ def test_files_that_were_not_asked_for_are_a_fault(changed: str, found: list[str
 
 def test_an_input_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
     files = {"a\udcff": File("é\udcff\0"), "b": File(sample="rows.db", damage=(Damage("flip", 0.5, 3),))}
-    given = Input((Step(("run", "\udcff"), kill=Kill(9, 0.5, True)),), files)
+    given = Input((Step(("run", "\udcff"), patience_s=0.5),), files)
     assert read(write(tmp_path / "e.json", "note", given)) == given

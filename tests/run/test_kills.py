@@ -45,7 +45,7 @@ def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: S
         if dice.random() < 0.5:
             kill_below(run.pid, dice)
             continue
-        run.kill()
+        run.send_signal(dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
         run.communicate()
         ((run_id,),) = query(path, "SELECT run_id FROM run")
         now = visible(path)
