@@ -31,10 +31,13 @@ def library_folder() -> Path:
     texts = [path.read_bytes() for path in (*sources, headers / "cuda.h", headers / "cudaTypedefs.h")]
 
     def fill(folder: Path) -> None:
+        folder.mkdir()
         command = [build.compiler(), *FLAGS, f"-I{headers}", "-x", "c++", "-", "-o", str(folder / "libcuda.so.1")]
         build._run(command, "the stub driver does not compile", unit)
 
-    return build._folder(f"stub-{build._digest([build._toolchain(), *FLAGS, unit], texts)}", fill)
+    made = build.cache_folder() / f"stub-{build._digest([build._toolchain(), *FLAGS, unit], texts)}"
+    build._once(made, fill)
+    return made
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,9 @@ LDFLAGS = ["-s"]
 
 def pycuda_folder() -> Path:
     """Return a folder with PyCUDA and what it imports, in the cache. Raises CompileError where it cannot be."""
-    return build._folder(_name(), _fill)
+    made = build.cache_folder() / _name()
+    build._once(made, _fill)
+    return made
 
 
 def is_built() -> bool:
