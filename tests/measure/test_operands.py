@@ -1,11 +1,8 @@
-"""Operands: how they are drawn, laid out and guarded, and arrays that lie on several GPUs."""
+"""Operands: how they are drawn, laid out and guarded, and parts of an array that lies on several GPUs."""
 
 import ctypes
 import gc
-import sys
 import weakref
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw, logical, poison, spread
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
-from kernelmark.bench.measure.spread import Peers, Spread
+from kernelmark.bench.measure.spread import Spread
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Problem
@@ -201,53 +198,6 @@ def test_operands_name_what_they_have() -> None:
 
 def test_buffers_are_aligned_to_pages() -> None:
     assert Cpu().bytes(100).ctypes.data % 4096 == 0
-
-
-EDGE = 8
-
-
-class Gpu(nullcontext):
-    def synchronize(self):
-        """Return at once: nothing is queued."""
-
-
-class Part(np.ndarray):
-    """An array with what Spread asks of CuPy's."""
-
-    device = Gpu()
-
-    def set(self, values):
-        self[...] = values
-
-    def get(self):
-        return np.array(self)
-
-
-@pytest.fixture
-def memory(monkeypatch):
-    """Memory of three GPUs."""
-    cuda = SimpleNamespace(Device=lambda gpu: nullcontext())
-    empty = lambda size, dtype: np.zeros(size, dtype).view(Part)  # noqa: E731
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, empty=empty, uint8=np.uint8))
-    return Peers(SimpleNamespace(dtype=np.dtype), (0, 1, 2), EDGE)
-
-
-@pytest.mark.parametrize("n", [1, 7, 100])
-def test_what_is_uploaded_lies_in_parts_between_the_edges(memory, n):
-    raw = memory.bytes(3 * n * 4 + 2 * EDGE)
-    raw.fill(0xA5)
-    flat, want = raw[EDGE : EDGE + 3 * n * 4].view("f4"), np.arange(3 * n, dtype="f4")
-    memory.upload(flat, want)
-    assert [part.tolist() for part in flat.parts] == want.reshape(3, n).tolist()
-    assert memory.download(flat).tolist() == want.tolist()
-    for guard in (raw[:EDGE], raw[-EDGE:]):
-        assert memory.download(guard).tobytes() == bytes([0xA5]) * EDGE
-
-
-def test_single_elements_go_where_they_belong(memory):
-    flat = memory.bytes(12 * 8 + 2 * EDGE)[EDGE:-EDGE].view("f8")
-    memory.scatter(flat, np.array([0, 3, 4, 11, 3]), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
-    assert memory.download(flat).tolist() == [1, 0, 0, 5, 3, 0, 0, 0, 0, 0, 0, 4]
 
 
 def test_a_part_of_parts_is_that_of_the_whole():

@@ -1,4 +1,4 @@
-"""Facts of a GPU's clock, streams and memory, each a function: the stub driver below, the stand-in for CuPy above."""
+"""Facts of a device's clock, streams and memory, each a function, on the stub driver and the stand-in for CuPy."""
 
 import os
 from traceback import format_exc
@@ -156,3 +156,24 @@ def a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody() -> None:
     assert operands.damage(draw) is None
     device._copies["a"][1].fill(0)
     assert operands.damage(draw) is None
+
+
+def what_is_uploaded_to_several_gpus_lies_in_parts_between_the_edges() -> None:
+    edge, memory = 8, Cuda().peers((0, 1, 2), 8)
+    for n in (1, 7, 100):
+        raw = memory.bytes(3 * n * 4 + 2 * edge)
+        raw.fill(0xA5)
+        flat, want = raw[edge : edge + 3 * n * 4].view("f4"), np.arange(3 * n, dtype="f4")
+        memory.upload(flat, want)
+        assert [part.get().tolist() for part in flat.parts] == want.reshape(3, n).tolist()
+        assert memory.download(flat).tolist() == want.tolist()
+        for guard in (raw[:edge], raw[-edge:]):
+            assert memory.download(guard).tobytes() == bytes([0xA5]) * edge
+
+
+def single_elements_go_to_the_gpu_that_has_their_part() -> None:
+    memory = Cuda().peers((0, 1, 2), 8)
+    flat = memory.bytes(12 * 8 + 2 * 8)[8:-8].view("f8")
+    memory.upload(flat, np.zeros(12))
+    memory.scatter(flat, np.array([0, 3, 4, 11, 3]), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert memory.download(flat).tolist() == [1, 0, 0, 5, 3, 0, 0, 0, 0, 0, 0, 4]

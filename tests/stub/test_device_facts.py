@@ -1,4 +1,4 @@
-"""A GPU's clock, streams and memory, on the stub driver and the stand-in for CuPy."""
+"""A device's clock, streams and memory, each fact in a process on the stub driver."""
 
 import ast
 from pathlib import Path
@@ -7,13 +7,13 @@ import pytest
 
 from stub.library import Run, on_stub
 
-FUNCTIONS = ast.parse(Path(__file__).with_name("clocks.py").read_text()).body
+FUNCTIONS = ast.parse(Path(__file__).with_name("device_facts.py").read_text()).body
 FACTS = [node.name for node in FUNCTIONS if isinstance(node, ast.FunctionDef) and not node.args.args]
 
 
 @pytest.fixture(scope="module")
 def runs(tools: None, folder: Path) -> dict[str, Run]:
-    return on_stub({fact: ("stub.clocks:holds", fact) for fact in FACTS}, folder)
+    return on_stub({fact: ("stub.device_facts:holds", fact) for fact in FACTS}, folder, KM_STUB_DEVICES="3")
 
 
 @pytest.mark.parametrize("fact", FACTS)
