@@ -138,7 +138,7 @@ NAMED = {
     "class Mute(Exception):\n    def __str__(self):\n        raise self\nraise Mute": (
         "line 4: Mute: a message that cannot be formed"
     ),
-    "import json\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps = fails": (
+    "import msgspec\ndef fails(*_, **__):\n    return 1 // 0\nmsgspec.json.format = fails": (
         "line 3: ZeroDivisionError: integer division or modulo by zero"
     ),
 }
