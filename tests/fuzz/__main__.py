@@ -13,8 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from fuzz.campaign import BATCH, Fault, Report, Setting, batch, replayed, smallest
-from fuzz.files import make_samples
-from fuzz.inputs import digest, shown, write
+from fuzz.inputs import digest, make_samples, shown, write
 from fuzz.perform import LIMIT_S, ROOT
 from fuzz.strategy import KINDS
 from kernelmark.bench.cli.commands import cli

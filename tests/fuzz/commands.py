@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import click
 from hypothesis import strategies as st
 
-from fuzz.files import KEPT, NETWORK, ROWS_RUN, RUNS, STORES
-from fuzz.inputs import Step
+from fuzz.inputs import KEPT, NETWORK, ROWS_RUN, RUNS, STORES, Step
 from kernelmark.bench.cli.commands import cli
 
 Strategy = st.SearchStrategy

@@ -13,8 +13,7 @@ import click
 from hypothesis import strategies as st
 
 from fuzz.commands import HUGE, KERNELS, TEXTS, values_of
-from fuzz.files import DATA
-from fuzz.inputs import Damage, File
+from fuzz.inputs import DATA, Damage, File
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.record.schema import SCHEMA_VERSION
 

@@ -23,8 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from fuzz.files import lay_out
-from fuzz.inputs import Input, Step, Stream
+from fuzz.inputs import Input, Step, Stream, lay_out
 from kernelmark import bench
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.run.family import Member, adopt, below

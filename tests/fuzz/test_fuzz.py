@@ -13,8 +13,7 @@ import pytest
 from fuzz import __main__ as command
 from fuzz import campaign
 from fuzz.campaign import Fault, Report, Setting, batch, replayed, smallest, tried
-from fuzz.files import make_samples
-from fuzz.inputs import Damage, File, Input, Step, digest, read, write
+from fuzz.inputs import Damage, File, Input, Step, digest, make_samples, read, write
 from fuzz.judge import faults
 from fuzz.perform import Found, Outcome
 
