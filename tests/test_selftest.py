@@ -233,12 +233,6 @@ def test_the_quick_look_and_a_choice_of_checks_exclude_each_other(complaint):
     assert said == "--quick --only ratio: each chooses the checks; take one of the two"
 
 
-@pytest.mark.parametrize(("words", "named"), [(["--quick"], "--quick"), (["--only", "ratio"], "--only ratio")])
-def test_adversaries_and_another_choice_exclude_each_other(words, named, refused):
-    said = refused("selftest", "--adversaries", *words)
-    assert said == f"kernelmark: --adversaries {named}: each chooses the checks; take one"
-
-
 def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_its_bound(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     reason, other = Finding("a: b", "long " * 50, "c", False), Finding("d", "e", "f", None)

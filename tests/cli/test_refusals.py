@@ -38,6 +38,15 @@ REFUSED = [
     ("run transfer/n8/f32/p2p", "no kernel matches on cpu; on cuda, transfer/cuda.peer would; "),
     (f"run {NT} --dry-run --json", "--json: prints the rows of a run, and --list and --dry-run measure none"),
     ("run --resume r --list", "--resume: goes on with a run, and --list and --dry-run begin none"),
+    ("run --resume ''", "--resume '': is empty, expected a run; `kernelmark runs` lists them"),
+    ("run --resume 19700101 --db results.db", "run '19700101': is not a run of results.db"),
+    ("run s.toml --resume 19700101 --db results.db", "run '19700101': is not a run of results.db"),
+    ("run --resume 2026 --db none.db", "there is no store"),
+    (f"run {NT} --noisy-again", "--noisy-again: has no run to measure again; name it by --resume"),
+    ("run s.toml --executor none.py", "there is no such file"),
+    ("run s.toml --executor broken.py --devices all", "--executor and --devices: each chooses who measures"),
+    ("run s.toml --executor none.py --list", "--list and --dry-run plan for this machine"),
+    (f"run {NT} --isa sse9", "--isa sse9: unknown; expected "),
     (f"run {NT} --max-time 0", "'--max-time'"),
     (f"run {NT} --threads 0", "expected integers above 0"),
     (f"run {NT} --mode warm", "'warm'"),
@@ -89,6 +98,8 @@ REFUSED = [
         "--delete and --prune: each chooses the runs to remove",
     ),
     ("history copy/a.c@A=1 copy/m3n5/f32 --db results.db", "copy/a.c@A=1: a history is that of a kernel with all its "),
+    ("selftest --adversaries --quick", "--adversaries --quick: each chooses the checks; take one"),
+    ("selftest --adversaries --only ratio", "--adversaries --only ratio: each chooses the checks; take one"),
     ("tune", "Missing argument 'KERNEL'; `kernelmark tune --help` lists what it takes"),
     ("inspect --arch sm_1", "arch 'sm_1': its limits are not known"),
     ("inspect --kernels none*", "kernels 'none*': matches no hand-written kernel"),
@@ -140,6 +151,7 @@ def test_bad_usage_is_one_line_and_changes_no_store(called, two_runs, tmp_path, 
     assert line.startswith("kernelmark: ")
     assert found in line
     assert Path(two_runs).read_bytes() == before
+    assert [path.name for path in tmp_path.glob("*.db")] == ["results.db"]
 
 
 @pytest.mark.parametrize(

@@ -298,10 +298,6 @@ def test_each_set_is_a_job_in_a_worker_of_its_own_and_gpus_have_none(registry):
     assert sse.job.baseline == "transpose/numpy.out"
 
 
-def test_the_command_refuses_a_set_in_one_line(refused):
-    assert refused("run", "copy/m8n8/f32", "--isa", "sse9").startswith("kernelmark: --isa sse9: unknown; expected ")
-
-
 @x86
 def test_under_pytest_each_set_and_thread_count_is_an_item(python_in, tmp_path):
     words = (

@@ -67,13 +67,6 @@ def test_a_run_by_the_command_names_its_plan_and_its_rows(kernelmark, tmp_path):
     assert re.search(r"^1 row: 1 ok$|^\d+ rows: \d+ ok$", done.stdout, re.MULTILINE)
 
 
-def test_what_contradicts_itself_or_is_not_there_is_one_line(refused, tmp_path):
-    assert "there is no such file" in refused("run", SMALL, "--executor", "none.py")
-    both = refused("run", SMALL, "--executor", config_file(tmp_path), "--devices", "all")
-    assert "--executor and --devices: each chooses who measures" in both
-    assert "--list and --dry-run plan for this machine" in refused("run", SMALL, "--executor", "none.py", "--list")
-
-
 @pytest.mark.long
 def test_an_executor_that_never_starts_is_a_time_out_with_the_reason(refused, tmp_path):
     config = config_file(tmp_path, LOCAL, workers=1, rest=', worker_init="sleep 600"')

@@ -94,11 +94,6 @@ def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with
     assert query(store, "SELECT result_id FROM ratio WHERE result_id NOT IN (SELECT result_id FROM result)") == []
 
 
-def test_only_a_run_can_be_measured_again(refused) -> None:
-    line = refused("run", "copy/m8n8/f32", "--noisy-again")
-    assert line == "kernelmark: --noisy-again: has no run to measure again; name it by --resume"
-
-
 @pytest.mark.parametrize(
     ("words", "variables", "found"),
     [
@@ -145,11 +140,6 @@ def test_another_machine_is_named_by_what_differs(finished, registry, monkeypatc
     assert "machine.gpu was None and is another" in found
 
 
-def test_an_empty_run_is_refused(refused) -> None:
-    line = refused("run", "--resume", "")
-    assert line == "kernelmark: --resume '': is empty, expected a run; `kernelmark runs` lists them"
-
-
 @pytest.mark.long
 def test_no_other_process_goes_on_with_a_run_meanwhile_whatever_its_tmpdir(
     hanging: tuple[subprocess.Popen[str], int], tmp_path: Path, refused
@@ -159,19 +149,6 @@ def test_no_other_process_goes_on_with_a_run_meanwhile_whatever_its_tmpdir(
     (tmp_path / "elsewhere").mkdir()
     line = refused("run", "--resume", run_id, "--db", "r.db", TMPDIR=str(tmp_path / "elsewhere"))
     assert f"run-{run_id}: is being measured by process {run.pid}" in line
-
-
-@pytest.mark.parametrize("words", [("run", "--resume", "19700101"), (*WORDS, "--resume", "19700101")])
-def test_a_run_that_is_not_there_is_named(finished, kernelmark_in, words) -> None:
-    done = kernelmark_in(finished[0], *words, "--db", "r.db")
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert "19700101" in line
-
-
-def test_nothing_can_be_taken_up_where_there_is_no_store(refused, tmp_path: Path) -> None:
-    assert "there is no store" in refused("run", "--resume", "2026", "--db", "none.db")
-    assert not (tmp_path / "none.db").exists()
 
 
 @pytest.fixture
