@@ -190,7 +190,6 @@ def test_the_citation_names_this_version():
     assert f"\nversion: {kernelmark.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-CLAIMS = script("publish_claims")
 FOREVER = float("inf")
 NO_TIME = "no time was left to finish it"
 
@@ -200,8 +199,8 @@ def made(store, registry, tmp_path, monkeypatch):
     """Experiments that take a second or two, `dull` longest; `made()` is what a call of `make publish` has."""
     use_small(monkeypatch)
     begin(store)
-    found = CLAIMS.Agenda()
-    return lambda store=store, found=found, anyway=True: CLAIMS.Experiments(
+    found = TOOL.Agenda()
+    return lambda store=store, found=found, anyway=True: TOOL.Experiments(
         store, found, tmp_path, registry, "r1", anyway
     )
 
@@ -222,15 +221,15 @@ def test_experiments_are_measured_by_their_worth_and_once(made, store):
 
 
 def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_its_command(made, store, monkeypatch):
-    stopped, clock = made(), CLAIMS.now
+    stopped, clock = made(), TOOL.now
     own = [run for run in store.run_ids() if run != "r1"]
-    monkeypatch.setattr(CLAIMS, "now", lambda: 200.0 * any(store.statuses(run) for run in store.run_ids()))
+    monkeypatch.setattr(TOOL, "now", lambda: 200.0 * any(store.statuses(run) for run in store.run_ids()))
     stopped.measure(100.0)
     assert (own, measured(store), stopped.runs) == ([], ["twice"], {})
     lines = stopped.left().splitlines()
     assert [line.split(NO_TIME)[0] for line in lines] == ["- dull: ", "- single: ", "- twice: "]
     assert all(line.endswith("`make publish` goes on with it") for line in lines)
-    monkeypatch.setattr(CLAIMS, "now", clock)
+    monkeypatch.setattr(TOOL, "now", clock)
     begun = store.run_ids()[-1]
     made().measure(clock() + 3.0)  # no time for `dull`, by what it is expected to take
     assert (made().runs["claim twice"], store.statuses(begun)) == (begun, {"ok": 4})
@@ -238,7 +237,7 @@ def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_i
 
 
 def test_a_noisy_experiment_is_measured_twice_and_published_if_asked_for(made, store, monkeypatch):
-    monkeypatch.setattr(CLAIMS, "noise", lambda store, runs: Noise(1, 4, "others"))
+    monkeypatch.setattr(TOOL, "noise", lambda store, runs: Noise(1, 4, "others"))
     tried = made(anyway=False)
     tried.tasks = tried.tasks[-1:]
     for command in ("`make publish` goes on with it", "`make publish PUBLISH_ARGS=--noisy-anyway` publishes it"):
@@ -261,7 +260,7 @@ def answered(store, made, name="single"):
             for kernel, median in zip(KERNELS, seconds, strict=True):
                 put(store, problem, kernel, median, run_id=run, threads=cpu_count() if kernel in KERNELS[:1] else 1)
     digest = next(task.digest for task in made().tasks if task.detail == name)
-    return CLAIMS.Agenda(answers={f"claim {name}": CLAIMS.agenda.Answer(digest=digest, run="r2")})
+    return TOOL.Agenda(answers={f"claim {name}": TOOL.agenda.Answer(digest=digest, run="r2")})
 
 
 def verdicts(experiments):
