@@ -1,11 +1,10 @@
 """Which of cuDNN's algorithms a GPU and a version of the library still run: `make gpu` writes it to cudnn.md.
 
 A cell holds what an algorithm answered on one probe: `runs` with its workspace, where the result was right, or cuDNN's
-own status. Run by itself, this file prints the table.
+own status.
 """
 
 import re
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -13,12 +12,11 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.present import cuda_missing, module_missing
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.run.pool import Execute, Workers
+from kernelmark.bench.run.pool import Execute
 
 #: Small, since every answer is verified; the filters are those that algorithms differ in.
 SHAPES = {
@@ -93,17 +91,3 @@ def write(folder: Path, execute: Execute, over: Callable[[], bool]) -> str:
     text = f"# What cuDNN runs here\n\nA probe's filter, storage type and layout; workspace.\n\n{table(found)}\n"
     (folder / "cudnn.md").write_text(text, encoding="utf-8")
     return f"{len(found)} answers, {sum(a.text.startswith('runs') for a in found)} run"
-
-
-def main() -> int:
-    """Print the table."""
-    if reason := cuda_missing() or module_missing("cupy"):
-        print(f"cudnn_table: {reason}", file=sys.stderr)
-        return 2
-    with Workers() as workers:
-        print(table(probe(workers.run)))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
