@@ -58,14 +58,6 @@ class MemoryFile:
         return found
 
 
-def _as_numpy_does(nbytes: int) -> Array:
-    return _aligned(np.empty(nbytes + ALIGNMENT, np.uint8), nbytes, ALIGNMENT)
-
-
-def _small(nbytes: int) -> Array:
-    return _anonymous(nbytes, "MADV_NOHUGEPAGE")
-
-
 def _huge(nbytes: int) -> Array:
     """Raise Unsupported where the system has no huge pages for those that ask."""
     try:
@@ -98,8 +90,8 @@ def _aligned(raw: Array, nbytes: int, alignment: int) -> Array:
 
 #: What allocates pages of each kind of host memory that a CPU's kernel may declare.
 PAGES: Mapping[str, Callable[[int], Array]] = {
-    "": _as_numpy_does,
-    "small": _small,
+    "": lambda nbytes: _aligned(np.empty(nbytes + ALIGNMENT, np.uint8), nbytes, ALIGNMENT),
+    "small": lambda nbytes: _anonymous(nbytes, "MADV_NOHUGEPAGE"),
     "huge": _huge,
     "shared": _shared,
 }

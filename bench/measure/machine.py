@@ -13,6 +13,7 @@ from typing import Any
 from kernelmark import __version__
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.isa import isas_here
+from kernelmark.bench.measure.memory import physical_bytes
 from kernelmark.bench.measure.nvml import GpuMonitor
 from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version
 from kernelmark.bench.measure.timing import now
@@ -85,7 +86,7 @@ def machine() -> dict[str, Any]:
         "cpus_usable": cpu_count(),
         "isas": isas_here(),
         "llc_bytes": last_level_cache_bytes(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": physical_bytes(),
         "system": platform.platform(),
         "python": sys.version.split()[0],
         "virtual": _hypervisor(),
@@ -107,13 +108,6 @@ def environment() -> dict[str, Any]:
         "link": link_facts(),
         "variables": {as_utf8(k): as_utf8(v) for k, v in sorted(variables.items()) if k.startswith(prefixes)},
     }
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def _hypervisor() -> bool | None:

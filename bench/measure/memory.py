@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,21 +26,23 @@ def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
 
 def available_bytes() -> int | None:
     """Return the host memory that can still be had within the limits of control groups; None where it is unknown."""
-    found = [_free_of_system(), *(_free_of(group) for group in _groups(CGROUP))]
+    of_system = _counter(Path("/proc/meminfo"), "MemAvailable:")
+    found = [of_system and 1024 * of_system, *(_free_of(group) for group in _groups(CGROUP))]
     return min((free for free in found if free is not None), default=None)
 
 
 def whole_bytes() -> int | None:
     """The host memory that there is, within the limits of control groups."""
-    found = [_limit_of(group) for group in _groups(CGROUP)]
-    with suppress(OSError, ValueError):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    found = [physical_bytes(), *(_limit_of(group) for group in _groups(CGROUP))]
     return min((limit for limit in found if limit is not None), default=None)
 
 
-def _free_of_system() -> int | None:
-    found = _counter(Path("/proc/meminfo"), "MemAvailable:")
-    return None if found is None else 1024 * found
+def physical_bytes() -> int | None:
+    """The host memory of the machine; None where it is unknown."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 class _ControlGroup(NamedTuple):

@@ -45,24 +45,14 @@ def occupancy(device: DeviceLimits, threads: int, registers: int, shared_bytes: 
     Of two limits that are equal the first is named, in the order warps, blocks, registers, shared memory.
     """
     warps, held = -(-threads // WARP), device.sm_threads // WARP
+    a_warp = -(-registers * WARP // REGISTER_GRANULARITY) * REGISTER_GRANULARITY
     fits: dict[Limiter, int] = {
         "warps": held // warps,
         "blocks": device.sm_blocks,
-        "registers": _by_registers(registers, warps, device.sm_blocks),
+        "registers": REGISTERS // PARTITIONS // a_warp * PARTITIONS // warps if registers else device.sm_blocks,
         "shared memory": device.blocks_by_shared(shared_bytes),
     }
     blocks = min(fits.values())
     if threads > MAX_THREADS or blocks == 0:
         return Occupancy(0, 0.0, "does not fit")
     return Occupancy(blocks, blocks * warps / held, min(fits, key=lambda name: fits[name]))
-
-
-def _by_registers(registers: int, warps: int, unlimited: int) -> int:
-    if registers == 0:
-        return unlimited
-    a_warp = _round_up(registers * WARP, REGISTER_GRANULARITY)
-    return REGISTERS // PARTITIONS // a_warp * PARTITIONS // warps
-
-
-def _round_up(value: int, granularity: int) -> int:
-    return -(-value // granularity) * granularity

@@ -158,9 +158,12 @@ def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> 
     """
     if len(groups) == 1:
         return median_interval(groups[0], alpha)
+    from scipy.special import stdtrit
+
     median = _pooled_median(groups)
     logs = np.log([np.median(group) for group in groups])
-    half = _student_quantile(len(groups) - 1, alpha) * float(logs.std(ddof=1)) / math.sqrt(len(groups))
+    quantile = float(stdtrit(len(groups) - 1, 1 - alpha / 2))  # of Student's t
+    half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(groups))
     return Interval(median, median * math.exp(-half), median * math.exp(half))
 
 
@@ -172,13 +175,6 @@ def _pooled_median(groups: Sequence[Sequence[float]]) -> float:
     below = np.cumsum(weights[order])
     at = np.searchsorted(below, below[-1] / 2)
     return float(values[order[min(at, len(order) - 1)]])
-
-
-def _student_quantile(freedom: int, alpha: float) -> float:
-    """The two-sided quantile of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - alpha / 2))
 
 
 def outliers(samples: Sequence[float]) -> int:

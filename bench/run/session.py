@@ -70,7 +70,7 @@ class Session:
         self.run_id = run.run_id
         self._cases = store.recorded(run.run_id) if resume is not None else set()
         self._places: dict[str, int] = {}
-        self._taken = resume is not None
+        self._taken = resume is not None  # only then may the store have measurements of earlier processes
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times and execute is not None:
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
@@ -107,9 +107,11 @@ class Session:
 
         After the last process, commit its rows and return them; before, set its measurements aside.
         """
-        before = self._pending(number)
+        before = found = self._store.pending(self.run_id, number) if self._taken else []
         left = still_good(planned, before) if len(before) < process else None
-        found = [*before, self._ask(left, process)] if left else before
+        if left:
+            assert self._execute is not None, "a session whose jobs others measure measures none"
+            found = [*before, self._execute(left.job, msgspec.structs.replace(left.key, process=process))]
         if not is_settled(planned, found, processes):
             if left:
                 self._taken = True
@@ -137,14 +139,6 @@ class Session:
                 self.tally[result.status] += 1
             rows.append((result, measured))
         return rows
-
-    def _pending(self, number: int) -> list[list[Measurement]]:
-        """Return the measurements of a job in earlier processes, from the store if there may be any."""
-        return self._store.pending(self.run_id, number) if self._taken else []
-
-    def _ask(self, planned: PlannedJob, process: int) -> list[Measurement]:
-        assert self._execute is not None
-        return self._execute(planned.job, msgspec.structs.replace(planned.key, process=process))
 
     def finish(self) -> None:
         """Note the end of the run."""
