@@ -13,8 +13,7 @@ from typing import IO, Any, NamedTuple
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import only_utf8, require_file
 from kernelmark.bench.record.foreign import nvbench, own_csv, pytest_benchmark
-from kernelmark.bench.record.foreign.node import JsonNode
-from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun
+from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode
 from kernelmark.bench.record.schema import INSERT, row_values
 from kernelmark.bench.record.store import Run, Store
 

@@ -16,17 +16,18 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.foreign.node import JsonNode, text_under
 from kernelmark.bench.record.foreign.source import (
     FindProblem,
     ForeignRow,
     ForeignRun,
+    JsonNode,
     add_rates,
     add_samples,
     dimensions,
     first_problem,
     foreign,
     refuse_unsound,
+    text_under,
 )
 from kernelmark.bench.record.result import Result
 

@@ -6,18 +6,20 @@ kernel's and group and parameters are the problem; samples are there where --ben
 
 from typing import Any
 
-from kernelmark.bench.record.foreign.node import JsonNode, number_under, text_under
 from kernelmark.bench.record.foreign.source import (
     FindProblem,
     ForeignRow,
     ForeignRun,
+    JsonNode,
     add_rates,
     add_samples,
     dimensions,
     first_problem,
     foreign,
+    number_under,
     own_result,
     refuse_unsound,
+    text_under,
 )
 
 KIND = "pytest-benchmark JSON"
