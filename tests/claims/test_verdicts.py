@@ -170,7 +170,6 @@ def test_without_a_run_the_hardware_is_that_of_this_machine(store, registry, mon
 
 
 def lacks(store, run_ids, asked, registry):
-    """The problems of the jobs that runs lack of an experiment."""
     how, jobs = planned_jobs(asked, registry, ("cpu",))
     return [problem for planned in Known(store, run_ids).lacks(how, jobs, registry) for problem in planned.job.problems]
 

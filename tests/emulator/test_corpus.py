@@ -41,9 +41,7 @@ def given(*shape: int) -> Array:
     return (np.random.default_rng(7).integers(-8, 9, shape) / 4).astype(F32)
 
 
-def tensor(
-    name: str, rows: int, cols: int, box: tuple[int, int], itemsize: int = 4, swizzle: int = 0
-) -> EmulatedTensorMap:
+def tensor(name, rows, cols, box, itemsize=4, swizzle=0) -> EmulatedTensorMap:
     return EmulatedTensorMap(name, (cols, rows, 1), (cols * itemsize, rows * cols * itemsize), box, itemsize, swizzle)
 
 
@@ -253,7 +251,6 @@ LIMIT_S = 1
 
 
 def _bugs() -> Iterator[ParameterSet]:
-    """Yield every bug of the corpus, with the kinds of report of which at least one has to name it."""
     for name in SETUPS:
         for number, kinds, title in BUG.findall((CORPUS / f"{name}.cu").read_text()):
             title = f"{name}.cu/{number}-{title.replace(' ', '-')}"

@@ -152,7 +152,6 @@ _HEAD = """#include "ptx.cuh"
 
 
 def known_source() -> str:
-    """Return a .cu with all of the kernels."""
     kernels = (
         f"__global__ void {known.name}(const float *a, float *out) {{\n"
         f"  __shared__ __align__(128) float s[32 * 36];\n  const unsigned lane = threadIdx.x;\n  {known.body}\n}}\n"
@@ -236,7 +235,6 @@ PUBLISHED = (
 
 
 def published_source() -> str:
-    """Return a .cu with all of the kernels."""
     return "".join(
         f"__global__ void {each.name}(const double *a, double *out) {{\n"
         "  const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
@@ -250,7 +248,6 @@ BYTES = 64 * 1024
 
 @pytest.fixture(scope="module")
 def worker() -> Path:
-    """The program of all known kernels."""
     folder = source_folder({"known.cu": known_source()})
     return program(folder / "known.cu", [known.name for known in KNOWN], include=CUDA, counts=True)
 
@@ -278,7 +275,6 @@ def test_enough_kernels_are_known() -> None:
 
 @pytest.fixture(scope="module")
 def profiled() -> Path:
-    """The program of all kernels with published counters."""
     folder = source_folder({"published.cu": published_source()})
     return program(folder / "published.cu", [each.name for each in PUBLISHED], include=CUDA, counts=True)
 

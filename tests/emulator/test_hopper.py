@@ -277,7 +277,6 @@ def columns(x: Array, box: Pair, lower: Pair, upper: Pair, stride: Pair, first: 
 
 
 def loaded(tensor: EmulatedTensorMap, x: Array, first: Triple, tap: Pair = (0, 0), channel: int = 0) -> Array:
-    """The bytes of a copy as they lie in shared memory."""
     size = tensor.box[0] * tensor.box[1] * tensor.itemsize
     launch = Launch("load_pixels", 1, 32, (tensor, "out", channel, *first, *tap, size))
     return intrinsic("im2col.cu", launch, {"x": read(x), "out": written(size // 4, np.uint32)})["out"].view(np.uint8)

@@ -199,9 +199,7 @@ def test_wmma_tf32_truncates_its_operands() -> None:
     _check_wmma("nvcuda::wmma::precision::tf32", 16, 16, 8, ("row", "col"), a, b, np.float32)
 
 
-def _check_wmma(
-    kind: str, m: int, n: int, k: int, layouts: tuple[str, str], a: np.ndarray, b: np.ndarray, storage: Any
-) -> None:
+def _check_wmma(kind, m, n, k, layouts, a, b, storage) -> None:
     names = [f"nvcuda::wmma::{layout}_major" for layout in layouts]
     stored = [x if layout == "row" else x.T for x, layout in zip((a, b), layouts, strict=True)]
     lda, ldb = (x.shape[1] for x in stored)

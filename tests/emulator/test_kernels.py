@@ -23,7 +23,6 @@ KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel
 
 
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
-    """A test for each case; one skip, with the declared reason, for a kernel that cannot be emulated."""
     for kernel in kernels:
         if kernel.emulated:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")

@@ -141,7 +141,6 @@ class Finding:
 
     @property
     def accepted(self) -> bool:
-        """Return whether the finding begins in an entry of ACCEPTED."""
         parts = (re.finditer(re.escape(part), self.text) for file, part in ACCEPTED if file == self.file)
         return any(match.start() < self.column <= match.end() for matches in parts for match in matches)
 
@@ -183,7 +182,6 @@ def _finding(match: re.Match[str], cuda: Path) -> Finding:
 
 
 def unaccepted(found: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that no entry of ACCEPTED names."""
     return [finding for finding in found if not finding.accepted]
 
 
@@ -241,7 +239,6 @@ RIGHT = (
 
 @cache
 def _names_of(source: str) -> tuple[str, ...]:
-    """Return the entries that all cases of a source need."""
     return instances(case for kernel in kernels_by_source(discover())[source] for case in all_cases()[kernel.id])
 
 

@@ -328,9 +328,7 @@ def test_misuse_is_named_with_its_line(body: str, kind: str, said: str) -> None:
         ("", "words[3] = 1;", [("wgmma-in-flight", "from which a wgmma still reads A")]),
     ],
 )
-def test_registers_of_a_change_neither_after_the_fence_nor_before_the_wait(
-    before: str, after: str, found: list[tuple[str, str]]
-) -> None:
+def test_registers_of_a_change_neither_after_the_fence_nor_before_the_wait(before, after, found) -> None:
     body = f"""  for (unsigned i = threadIdx.x; i < 512; i += 128) smem[i] = 0.0f;
   ptx::fence_proxy_async();
   __syncthreads();

@@ -25,7 +25,6 @@ COMPRESSED = ("onebit", "int8")
 
 
 def by_name(problem: str, *names: str, threads: int = 2) -> dict[str, Measurement]:
-    """Return what the kernels are found to be on a problem, by name."""
     rows = verified(problem, *(f"aggregate/cpu.{name}" for name in names), threads=threads)
     return {row.kernel.rpartition(".")[2]: row for row in rows}
 
@@ -191,7 +190,6 @@ class Stream:
         self.queue(lambda: None, event.at)
 
     def ready(self):
-        """Return whether the next piece can be run."""
         if self.done == len(self.work):
             return False
         other, count = self.work[self.done][0]
@@ -216,7 +214,7 @@ def array(*shape):
 
 
 class PeerOperands:
-    """PeerOperands in the host's memory, and the sums that strategies launch on streams."""
+    """Operands in the host's memory, and the sums that strategies launch on streams."""
 
     def __init__(self, problem, timed, rng):
         self.stream, self.chosen = timed, {}

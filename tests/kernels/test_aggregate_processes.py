@@ -24,7 +24,6 @@ NEEDS_TWO = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def teams() -> Iterator[None]:
-    """End the processes that a test has started."""
     yield
     gc.collect()
     team_of(2).close()
@@ -53,7 +52,6 @@ def test_more_workers_than_cpus_are_unsupported() -> None:
 
 
 def set_up_by(strategy: str) -> SetUp:
-    """Set a strategy up on two gradients."""
     return set_up("aggregate/w2n5000/f32", f"aggregate/process.{strategy}")
 
 

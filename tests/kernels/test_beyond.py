@@ -25,7 +25,6 @@ LINES = ("b35h1w64", "b1h1w64", "b17h1w256", "b9h1w1024")
 
 
 def tiles(kernel: str) -> list[Tile]:
-    """The tiles that the declaration names."""
     return list(CUDA[kernel].tiles())
 
 
@@ -34,7 +33,6 @@ def convolutions(sizes: tuple[str, ...], layout: str, direction: str) -> list[st
 
 
 def storage(kernel: str) -> str:
-    """The first storage type that the kernel takes."""
     return str(CUDA[kernel].domain["dtype"][0])
 
 
@@ -144,7 +142,6 @@ def conv() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
 
 
 def others() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
-    """What is shown, a kernel and problems, for each tile that takes them."""
     for dtype in ("f64", "f32", "f16"):
         ids = [f"transpose/b3m{m}n{n}/{dtype}/out" for m, n in product((72, 49), (136, 35))]
         yield "tiles of several matrices", "transpose/cuda.batched", ids, []

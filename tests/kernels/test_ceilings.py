@@ -71,7 +71,6 @@ def drawn(problem):
 
 
 def by_steps(problem, inputs):
-    """The definition, one step after the other."""
     rows, cols, depth = TILES[problem.unit]
     a, b, d = (coarse(inputs[name]) for name in ("a", "b", "x"))
     for i in range(problem.n):

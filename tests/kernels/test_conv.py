@@ -202,9 +202,7 @@ def test_sampled_reference_is_the_whole_at_its_places(text: str, direction: str,
 @pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
 @pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
 @pytest.mark.parametrize("words", ["nchw", "nhwc"])
-def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(
-    words: str, direction: str, error: float, monkeypatch
-) -> None:
+def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(words, direction, error, monkeypatch) -> None:
     problem, inputs = drawn(f"conv/n2c12h19w17k18r3s3pad1/f32/{words}/{direction}/g2")
     wrong = problem.reference(inputs, np.random.default_rng(0)).values
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)

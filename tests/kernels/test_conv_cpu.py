@@ -293,9 +293,7 @@ def test_parts_cover_a_length_and_are_at_most_that_long(most: int) -> None:
         (3, 3, 1, 4, 3),  # no more than there are
     ],
 )
-def test_there_are_more_parts_where_threads_share_them_more_evenly(
-    length: int, most: int, others: int, threads: int, expected: int
-) -> None:
+def test_there_are_more_parts_where_threads_share_them_more_evenly(length, most, others, threads, expected) -> None:
     assert len(split(length, most, others, threads)) == expected
 
 
@@ -321,9 +319,7 @@ def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others() -> Non
         ("n4c128h28w28k128", 4, 2**22, 4),  # images of their own
     ],
 )
-def test_threads_surround_images_for_themselves_where_that_is_little(
-    sizes: str, threads: int, cache: int, copies: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_surround_images_for_themselves_where_that_is_little(sizes, threads, cache, copies, monkeypatch):
     monkeypatch.setattr(_stages, "second_level_bytes", lambda: cache)
     problem = discover().problem(f"conv/{sizes}r3s3pad1/f32/nchw/fprop")
     plan = direct.forward(shape(problem), 32, threads, 1024)
@@ -345,9 +341,7 @@ def test_threads_surround_images_for_themselves_where_that_is_little(
 @pytest.mark.parametrize(
     ("size", "taps", "pad", "stride", "dilation"), [(9, 3, 1, 1, 1), (7, 3, 0, 2, 1), (5, 2, 3, 4, 3)]
 )
-def test_phases_meet_each_output_through_each_tap_where_it_is(
-    size: int, taps: int, pad: int, stride: int, dilation: int
-) -> None:
+def test_phases_meet_each_output_through_each_tap_where_it_is(size, taps, pad, stride, dilation) -> None:
     outputs = (size + 2 * pad - (taps - 1) * dilation - 1) // stride + 1
     met = set()
     for phase in phases(size, taps, pad, stride, dilation):

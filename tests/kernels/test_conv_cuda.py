@@ -31,7 +31,6 @@ LAYER = "n32c64h56w56k128r3s3pad1"
 
 
 def kernel(name: str) -> CudaKernel:
-    """The declaration of `conv/cuda.<name>`."""
     return CUDA[f"conv/cuda.{name}"]
 
 
@@ -41,7 +40,6 @@ def conv(sizes: str, variant: str, options: str = "", dtype: str = "f32") -> Pro
 
 
 def calls(name: str, problem: Problem) -> list[tuple[str, KernelCall]]:
-    """The launches under the tile that a run takes."""
     return chosen(f"conv/cuda.{name}", problem.id).calls
 
 
@@ -157,9 +155,7 @@ def test_no_variant_spills(name: str, arch: str) -> None:
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize(("direction", "pixels", "channels"), [("fprop", 3 * 4 * 5, 6), ("dgrad", 3 * 7 * 9, 4)])
-def test_direct_has_a_thread_for_each_element_and_no_idle_block(
-    layout: str, direction: str, pixels: int, channels: int
-) -> None:
+def test_direct_has_a_thread_for_each_element_and_no_idle_block(layout, direction, pixels, channels) -> None:
     ((_, call),) = calls("direct", conv("n3c4h7w9k6r3s3pad1stride2", f"{layout}/{direction}"))
     along, across = (pixels, channels) if layout == "nchw" else (channels, pixels)
     x, y = (0, 1) if layout == "nchw" else (1, 0)
@@ -263,9 +259,7 @@ VGG = ("n1c256h56w56k256", "n1c512h28w28k512", "n1c512h14w14k512")
 @pytest.mark.parametrize("sizes", VGG)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_small_images_of_vgg_are_cut_into_slices_until_half_of_an_h100_has_work(
-    sizes: str, layout: str, direction: str
-) -> None:
+def test_small_images_of_vgg_are_cut_into_slices_until_half_of_an_h100_has_work(sizes, layout, direction) -> None:
     (_, call), *_ = chosen(IMPLICIT, f"conv/{sizes}r3s3pad1/f32/{layout}/{direction}").calls
     x, y, z = call.grid
     assert x * y * z >= 66

@@ -51,9 +51,7 @@ def tile(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(("sizes", "words"), RAGGED)
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(
-    sizes: str, words: str, direction: str, tile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, words, direction, tile, monkeypatch) -> None:
     batch = _spectra._batch  # of no bytes, so that each operand takes several batches
     monkeypatch.setattr(_spectra, "_batch", lambda count, threads, _, least: batch(count, threads, 0, least))
     several = 0
@@ -89,7 +87,6 @@ def test_larger_filters_take_larger_tiles(choose) -> None:
 
 
 def candidates(problem) -> list[Cuts]:
-    """What the CPU's sides are chosen from."""
     found: list[Cuts] = []
     cheapest(problem, (*cpu.SIDES, *whole(problem)), lambda c: found.append(c) or 0.0)
     return found
@@ -140,9 +137,7 @@ def test_tiles_save_operations_where_filters_are_large() -> None:
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (8, 1, 12), (16, 14, 1), (8, 7, 10), (32, 16, 16)])
 @pytest.mark.parametrize("rigour", ["FFTW_MEASURE", "FFTW_ESTIMATE"])
-def test_transforms_are_those_of_numpy(
-    shape: tuple[int, int, int], rigour: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transforms_are_those_of_numpy(shape, rigour, monkeypatch) -> None:
     monkeypatch.setattr(_transforms, "plan", lambda *args, **kwargs: SimpleNamespace(facts={"rigour": rigour}))
     tiles = aligned(shape, np.float32)
     spectra = aligned((shape[1], shape[2] // 2 + 1, shape[0]), np.complex64)

@@ -146,7 +146,6 @@ extern "C" void run_NAME(unsigned grid, unsigned block, const float* source, flo
 
 
 def _view(pointer: int, kind: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """An array over memory, its strides in elements."""
     size = np.dtype(kind).itemsize
     extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     raw = (ctypes.c_char * (extent * size)).from_address(pointer)

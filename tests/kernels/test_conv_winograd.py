@@ -26,7 +26,6 @@ VGG3 = "conv/n32c256h56w56k256r3s3pad1/f32/nchw/fprop"
 
 
 def calls(case: EmulatedCase, part: str) -> list[KernelCall]:
-    """The plan's launches of the entries that begin so."""
     return [call for entry, call in case.calls if entry.startswith(part)]
 
 
@@ -38,9 +37,7 @@ def outputs(case: EmulatedCase, side: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("name", "saved"), [(F2, 2.25), (F4, 4.0), (FUSED4, 4.0)])
-def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(
-    name: str, saved: float
-) -> None:
+def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(name, saved) -> None:
     problem, executed = REGISTRY.problem(VGG3), CUDA[name].executed_flop
     products = problem.flop / saved
     assert products < executed(problem) < 1.1 * products
@@ -114,9 +111,7 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
 @pytest.mark.parametrize(
     "problem", [VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad"]
 )
-def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room_for_what_they_keep(
-    problem: str,
-) -> None:
+def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room_for_what_they_keep(problem) -> None:
     for case in cases(FUSED4, problem):
         tiles, channels = outputs(case, 4)
         covered = 0
@@ -135,9 +130,7 @@ def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("name", "resident"), [(F2, {64: 1, 32: 2}), (F4, {128: 2, 64: 3}), (FUSED4, {4: 1, 3: 1})])
 @pytest.mark.usefixtures("cuda_compiler")
-def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(
-    name: str, resident: dict[int, int], variant: str, arch: str
-) -> None:
+def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(name, resident, variant, arch) -> None:
     if not CUDA[name].runs_on(arch):
         pytest.skip(f"{name} does not run on {arch}")
     every = cases(name, f"conv/n1c70h9w9k70r3s3/f32/{variant}")
@@ -177,9 +170,7 @@ def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction
         ("n8c256h28w28k256", 0, 0),  # several blocks of tiles meet them
     ],
 )
-def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(
-    sizes: str, images: int, gradient: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(sizes, images, gradient, monkeypatch):
     monkeypatch.setattr(cpu, "second_level_bytes", lambda: 2**21)
     kernel = discover().kernels["conv/cpu.winograd4"]
     for direction, outputs in zip(DIRECTIONS, (images, images, gradient), strict=True):
@@ -220,7 +211,6 @@ def test_winograd_leaves_out_what_no_tile_meets(direction: str, pad: str) -> Non
 
 
 def executed(name: str, problem: str) -> int:
-    """What the kernel declares to execute."""
     return discover().kernels[f"conv/cpu.{name}"].executed_flop(discover().problem(problem))
 
 

@@ -95,9 +95,7 @@ def test_imatcopy_declares_the_memory_that_it_touches(m: int, n: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "flags"), [("sgemm", (True, False)), ("sgemm_colmajor", (False, True))])
-def test_nt_of_scipy_is_the_call_that_its_label_has(
-    name: str, flags: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nt_of_scipy_is_the_call_that_its_label_has(name, flags, monkeypatch) -> None:
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setattr("scipy.linalg.blas.sgemm", lambda *arguments: calls.append(arguments))
     set_up("gemm/m3n5k7/f32/NT", f"gemm/scipy.{name}", threads=1)[0]()

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,9 +73,7 @@ def test_nt_is_the_call_that_its_label_has(kernel: Any) -> None:
     assert ops == ((_cublas.OP["N"], _cublas.OP["T"]) if kernel.order == "F" else (_cublas.OP["T"], _cublas.OP["N"]))
 
 
-def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(tmp_path, monkeypatch) -> None:
     (tmp_path / "nvmath").mkdir()
     (tmp_path / "nvmath" / "__init__.py").write_text("raise RuntimeError('cuda-core 0.3 is required')")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -251,8 +248,6 @@ F32 = 4
 
 
 class Lab(HostOperands):
-    """Operands in host memory, for strategies that launch other kernels."""
-
     def __init__(self, problem: str) -> None:
         self.problem = REGISTRY.problem(problem)
         self.launched: list[str] = []
@@ -271,7 +266,6 @@ class Lab(HostOperands):
         return sum(part.nbytes for part in self.kept)
 
     def launch(self, kernel_id: str, problem: str, **arrays: Any) -> Any:
-        """One of our transpositions, if it takes the problem."""
         parsed, chosen = REGISTRY.problem(problem), REGISTRY.kernels[kernel_id]
         assert chosen.refuses(parsed) is None
         self.launched.append(f"{kernel_id} {problem}")

@@ -36,7 +36,6 @@ TRANSPOSED = ((1, 1), (31, 33), (32, 64), (257, 1000))
 
 
 def plans(op: str, name: str, problem: str) -> list[KernelCall]:
-    """The launches of each tile for a problem; each of our kernels makes one."""
     kernel, parsed = KERNELS[f"{op}/cuda.{name}"], REGISTRY.problem(f"{op}/{problem}")
     calls = [kernel.plan(parsed, tile, H100) for tile in kernel.tiles()]
     assert all(len(made) == 1 for made in calls)
@@ -119,9 +118,7 @@ def test_the_source_of_every_kernel_is_there(name: str) -> None:
 )
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.usefixtures("cuda_compiler")
-def test_every_kernel_compiles_without_spills_or_stack_or_a_loss_that_ptxas_reports(
-    name: str, arch: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kernel_compiles_without_spills_or_stack_or_a_loss_that_ptxas_reports(name, arch, monkeypatch) -> None:
     kernel = KERNELS[name]
     logs: list[str] = []
 
@@ -180,7 +177,6 @@ def demangled(symbols: list[str]) -> list[list[str]]:
 
 
 def divided(signature: str) -> list[str]:
-    """Return the parts of the last list in parentheses."""
     parts, depth = [""], 0
     for letter in reversed(signature if signature.endswith(")") else ""):
         depth += (letter in ")>") - (letter in "(<")

@@ -26,13 +26,11 @@ LARGER = [(1, 1, 1021), (7, 1, 139), (1, 1, 4096), (65, 1, 32), (2, 31, 37), (3,
 
 
 def dft(length: int, sign: int) -> Any:
-    """The matrix of the definition."""
     index = np.arange(length)
     return np.exp(sign * 2j * np.pi * (np.outer(index, index) % length) / length)
 
 
 def by_definition(problem: Any, x: Any) -> Any:
-    """Sums over matrices, in complex numbers."""
     sign = -1 if problem.direction == "forward" else 1
     rows, columns = dft(problem.h, sign), dft(problem.w, sign)
     if problem.kind == "r2c":
@@ -294,7 +292,6 @@ def compiled_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def stood_in(compiled_part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy, as far as `kernels/fft/cufft.py` uses it."""
     from kernelmark.kernels.fft import cufft
 
     modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy.cuda.cufft")}
@@ -357,9 +354,7 @@ def test_a_plan_is_new_once_and_found_by_later_processes(wisdom: Callable[[], An
     assert facts(n=100)["wisdom"] == facts(inverse=True)["wisdom"] == "new"
 
 
-def test_what_cannot_be_planned_in_time_says_so_and_is_not_tried_again(
-    wisdom: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_planned_in_time_says_so_and_is_not_tried_again(wisdom, monkeypatch) -> None:
     monkeypatch.setattr(fftw, "PLANNING_S", 1e-6)
     assert facts(n=4096) == {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
     monkeypatch.setattr(fftw, "PLANNING_S", 5.0)

@@ -16,7 +16,6 @@ from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set
 
 
 def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
-    """C by its definition, an einsum over the stored axes."""
     a = {"N": "...mk", "T": "...km"}[problem.op_a]
     b = {"N": "...kn", "T": "...nk"}[problem.op_b]
     c = problem.alpha * np.einsum(f"{a},{b}->...mn", x["a"].astype(float), x["b"].astype(float))
@@ -43,9 +42,7 @@ def test_sampled_check_accepts_the_truth(options: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
-def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(
-    error: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(error, monkeypatch) -> None:
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem, x = drawn("gemm/m531n497k203/f32/NT")
     reference = problem.reference(x, np.random.default_rng(0))
@@ -98,9 +95,7 @@ def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numeri
 
 
 @pytest.mark.parametrize(("storage", "numerics"), [("f16", "f16"), ("bf16", "bf16"), ("f16", "fp32")])
-def test_operands_stored_no_more_precisely_than_the_arithmetic_are_not_rounded_again(
-    storage: str, numerics: str
-) -> None:
+def test_operands_stored_no_more_precisely_than_the_arithmetic_are_not_rounded_again(storage, numerics) -> None:
     assert operand_roundoff(numerics, storage) == 0.0
     assert operand_roundoff("tf32", "f32") == 2.0**-10
 
@@ -167,9 +162,7 @@ def test_integers_are_right_only_to_the_last_one(k: int, whole: bool, monkeypatc
             assert problem.check({"c": wrong}, reference, numerics).reason, place
 
 
-def test_an_integer_that_is_off_by_one_outside_the_sample_is_found_by_the_checksum(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_integer_that_is_off_by_one_outside_the_sample_is_found_by_the_checksum(monkeypatch) -> None:
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem, x = drawn("gemm/m531n497k2030/s8.s32/NT")
     reference = problem.reference(x, np.random.default_rng(0))

@@ -26,7 +26,6 @@ FOUNDING = "gemm/m1024n2048k26752/f32/NT"
 
 
 def rung(name: str) -> CudaKernel:
-    """The declaration of `gemm/cuda.<name>`."""
     return CUDA[f"gemm/cuda.{name}"]
 
 
@@ -265,7 +264,6 @@ def test_a_small_product_is_not_given_a_tile_that_is_mostly_empty() -> None:
 
 
 def products() -> Iterator[Problem]:
-    """The FP32 products of suites, each once."""
     found: dict[str, Problem] = {}
     for suite in SUITES:
         for entry in find_suite(suite, REGISTRY).entries():
@@ -275,7 +273,6 @@ def products() -> Iterator[Problem]:
 
 
 def share(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits) -> float:
-    """What the first launch of a tile fills."""
     (resident,) = (c.resident for c in CHOICES if all(vars(tile)[name] == value for name, value in c.values.items()))
     grid = kernel.plan(problem, tile, device)[0].grid
     return filled(math.prod(grid), resident, warps(tile) // 32, device.multiprocessors) * useful(problem, tile)
@@ -307,9 +304,7 @@ def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(nam
         ("wgmma_persistent", "gemm/m512n512k512/bf16/NT", 64),
     ],
 )
-def test_a_persistent_grid_takes_the_tile_whose_waves_take_the_least_time(
-    name: str, problem: str, columns: int
-) -> None:
+def test_a_persistent_grid_takes_the_tile_whose_waves_take_the_least_time(name, problem, columns) -> None:
     tile = CUDA[f"gemm/cuda.{name}"].tile_for(REGISTRY.problem(problem))
     assert tile is not None
     assert columns == tile.BN

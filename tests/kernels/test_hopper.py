@@ -71,7 +71,6 @@ def test_a_block_fits_into_shared_memory(name: str) -> None:
 
 
 def known_tiles(name: str) -> list[Tile]:
-    """The tiles that the declaration names."""
     return list(kernel(name).tiles())
 
 

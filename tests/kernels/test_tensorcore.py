@@ -25,7 +25,6 @@ def kernel(name: str) -> CudaKernel:
 
 
 def storage(name: str) -> str:
-    """The first storage type that the kernel takes."""
     return str(kernel(name).domain["dtype"][0])
 
 

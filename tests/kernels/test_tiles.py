@@ -46,7 +46,6 @@ def test_what_is_preferred_is_of_the_space_on_every_device(name: str) -> None:
 
 
 def defaults(name: str, recorded: dict[str, Any]) -> Iterator[tuple[Problem, int, str]]:
-    """The problems that were recorded for a kernel, the capability of the device, and what was taken by default."""
     problems = RECORDED["problems"][name.partition("/")[0]]
     for capability, taken in recorded.items():
         if capability != "tiles":
@@ -57,7 +56,6 @@ def defaults(name: str, recorded: dict[str, Any]) -> Iterator[tuple[Problem, int
 
 
 def differing(name: str, part: slice) -> list[str]:
-    """What a kernel takes by default otherwise than when it was recorded."""
     found = []
     for problem, capability, recorded in list(defaults(name, RECORDED["kernels"][name]))[part]:
         tile = TUNABLE[name].tile_for(problem, TYPICAL[capability])
@@ -108,7 +106,6 @@ SMALL["conv/numba.fft_tiled"] = SMALL["conv/pyfftw.tiled"]
 
 
 def wrong(problem: str, name: str, count: int) -> list[str]:
-    """The tiles of a sample of a kernel's space with which it is not right."""
     kernel = TUNABLE_CPU[name]
     tiles = [tile_text(vars(tile)) for tile in drawn(kernel, REGISTRY.problem(problem), count)]
     assert tiles
@@ -210,7 +207,6 @@ PROBLEMS = {
 
 @cache
 def problems(name: str) -> list[Problem]:
-    """The problems of the operation that the kernel takes, as far as it does not depend on the device."""
     found, kernel = [], KERNELS[name]
     for dtype, text in itertools.product(kernel.domain.get("dtype", ("f32", "f16")), PROBLEMS[kernel.op]):
         try:
@@ -223,7 +219,6 @@ def problems(name: str) -> list[Problem]:
 
 
 def complaint(kernel: CudaKernel, tile: Tile, call: KernelCall, device: DeviceLimits) -> str | None:
-    """Return which limit of the device the launch exceeds, or None."""
     grid, block, threads = extents(call.grid), extents(call.block), math.prod(extents(call.block))
     if not all(1 <= count <= most for count, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)):
         return f"a grid of {grid}"

@@ -98,9 +98,7 @@ def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) 
 
 
 @pytest.mark.parametrize(("nbytes", "ahead"), [(4096, 1), (2**14, 2)])
-def test_the_thread_that_copies_waits_for_the_one_that_works(
-    monkeypatch: pytest.MonkeyPatch, nbytes: int, ahead: int
-) -> None:
+def test_the_thread_that_copies_waits_for_the_one_that_works(monkeypatch, nbytes, ahead) -> None:
     monkeypatch.setattr(worked, "PIECE_BYTES", nbytes)
     monkeypatch.setattr(worked, "AHEAD", ahead)
     assert verified(["transfer/numba.staged"], "n60011/f64/h2h/work4") == {}

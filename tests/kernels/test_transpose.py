@@ -59,9 +59,7 @@ def test_strips_of_any_length_stay_within_their_share(threads: int) -> None:
 
 
 @pytest.mark.parametrize(("cache_bytes", "size"), [(2**17, 32), (2**18, 64), (2**19, 64), (2**20, 128)])
-def test_a_strip_above_64_is_at_most_half_the_second_level_cache_and_one_above_32_at_most_all_of_it(
-    cache_bytes: int, size: int
-) -> None:
+def test_a_strip_above_64_is_at_most_half_the_second_level_cache_and_one_above_32_at_most_all_of_it(cache_bytes, size):
     assert _strips.strips(26752, 4096, 2, cache_bytes).size == size
 
 

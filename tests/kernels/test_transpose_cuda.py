@@ -13,7 +13,7 @@ from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
-from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
+from kernelmark.bench.plan.limits import H100, TYPICAL
 from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, REGISTRY, cases, chosen
 
@@ -27,7 +27,6 @@ Array = np.ndarray[Any, Any]
 
 
 def longer(rows: int) -> Iterator[int]:
-    """The widths that are not less than the height."""
     return (cols for cols in COLS if cols >= rows)
 
 
@@ -51,7 +50,6 @@ def column_sources(rows: int, cols: int) -> Array:
 
 
 def c2r(x: Array) -> Array:
-    """The three steps on a matrix with rows <= cols."""
     rows, cols = x.shape
     x = rotated(x)
     scattered = np.empty_like(x)
@@ -160,9 +158,7 @@ def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_long
 @pytest.mark.parametrize(("dtype", "more"), [("f64", {}), ("f32", {}), ("f32", _RING), ("f16", {})])
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
 @pytest.mark.usefixtures("cuda_compiler")
-def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(
-    m: int, n: int, dtype: str, more: dict[str, int]
-) -> None:
+def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m, n, dtype, more) -> None:
     made = calls(f"m{m}n{n}/{dtype}/in", FUSED, more)
     cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], "sm_90a")
     for call in made:
@@ -183,9 +179,7 @@ def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(
         (C2R, "m64n96/f32", {"SCRATCH": 1}, H100, "a ring of 2 stripes lies in shared memory, not in scratch"),
     ],
 )
-def test_a_ring_of_stripes_is_refused_where_it_cannot_be(
-    kernel: CudaKernel, problem: str, tile: dict[str, int], device: DeviceLimits, expected: str | None
-) -> None:
+def test_a_ring_of_stripes_is_refused_where_it_cannot_be(kernel, problem, tile, device, expected) -> None:
     wanted = REGISTRY.problem(f"transpose/{problem}/in")
     default = vars(kernel.tile_for(wanted, device) or Tile())
     assert kernel.unfit(wanted, Tile(**{**default, **tile, "STAGES": 2}), device) == expected

@@ -56,7 +56,6 @@ def suite(registry, tmp_path):
 
 @pytest.fixture
 def measured(store):
-    """Records rows of one run: `put(kernel, r, samples, ...)`."""
     store.begin(RUN)
 
     def put(kernel, r, samples, **values):

@@ -34,14 +34,12 @@ def exported(store, style):
 
 
 def add(store, m, **values):
-    """A row of a product of m rows."""
     own = {**IDENTITY, **KIND, **GEMM, "problem": f"gemm/m{m}n1k1/f32/NT", "status": "ok", "reason": ""}
     store.add(Result(**own, kernel="gemm/a.b", time_s_median=1e-3, **values), {}, [], None)
 
 
 @pytest.fixture
 def empty(store):
-    """A store with a run that has no rows yet."""
     store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
     return store
 

@@ -66,7 +66,6 @@ def test_one_row_is_enough_for_its_samples(begun):
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory):
-    """A store whose run has every kind of figure."""
     from kernelmark.bench.record.store import Store
 
     store = Store(tmp_path_factory.mktemp("store") / "results.db")
@@ -117,7 +116,6 @@ def test_pdfs_embed_truetype_and_svgs_need_no_font(drawn):
 
 @pytest.fixture(scope="module")
 def laid_out(every):
-    """Each figure after its layout, by name."""
     from matplotlib import rc_context
 
     found = {}
@@ -389,7 +387,6 @@ def gained(store):
 
 
 def gains(store):
-    """The gains that the only figure shows, by their problems."""
     (figure,) = gained(store).figures
     return {gain.row.problem: gain for gain in figure.draw.args[0]}
 

@@ -38,7 +38,6 @@ PROBLEM = "conv/n8c64h56w56k64r3s3pad1stride2/f32/nchw/fprop"
 
 @pytest.fixture
 def columns(monkeypatch):
-    """Set the width of the terminal."""
     return lambda width: monkeypatch.setenv("COLUMNS", str(width))
 
 

@@ -110,7 +110,6 @@ def stepped(store):
 
 
 def moved(store, kernel, n, seconds, way="h2h", work=0, run_id="r1", **values):
-    """A transfer that takes exactly so long."""
     words = f"/work{work}" if work else ""
     dims = {"n": n, "direction": way, "node": "", "work": work}
     problem = f"transfer/n{n}/f32/{way}{words}"
@@ -209,7 +208,6 @@ GRADIENT = 4 * WEIGHTS
 
 
 def exactly(low, median, high):
-    """The columns of a time with these ends."""
     return {"time_s_median": median, "time_s_ci95_low": low, "time_s_ci95_high": high}
 
 
@@ -225,7 +223,6 @@ def network(store, run_id="r1", name="net", without=()):
 
 @pytest.fixture
 def known(store):
-    """A store with a run of the network."""
     network(store)
     return store
 

@@ -20,7 +20,6 @@ PRODUCT = "gemm/m256n512k64/f32/NN"
 
 @pytest.fixture
 def counted(registry):
-    """Return a function that counts a kernel on a problem, with the tile of an H100."""
 
     def of(kernel_id, problem_id, device=H100, **options):
         kernel, problem = registry.kernels[kernel_id], registry.problem(problem_id)
@@ -195,9 +194,7 @@ def test_page_needs_no_network_and_shows_text_as_text(tmp_path: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_without_jinja2_and_in_no_folder_the_complaint_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_jinja2_and_in_no_folder_the_complaint_is_one_line(tmp_path, monkeypatch) -> None:
     with pytest.raises(UsageError, match="nowhere"):
         view.require(tmp_path / "nowhere" / "page.html")
     monkeypatch.setattr(view, "find_spec", lambda _: None)

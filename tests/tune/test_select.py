@@ -24,7 +24,6 @@ from support.tuning import FIRST, SECOND, SIZES, at, bordered, convolutions, pla
 
 @pytest.fixture
 def trained(store, registry):
-    """Return what the runs of these kernels come to."""
 
     def of(kernels, tests=(), **values):
         plant(store, kernels, **values)
@@ -34,7 +33,6 @@ def trained(store, registry):
 
 
 def lines(model):
-    """The ways to choose, by name."""
     return {line.way: line for line in model.regret.lines}
 
 
@@ -211,7 +209,6 @@ def gain(m, n):
 
 
 def sloped():
-    """Two kernels that change places along a slope."""
     return {FIRST: at(), SECOND: lambda m, n, k: 1e-9 * m * n * k / gain(m, n)}
 
 

@@ -37,7 +37,6 @@ def held(p, t, device):
 
 @pytest.fixture
 def subject(registry):
-    """Return a function that gives a kernel on a problem."""
 
     def of(kernel, problem):
         return subjects_of(registry, kernel, find_suite(problem, registry), 0, static=True)[0]

@@ -48,7 +48,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def entry(kernel, **others):
-    """What tuning would keep of a kernel."""
     fields = {"kernel": kernel.id, "problem": PROBLEM, "tile": "WORK=1", "run": "20260101-race"}
     fields |= {"digest": source_digest(kernel), "versions": versions(kernel), "default": "WORK=4"}
     return tuned_entry(**{**fields, "ratio": 4.0, "low": 3.9, "high": 4.1, **others})
@@ -61,7 +60,6 @@ def kernel(tuned):
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    """The file of this machine's CPU, in the test's folder."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return file_of("auto", "cpu")
 
@@ -178,7 +176,6 @@ def test_nothing_but_a_run_that_is_asked_to_takes_tuned_tiles():
 
 
 def measured(tuned, plan):
-    """The rows of a run of this plan, by kernel."""
     suites = [find_suite(name, tuned.registry) for name in plan.suites]
     session = Session(tuned.store, suites, plan, lambda job, key: run_job(job))
     run_jobs(session, partial(jobs, suites, tuned.registry, plan))
@@ -197,7 +194,6 @@ def test_a_run_takes_the_tile_and_its_rows_name_the_run_that_found_it(file, kern
 
 
 def planned(tuned, plan, baseline="copy/numpy.copyto"):
-    """The tiles that the jobs of a plan take."""
     suite = msgspec.structs.replace(find_suite(PROBLEM, tuned.registry), baseline={"copy": baseline})
     return [tile.kernel for job in jobs([suite], tuned.registry, plan) for tile in job.job.tiles]
 
@@ -243,7 +239,6 @@ EVERYTHING = Selection()
 
 
 def raced_entry(**others):
-    """A tile that a race has adopted."""
     fields = {
         "kernel": KERNEL,
         "problem": OUT_OF_PLACE,
@@ -256,7 +251,6 @@ def raced_entry(**others):
 
 @pytest.fixture
 def file_with(tmp_path):
-    """Return a function that writes a file of tiles of a device."""
 
     def of(*entries, device="Xeon"):
         path = tmp_path / "tuned.json"
@@ -358,7 +352,6 @@ def kernel_tuner():
 
 @pytest.fixture
 def missing(monkeypatch):
-    """Kernel Tuner is not installed."""
     reason = "kernel_tuner is not installed; pip install 'kernelmark[tune]'"
     monkeypatch.setattr(searching, "module_missing", lambda module: reason)
 

@@ -253,7 +253,6 @@ def test_usage_errors_leave_no_run(tuned):
 
 @pytest.fixture
 def datas(tuned):
-    """The data of the search and of the race of a tuning."""
     tuning, (verdict,) = tuned.all("counted")
     return [RunData(tuned.store, run) for run in (tuning.session.run_id, verdict.default.run_id)]
 

@@ -149,7 +149,6 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 @contextmanager
 def watching(folder, *words):
-    """The command at work, its output line by line."""
     script = str(Path(sys.executable).with_name("kernelmark"))
     command = [sys.executable, script, "watch", *words]
     env = {**os.environ, **NO_GPU, "XDG_DATA_HOME": str(folder / "data")}
@@ -161,7 +160,6 @@ def watching(folder, *words):
 
 
 def until(process, end):
-    """What is printed up to a line that begins so."""
     lines = []
     for line in process.stdout:
         lines.append(line)

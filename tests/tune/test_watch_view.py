@@ -64,7 +64,6 @@ BIG, SMALL = SimpleNamespace(T=32), SimpleNamespace(T=16)
 
 @pytest.fixture
 def case(registry):
-    """Return a function that makes a case of a size under a tile."""
     kernel = registry.kernels["gemm/cuda.tiled"]
     return lambda size, tile=BIG: EmulatedCase(kernel, registry.problem(f"gemm/m{size}n5k7/f32/NT"), tile)
 

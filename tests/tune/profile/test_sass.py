@@ -182,9 +182,7 @@ def test_cover_is_of_all_warps_of_a_scheduler(warps: int, expected: int) -> None
         (("LDS R8,[R9]",), None),
     ],
 )
-def test_three_registers_of_one_bank_are_counted_but_for_those_that_are_kept(
-    lines: tuple[str, ...], expected: int | None
-) -> None:
+def test_three_registers_of_one_bank_are_counted_but_for_those_that_are_kept(lines, expected) -> None:
     assert one_bank(listing(*lines)) == expected
 
 
@@ -287,9 +285,7 @@ def test_both_tiles_of_divided_products_keep_their_shares(name: str, tile: str, 
         pytest.param("gemm/cuda.warptile", "NT", None, (800, 2000), marks=pytest.mark.long),
     ],
 )
-def test_copies_and_loads_of_hopper_are_as_far_apart_as_known(
-    name: str, layout: str, clumped: tuple[float, float] | None, cover: tuple[int, int] | None
-) -> None:
+def test_copies_and_loads_of_hopper_are_as_far_apart_as_known(name, layout, clumped, cover) -> None:
     main = of(name, f"gemm/m4096n4096k4096/f32/{layout}").main
     shown = [name for name, *_ in mix(main)]
     for name, found, expected in (("copies clumped", main.clumped, clumped), ("cover", main.cover, cover)):
@@ -337,9 +333,7 @@ def test_fp64_is_multiplied_by_tensor_cores_alone(arch: str, opcode: str, step: 
         ),
     ],
 )
-def test_a_loop_of_wgmma_is_the_main_one_though_that_over_tiles_has_more_ffma(
-    name: str, problem: str, opcode: str
-) -> None:
+def test_a_loop_of_wgmma_is_the_main_one_though_that_over_tiles_has_more_ffma(name, problem, opcode) -> None:
     loop = of(name, problem).main.loop
     assert set(loop.products) == {opcode}
     assert loop.multiply_adds == loop.useful * lanes(opcode)
