@@ -14,7 +14,6 @@ from kernelmark.bench.measure.cuda import Addressed
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels.aggregate import _plans, _steps, peers
 from kernelmark.kernels.aggregate._formats import FORMATS
 from kernelmark.kernels.aggregate.problem import LR, AggregateProblem
@@ -74,22 +73,6 @@ def test_what_is_shorter_than_a_block_or_keeps_no_residual_is_not_compressed() -
     assert (short.status, short.reason) == ("unsupported", "n is 511, expected at least 512, a block of onebit")
     (plain,) = by_name("aggregate/w2n1000/f32", "onebit").values()
     assert (plain.status, plain.reason) == ("unsupported", "aggregate/cpu.onebit has no plain path; it has ef")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("w1n8/f32", "w is 1, expected `int` >= 2"),
-        ("w2n0/f32", "n is 0, expected `int` >= 1"),
-        ("w2n8/i32", "dtype is 'i32', expected one of f64, f32"),
-        ("w2n8/f32/ef/update", "ends in 'ef/update', expected nothing, update, ef or update/ef"),
-    ],
-)
-def test_a_bad_problem_is_refused_in_one_line(text: str, found: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        REGISTRY.problem(f"aggregate/{text}")
-    assert found in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def judged(text: str, numerics: str = "fp32", **outputs: Any) -> str | None:

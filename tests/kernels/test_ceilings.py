@@ -117,40 +117,6 @@ def test_values_are_coarsened_to_odd_quarters_and_never_to_zero() -> None:
     assert coarse(values).tolist() == [-0.75, -0.75, -0.25, -0.25, 0.25, 0.25, 0.75, 0.75, 1.25]
 
 
-def test_flop_are_two_for_each_step_of_each_accumulator() -> None:
-    for text in ("fma/n12k34/f64", "fma/n12k34/f16/mma"):
-        assert REGISTRY.problem(text).flop == 2 * 12 * 34
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "fma/n7k9/f32",
-        "fma/n7k9/f64",
-        "fma/n7k9/f32/mma",
-        "fma/n7k9/f32/fed",
-        "fma/n1k524288/bf16/mma",
-        "fma/n98304k32768/f32",
-    ],
-)
-def test_a_problem_is_found_again_by_its_id(text: str) -> None:
-    assert REGISTRY.problem(text).id == text
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("fma/n7k9/f32/fma", "'fma'"),
-        ("fma/n7k9/f32/mma/mma", "'mma/mma'"),
-        (f"fma/n7k{LONGEST + 1}/f32", f"k is {LONGEST + 1}, expected at most {LONGEST}"),
-    ],
-)
-def test_a_bad_id_is_refused_with_what_was_found(complaint, text: str, found: str) -> None:
-    line = complaint(lambda: REGISTRY.problem(text))
-    assert line.startswith(f"{text}: ")
-    assert found in line
-
-
 def right_on(problem: str, threads: int) -> None:
     (measured,) = verified(problem, "fma/numba.fma", threads=threads)
     assert measured.status == "ok", measured.reason

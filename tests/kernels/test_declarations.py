@@ -1,10 +1,8 @@
 """Every CUDA kernel: plans are pure and hand over what it takes, it compiles without spills, tunables do something."""
 
 import hashlib
-import itertools
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import entries
-from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, cuda_sources
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.cubin import elf_parameters, elf_sections
 from kernelmark.bench.measure.launch import c_scalar
@@ -85,32 +83,6 @@ def test_transposition_plans_cover_the_matrix_and_no_block_is_idle(m: int, n: in
         for call in plans("transpose", name, f"m{m}n{n}/f32/out"):
             x, y, _ = extents(call.grid)
             assert (spans(32, x, n), spans(height, y, m)) == (True, True)
-
-
-def pair_of_tiles(x: int, y: int, tiles: int, group: int) -> tuple[int, int]:
-    """Row and column of the lower tile of a block, as in pairs.cuh."""
-    groups, (x, nth) = -(-tiles // group), divmod(x, group**2)
-    even = 1 - groups % 2
-    row, col = (x - even, y) if x >= y + even else (groups - 1 - x, groups - even - y)
-    return row * group + nth // group, col * group + nth % group
-
-
-@pytest.mark.parametrize("group", [1, 2, 4])
-@pytest.mark.parametrize("tiles", range(1, 12))
-def test_the_folded_grid_owns_each_pair_of_tiles_once(tiles: int, group: int) -> None:
-    kernel, problem = KERNELS["transpose/cuda.tiled_inplace"], f"transpose/m{32 * tiles}n{32 * tiles}/f32/in"
-    (call,) = kernel.plan(REGISTRY.problem(problem), Tile(TILE=32, ROWS=8, GROUP=group), H100)
-    width, height, _ = extents(call.grid)
-    blocks = itertools.product(range(width), range(height))
-    owned = Counter(pair_of_tiles(x, y, tiles, group) for x, y in blocks)
-    within = {(row, col): times for (row, col), times in owned.items() if col <= row < tiles}
-    assert within == {(row, col): 1 for row in range(tiles) for col in range(row + 1)}
-    assert group > 1 or within == owned
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_source_of_every_kernel_is_there(name: str) -> None:
-    assert (cuda_sources() / KERNELS[name].source).is_file()
 
 
 @pytest.mark.parametrize(

@@ -116,48 +116,6 @@ def plans(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fftw, "PLANNING_S", 0.01)
 
 
-@pytest.mark.parametrize(
-    ("text", "flop"),
-    [
-        ("fft/b1h1w1/f32/c2c", 0),
-        ("fft/b3h1w1024/f32/c2c", 3 * 5 * 1024 * 10),
-        ("fft/b3h1w1024/f32/r2c", 3 * 5 * 1024 * 5),
-        ("fft/b64h32w32/f32/c2r", 64 * 5 * 1024 * 5),
-        ("fft/b1h3w1/f64/c2c/inverse", 24),
-    ],
-)
-def test_flop_are_counted_as_the_field_does(text: str, flop: int) -> None:
-    assert REGISTRY.problem(text).flop == flop
-
-
-def test_traffic_is_that_of_a_real_array_and_half_a_spectrum() -> None:
-    for kind in ("r2c", "c2r"):
-        assert REGISTRY.problem(f"fft/b2h5w6/f32/{kind}").traffic_bytes == 4 * 2 * 5 * (6 + 2 * 4)
-    assert REGISTRY.problem("fft/b2h5w6/f64/c2c").traffic_bytes == 8 * 2 * 5 * 6 * 2 * 2
-
-
-def test_ids_are_those_of_the_problem_they_name() -> None:
-    for text in ("fft/b64h32w32/f32/r2c", "fft/b1h1w7/f64/c2r", "fft/b2h3w4/f32/c2c", "fft/b2h3w4/f32/c2c/inverse"):
-        assert REGISTRY.problem(text).id == text
-    assert REGISTRY.problem("fft/b1h1w7/f64/c2r").direction == "inverse"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("fft/b1h1w0/f32/c2c", "w is 0, expected `int` >= 1"),
-        ("fft/b1w8/f32/c2c", "sizes are 'b1w8', expected b<int>h<int>w<int>"),
-        ("fft/b1h1w8/f16/c2c", "dtype is 'f16', expected one of f64, f32"),
-        ("fft/b1h1w8/f32", "ends in '', expected r2c, c2r, c2c or c2c/inverse"),
-        ("fft/b1h1w8/f32/r2r", "kind is 'r2r', expected one of r2c, c2r, c2c"),
-        ("fft/b1h1w8/f32/r2c/inverse", "ends in 'r2c/inverse', expected r2c, c2r, c2c or c2c/inverse"),
-        ("fft/b1h1w8/f32/c2c/forward", "ends in 'c2c/forward', expected r2c, c2r, c2c or c2c/inverse"),
-    ],
-)
-def test_bad_ids_are_refused_in_one_line(text: str, expected: str, complaint: Callable[..., str]) -> None:
-    assert expected in complaint(lambda: REGISTRY.problem(text))
-
-
 def test_the_inverse_of_r2c_is_refused_in_suites(complaint: Callable[..., str]) -> None:
     values = {"b": 1, "h": 1, "w": 8, "dtype": "f32", "kind": "r2c", "direction": "inverse"}
     found = complaint(lambda: REGISTRY.operations["fft"].make(values, "here"))

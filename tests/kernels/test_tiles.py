@@ -55,26 +55,17 @@ def defaults(name: str, recorded: dict[str, Any]) -> Iterator[tuple[Problem, int
                     yield REGISTRY.problem(problem), int(capability), found
 
 
-def differing(name: str, part: slice) -> list[str]:
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", RECORDED["kernels"])
+def test_defaults_stay_as_they_were_before_there_were_other_tiles(name: str, step: int) -> None:
     found = []
-    for problem, capability, recorded in list(defaults(name, RECORDED["kernels"][name]))[part]:
+    for problem, capability, recorded in list(defaults(name, RECORDED["kernels"][name]))[::step]:
         tile = TUNABLE[name].tile_for(problem, TYPICAL[capability])
         known = dict(pair.split("=") for pair in recorded.split(",") if pair)
         taken = {key: str(vars(tile)[key]) for key in known} if tile else {}
         if taken != known or bool(tile) != bool(known):
             found.append(f"{problem.id} on {capability}: {tile}, expected {recorded or 'none'}")
-    return found
-
-
-@pytest.mark.parametrize("name", RECORDED["kernels"])
-def test_defaults_stay_as_they_were_before_there_were_other_tiles(name: str) -> None:
-    assert not differing(name, slice(None, None, 29))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", RECORDED["kernels"])
-def test_defaults_of_every_suite_stay_as_they_were_before_there_were_other_tiles(name: str) -> None:
-    assert not differing(name, slice(None))
+    assert not found
 
 
 def drawn(kernel: Kernel, problem: Problem, count: int) -> list[Tile]:
@@ -121,15 +112,10 @@ def test_every_kernel_on_the_cpu_that_has_tunables_is_verified_with_tiles_of_its
     assert set(SMALL) == set(TUNABLE_CPU)
 
 
+@pytest.mark.parametrize(("few", "count"), [(1, 3), pytest.param(None, 12, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SMALL)
-def test_a_few_tiles_of_a_kernel_on_the_cpu_are_right(name: str) -> None:
-    assert wrong(SMALL[name][0], name, 3) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", SMALL)
-def test_many_tiles_of_a_kernel_on_the_cpu_are_right(name: str) -> None:
-    assert [text for problem in SMALL[name] for text in wrong(problem, name, 12)] == []
+def test_tiles_of_a_kernel_on_the_cpu_are_right(name: str, few: int | None, count: int) -> None:
+    assert [text for problem in SMALL[name][:few] for text in wrong(problem, name, count)] == []
 
 
 #: Kernels whose tiles have rules of their own; drawn tiles of these are run on the CPU access by access.

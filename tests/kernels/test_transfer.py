@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.plan.case import Plan, jobs
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.family import below
@@ -40,39 +39,6 @@ def verified(kernels: list[str], problem: str, threads: int = 2) -> dict[str, st
 @pytest.mark.parametrize("problem", ["n1/f64/h2h", "n1031/bf16/h2h", "n300007/f32/h2h/node0"])
 def test_every_byte_arrives_by_every_way(problem: str, threads: int) -> None:
     assert verified(PLAIN, problem, threads) == {}
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["n51200000/f32/h2d", "n7/f64/bidir", "n7/f16/d2d/work64", "n1/bf16/h2h/node0", "n9/f32/p2p/node12/work4096"],
-)
-def test_an_id_comes_back_as_it_was(text: str) -> None:
-    assert problem_of(text).id == f"transfer/{text}"
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("n7/f32", "expected a direction"),
-        ("n7/f32/h2h/work0", "expected a direction"),
-        ("n7/f32/h2h/work64/node0", "expected a direction"),
-        ("n7/f32/h2g", "direction is 'h2g', expected one of h2d, d2h"),
-        ("n7/i8/h2h", "dtype is 'i8', expected one of f64, f32"),
-        ("n7/f32/h2h/node1024", "node is 1024"),
-        ("n7/f32/h2h/work4097", "work is 4097"),
-        ("n0/f32/h2h", "n is 0"),
-    ],
-)
-def test_what_is_no_transfer_is_one_line(text: str, complaint: str) -> None:
-    with pytest.raises(UsageError, match=complaint) as found:
-        problem_of(text)
-    assert "\n" not in str(found.value)
-
-
-def test_bytes_count_once_across_the_link_and_twice_where_both_ways_are_taken() -> None:
-    assert problem_of("n51200000/f32/h2d").traffic_bytes == 204_800_000
-    assert problem_of("n10/f64/bidir").traffic_bytes == 160
-    assert problem_of("n10/f64/bidir/work3").flop == 120
 
 
 def test_work_is_a_multiply_add_after_the_other() -> None:

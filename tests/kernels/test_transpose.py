@@ -1,17 +1,22 @@
-"""CPU transpositions and batches: right on every shape, in place with little scratch, compiled before a launch."""
+"""Transposition: right on every shape, index maps of the steps in place, the TMA's boxes, little scratch."""
 
 import itertools
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
-from kernelmark.bench.emulator.sweep import entries
-from kernelmark.bench.measure.compile import ARCHS
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries
+from kernelmark.bench.measure.compile import ARCHS, compile_cubin
+from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
+from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.kernels._numba import bind
 from kernelmark.kernels.transpose import _numba, _strips, _tiles
 from kernelmark.kernels.transpose._blocks import width
+from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, REGISTRY, cases, chosen, compiled_by, lean, set_up, verified
 
 AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
@@ -129,32 +134,18 @@ def test_nothing_is_compiled_after_set_up(place: str, name: str, m: int, n: int)
     assert not compiled_by(set_up(f"transpose/m{m}n{n}/f64/{place}", name).launch)
 
 
-KERNEL = CUDA["transpose/cuda.batched"]
+BATCHED = CUDA["transpose/cuda.batched"]
 ON_CPU = ("transpose/numpy.out", "transpose/numba.blocked")
-
-
-@pytest.mark.parametrize("text", ["transpose/b8m64n3136/f32/out", "transpose/m64n3136/f32/out"])
-def test_an_id_names_its_batch_before_the_sizes(text: str) -> None:
-    problem = REGISTRY.problem(text)
-    assert problem.id == text
-    assert problem.traffic_bytes == 2 * 4 * problem.batch * 64 * 3136
-    assert problem.operands()[0].shape[-2:] == (64, 3136)
 
 
 def test_a_batch_of_one_is_the_matrix_itself() -> None:
     assert REGISTRY.problem("transpose/b1m5n7/f32/out") == REGISTRY.problem("transpose/m5n7/f32/out")
 
 
-@pytest.mark.parametrize("text", ["transpose/b0m5n7/f32/out", "transpose/bm5n7/f32/out", "transpose/b08m5n7/f32/out"])
-def test_no_batch_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"transpose/b0?8?m5n7"):
-        REGISTRY.problem(text)
-
-
 def test_kernels_of_one_matrix_take_no_batch() -> None:
     problem = REGISTRY.problem("transpose/b2m64n64/f32/out")
     taken = {k.id for k in REGISTRY.kernels.values() if k.op == "transpose" and k.refuses(problem) is None}
-    assert taken == {*ON_CPU, KERNEL.id}
+    assert taken == {*ON_CPU, BATCHED.id}
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "bf16"])
@@ -166,7 +157,7 @@ def test_every_matrix_of_a_batch_is_right_on_the_cpu(sizes: str, dtype: str) -> 
 
 @pytest.mark.parametrize("sizes", ["b8m64n3136", "b3m512n49", "b2m49n513", "m1n1", "b70000m3n5"])
 def test_blocks_cover_every_matrix_with_vectors_where_rows_are_aligned(sizes: str) -> None:
-    case = chosen(KERNEL.id, f"transpose/{sizes}/f32/out")
+    case = chosen(BATCHED.id, f"transpose/{sizes}/f32/out")
     problem, ((entry, call),) = case.problem, case.calls
     tile, _, wide_a, wide_b = (int(word) for word in entry.rstrip(">").split(", ")[1:])
     assert call.grid == problem.batch * math.ceil(problem.m / tile) * math.ceil(problem.n / tile)
@@ -177,4 +168,259 @@ def test_blocks_cover_every_matrix_with_vectors_where_rows_are_aligned(sizes: st
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills(arch: str) -> None:
     ids = [f"transpose/b2m{m}n{n}/{d}/out" for m in (64, 49) for n in (136, 35) for d in ("f64", "f32", "f16")]
-    lean(KERNEL.id, entries(cases(KERNEL.id, *ids)), arch)
+    lean(BATCHED.id, entries(cases(BATCHED.id, *ids)), arch)
+
+
+C2R, FUSED = CUDA["transpose/cuda.c2r"], CUDA["transpose/cuda.c2r_fused"]
+SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))
+ROWS = (*range(1, 14), 24, 31, 64)
+_RING = {"W": 8, "STAGES": 2, "ORDERED": 1}
+COLS = (*range(1, 40), 48, 64, 97, 128)
+
+Array = np.ndarray[Any, Any]
+
+
+def longer(rows: int) -> Iterator[int]:
+    return (cols for cols in COLS if cols >= rows)
+
+
+def rotated(x: Array) -> Array:
+    """Step 1 of c2r.cu."""
+    rows, cols = x.shape
+    i, j = np.ogrid[:rows, :cols]
+    return x[(i + j // (cols // math.gcd(rows, cols))) % rows, j]
+
+
+def row_targets(rows: int, cols: int) -> Array:
+    """Where step 2 of c2r.cu brings each column of each row."""
+    i, j = np.ogrid[:rows, :cols]
+    return ((i + j // (cols // math.gcd(rows, cols))) % rows + j * rows) % cols
+
+
+def column_sources(rows: int, cols: int) -> Array:
+    """Which row step 3 of c2r.cu takes each element from."""
+    i, j = np.ogrid[:rows, :cols]
+    return (i * cols + j - i // (rows // math.gcd(rows, cols))) % rows
+
+
+def c2r(x: Array) -> Array:
+    rows, cols = x.shape
+    x = rotated(x)
+    scattered = np.empty_like(x)
+    np.put_along_axis(scattered, row_targets(rows, cols), x, axis=1)
+    return np.take_along_axis(scattered, column_sources(rows, cols), axis=0)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_the_steps_transpose(rows: int) -> None:
+    for cols in longer(rows):
+        x = np.arange(rows * cols).reshape(rows, cols)
+        assert np.array_equal(c2r(x).reshape(cols, rows), x.T), cols
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_each_step_permutes_so_that_its_inverse_exists(rows: int) -> None:
+    for cols in longer(rows):
+        assert (np.sort(row_targets(rows, cols), axis=1) == np.arange(cols)).all(), cols
+        assert (np.sort(column_sources(rows, cols), axis=0) == np.arange(rows)[:, None]).all(), cols
+
+
+def calls(problem: str, kernel: CudaKernel = C2R, more: dict[str, int] | None = None) -> list[KernelCall]:
+    parsed = REGISTRY.problem(f"transpose/{problem}")
+    return kernel.plan(parsed, Tile(**{**vars(kernel.tile_for(parsed) or Tile()), **(more or {})}), H100)
+
+
+def scratch_bytes(made: list[KernelCall]) -> int:
+    """What a run reports: equal names are one buffer, and of one size."""
+    found = {arg for call in made for arg in call.args if isinstance(arg, Scratch)}
+    assert len({arg.name for arg in found}) == len(found)
+    return sum(arg.nbytes for arg in found)
+
+
+@pytest.mark.parametrize("kernel", [C2R, FUSED], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+@pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
+def test_scratch_is_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str, kernel: CudaKernel) -> None:
+    problem = REGISTRY.problem(f"transpose/m{m}n{n}/{dtype}/in")
+    taken = cases(kernel.id, problem)
+    assert taken
+    for case in taken:
+        assert 10 * scratch_bytes(kernel.plan(problem, case.tile, H100)) <= problem.footprint_bytes
+
+
+@pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
+def test_the_seed_shapes_are_staged_in_shared_memory_alone(m: int, n: int) -> None:
+    made = calls(f"m{m}n{n}/f32/in")
+    assert len(made) == 3
+    assert scratch_bytes(made) == 0
+    assert max(call.shared_bytes for call in made) == 26752 * 4
+
+
+def test_c2r_makes_a_pass_only_where_something_moves() -> None:
+    kinds = {problem: [str(call.entry) for call in calls(problem)] for problem in ("m7n64/f32/in", "m1n64/f32/in")}
+    assert ["c2r_rows" in entry for entry in kinds["m7n64/f32/in"]] == [True, False]  # coprime: no rotation
+    assert ["c2r_rows" in entry for entry in kinds["m1n64/f32/in"]] == [False]
+
+
+def test_c2r_runs_its_steps_backwards_where_columns_are_longer() -> None:
+    forward, backward = (calls(f"{sizes}/f32/in") for sizes in ("m64n96", "m96n64"))
+    names = [[str(call.entry).replace("true", "false") for call in made] for made in (forward, backward)]
+    assert names[0] == names[1][::-1]
+
+
+@pytest.mark.parametrize("problem", ["m8192n28672/f32/in", "m26000n1000000/f32/in", "m16384n16384/f64/in"])
+def test_what_is_too_large_for_shared_memory_goes_through_scratch(problem: str) -> None:
+    made = calls(problem)
+    assert 0 < 10 * scratch_bytes(made) <= REGISTRY.problem(f"transpose/{problem}").footprint_bytes
+
+
+def stashed(s: int, j: int, b: int, c: int) -> tuple[int, int]:
+    """Row and column of the stash that keep element j of row s, as in c2r_fused.cu."""
+    return (c - 2 - s, j - (s + 1) * b) if s >= c // 2 else (s, j)
+
+
+@pytest.mark.parametrize(("b", "c"), [(1, 2), (3, 2), (1, 3), (5, 3), (3, 4), (2, 7), (5, 8), (209, 128)])
+def test_the_stash_has_a_place_of_its_own_for_all_that_is_needed_again(b: int, c: int) -> None:
+    needed = [(s, j) for s in range(c - 1) for j in range((s + 1) * b, b * c)]
+    places = {stashed(s, j, b, c) for s, j in needed}
+    assert len(places) == len(needed)
+    assert all(0 <= row < c // 2 and 0 <= col < b * c for row, col in places)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(25, 165), (24, 63), (42, 96), (12, 20), (7, 9), (5, 10)])
+def test_a_row_behind_both_fused_steps_is_made_of_rows_from_it_on_and_of_the_stash(rows: int, cols: int) -> None:
+    c = math.gcd(rows, cols)
+    b = cols // c
+    x = np.arange(rows * cols).reshape(rows, cols)
+    both = np.empty_like(x)
+    np.put_along_axis(both, row_targets(rows, cols), rotated(x), axis=1)
+    for i in range(rows):
+        found, at = np.divmod(both[i], cols)
+        again = found < i
+        assert np.array_equal(found, (i + at // b) % rows)
+        assert ((found < c - 1) & (at >= (found + 1) * b))[again].all()
+
+
+def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_longer() -> None:
+    names = [
+        [str(call.entry).partition("<")[0] for call in calls(f"{sizes}/f32/in", FUSED)]
+        for sizes in ("m1024n26752", "m26752n1024")
+    ]
+    assert names[0] == ["c2r_stash", "c2r_fused_rows", "c2r_fused_columns"] == names[1][::-1]
+
+
+@pytest.mark.parametrize(("dtype", "more"), [("f64", {}), ("f32", {}), ("f32", _RING), ("f16", {})])
+@pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
+@pytest.mark.usefixtures("cuda_compiler")
+def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m, n, dtype, more) -> None:
+    made = calls(f"m{m}n{n}/{dtype}/in", FUSED, more)
+    cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], "sm_90a")
+    for call in made:
+        used = cubin.resources[str(call.entry)]
+        fits = occupancy(typical("sm_90a"), call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
+        assert call.grid <= H100.multiprocessors * fits.blocks_per_sm, call.entry
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "tile", "device", "expected"),
+    [
+        (C2R, "m2048n26752/f32", {"W": 8}, H100, None),
+        (FUSED, "m2048n26752/f32", {"W": 8}, H100, None),
+        (C2R, "m2048n26752/f32", {"W": 16}, H100, "2 stripes of 16 columns take 262144 bytes, expected at most 232448"),
+        (FUSED, "m2048n26752/f64", {"W": 8}, H100, "2 stripes of 8 columns take 262144 bytes, expected at most 232448"),
+        (C2R, "m2048n26752/f16", {}, H100, "cp.async takes compute capability 8.0 and elements of 4 bytes or more"),
+        (C2R, "m64n96/f32", {}, TYPICAL[75], "cp.async takes compute capability 8.0 and elements of 4 bytes or more"),
+        (C2R, "m64n96/f32", {"SCRATCH": 1}, H100, "a ring of 2 stripes lies in shared memory, not in scratch"),
+    ],
+)
+def test_a_ring_of_stripes_is_refused_where_it_cannot_be(kernel, problem, tile, device, expected) -> None:
+    wanted = REGISTRY.problem(f"transpose/{problem}/in")
+    default = vars(kernel.tile_for(wanted, device) or Tile())
+    assert kernel.unfit(wanted, Tile(**{**default, **tile, "STAGES": 2}), device) == expected
+
+
+def test_a_ring_has_a_block_on_each_multiprocessor_for_every_stripe_that_fits() -> None:
+    problem = REGISTRY.problem("transpose/m1024n26752/f32/in")
+    for stages, grid in ((2, 2 * 132), (3, 2 * 132)):
+        *_, columns = C2R.plan(problem, Tile(SCRATCH=0, W=8, STAGES=stages), H100)
+        assert (columns.grid, columns.block, columns.shared_bytes) == (grid, 512, stages * 1024 * 8 * 4)
+
+
+@pytest.mark.parametrize("tiles", range(1, 6))
+@pytest.mark.parametrize(("dtype", "width"), [("f64", 32), ("f32", 64), ("f16", 128)])
+def test_square_matrices_by_vectors_are_folded_as_those_by_elements(dtype: str, width: int, tiles: int) -> None:
+    by_vectors, by_elements = (CUDA[f"transpose/cuda.{name}"] for name in ("vectorised_inplace", "tiled_inplace"))
+    (found, *_), (expected, *_) = (
+        calls(f"m{n}n{n}/{dtype}/in", kernel) for n, kernel in ((width * tiles, by_vectors), (32 * tiles, by_elements))
+    )
+    assert found.grid == expected.grid
+
+
+_FURTHER = (("m36n90", 1, 8), ("m90n36", 1, 8), ("m31n97", 1, 8), ("m4n1030", 0, 32), ("m999n6", 0, 16))
+#: Many waves in both directions; the last rows are made of the first ones, too; rows longer than a batch of reads.
+_WAVES = (("m25n165", 8), ("m165n25", 8), ("m42n96", 16), ("m96n42", 32), ("m50n510", 8), ("m510n50", 8))
+
+
+def further_cases() -> Iterator[EmulatedCase]:
+    """Beyond the sweep's shapes: both directions through scratch, and rows longer than a block reads at a time."""
+    for sizes, by_scratch, columns in _FURTHER:
+        problem = REGISTRY.problem(f"transpose/{sizes}/f32/in")
+        yield EmulatedCase(C2R, problem, Tile(SCRATCH=by_scratch, W=columns, STAGES=1))
+
+
+def waves() -> Iterator[EmulatedCase]:
+    """Grids of a few blocks, so that each block takes part in many waves, and has several stripes."""
+    for (sizes, columns), ordered in itertools.product(_WAVES, (0, 1)):
+        tile = Tile(W=columns, SMS=1, STAGES=1 + ordered, ORDERED=ordered)
+        yield EmulatedCase(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), tile)
+
+
+@pytest.mark.parametrize("case", [*further_cases(), *waves()], ids=lambda case: case.id)
+def test_emulated_rectangles_are_right_without_reports(case: EmulatedCase) -> None:
+    assert not wrong_in_emulator([case])
+
+
+TMA = CUDA["transpose/cuda.tma"]
+KIB = 1024
+SHARED_LIMIT = 99 * KIB  # a block, on the smallest device with a TMA
+
+
+@pytest.mark.parametrize(("dtype", "height", "columns"), [("f64", 32, 16), ("f32", 64, 32), ("bf16", 128, 64)])
+def test_a_box_is_128_bytes_of_each_row_of_a_tile(dtype: str, height: int, columns: int) -> None:
+    ((_, call),) = chosen(TMA.id, f"transpose/m1000n1000/{dtype}/out").calls
+    assert call.args == (
+        TensorMap("a", (height, columns), "128B"),
+        TensorMap("b", (height, columns), "128B"),
+        1000,
+        1000,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_the_ring_has_at_least_three_tiles_and_fits_wherever_there_is_a_tma(dtype: str) -> None:
+    ((entry, call),) = chosen(TMA.id, f"transpose/m4096n4096/{dtype}/out").calls
+    stages = int(entry.split(", ")[2])
+    height, columns = call.args[0].box
+    ring = stages * height * height * 128 // columns
+    assert stages >= 3
+    assert ring + KIB == call.shared_bytes
+    assert call.shared_bytes + KIB <= SHARED_LIMIT
+
+
+_SMALL = {"SQUARES": 8, "RING": 16, "BLOCKS": 1, "GROUP": 4}
+_LARGE = {"SQUARES": 16, "RING": 96, "BLOCKS": 1, "GROUP": 2}
+_LARGEST = {"SQUARES": 32, "RING": 128, "BLOCKS": 1, "GROUP": 1}
+
+
+def long_cases() -> Iterator[EmulatedCase]:
+    """One block that goes round its ring many times, through several bands, the last of them narrower."""
+    for dtype, (sizes, tile) in itertools.product(
+        ("f64", "f32", "f16"), (("m72n336", _SMALL), ("m200n72", _SMALL), ("m152n616", _LARGE))
+    ):
+        yield EmulatedCase(TMA, REGISTRY.problem(f"transpose/{sizes}/{dtype}/out"), Tile(**tile))
+    yield EmulatedCase(TMA, REGISTRY.problem("transpose/m264n392/f32/out"), Tile(**_LARGEST))
+
+
+@pytest.mark.parametrize("case", list(long_cases()), ids=lambda case: case.id)
+def test_emulated_rings_are_right_without_reports(case: EmulatedCase) -> None:
+    assert not wrong_in_emulator([case])

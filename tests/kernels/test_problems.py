@@ -1,0 +1,155 @@
+"""Ids of problems: bad ones are refused in one line, others come back as they were; what problems count as work."""
+
+import pytest
+
+from kernelmark.kernels.fma.problem import LONGEST
+from support.kernels import REGISTRY
+
+#: By operation: the rest of an id, and a part of the refusal.
+REFUSED = {
+    "aggregate": [
+        ("w1n8/f32", "w is 1, expected `int` >= 2"),
+        ("w2n0/f32", "n is 0, expected `int` >= 1"),
+        ("w2n8/i32", "dtype is 'i32', expected one of f64, f32"),
+        ("w2n8/f32/ef/update", "ends in 'ef/update', expected nothing, update, ef or update/ef"),
+    ],
+    "conv": [
+        ("n1c4h3w9k4r5s3pad0x1/f32/nchw/fprop", "r is 5, expected at most the padded image's 3"),
+        ("n1c4h9w3k4r3s5/f32/nchw/fprop", "s is 5, expected at most the padded image's 3"),
+        ("n1c4h6w9k4r4s3/f32/nchw/fprop/dil2", "r is 4, which spans 7 when dilated by 2, expected at most"),
+        ("n1c4h9w9k6r3s3/f32/nchw/fprop/g3", "groups is 3, expected a divisor of c = 4"),
+        ("n1c6h9w9k4r3s3/f32/nchw/fprop/g3", "groups is 3, expected a divisor of k = 4"),
+        ("n1c4h9w9k4r3s3pad-1/f32/nchw/fprop", "pad is '-1', expected integers >= 0"),
+        ("n1c4h9w9k4r3s3pad007/f32/nchw/fprop", "pad is '007', expected integers >= 0, without leading zeros"),
+        ("n1c4h9w9k4r3s3pad1x2x3/f32/nchw/fprop", "pad is '1x2x3', expected integers >= 0"),
+        ("n1c4h9w9k4r3s3stride0/f32/nchw/fprop", "stride is '0', expected integers >= 1"),
+        ("n1c4h9w9k4r3s3stride1-2/f32/nchw/fprop", "stride is '1-2', expected integers >= 1"),
+        ("n1c4h9w9k4r3s3/f32/nchw/fprop/dil0", "dilation is '0', expected integers >= 1"),
+        ("n1c4h9w9k4r3s3/f32/nchw/fprop/g0", "groups is 0, expected"),
+        ("n1c4h9w0k4r3s3/f32/nchw/fprop", "w is 0, expected"),
+        ("n1c4h9w9k4r3s3/f64/nchw/fprop", "dtype is 'f64', expected one of f32, f16, bf16"),
+        ("n1c4h9w9k4r3s3/f32/nchw/backward", "direction is 'backward', expected one of fprop, dgrad, wgrad"),
+        ("n1c4h9w9k4r3s3/f32/chwn/fprop", "layout is 'chwn', expected one of nchw, nhwc"),
+        ("n1c4h9w9k4r3s3/f32/nchw", "has no layout and direction"),
+        ("n1c4h9w9k4r3s3/f32/nchw/fprop/x2", "'x2' is not a part of a conv id; expected dilN or gN"),
+        ("n1c4h9w9k4r3/f32/nchw/fprop", "sizes are 'n1c4h9w9k4r3', expected"),
+    ],
+    "fft": [
+        ("b1h1w0/f32/c2c", "w is 0, expected `int` >= 1"),
+        ("b1w8/f32/c2c", "sizes are 'b1w8', expected b<int>h<int>w<int>"),
+        ("b1h1w8/f16/c2c", "dtype is 'f16', expected one of f64, f32"),
+        ("b1h1w8/f32", "ends in '', expected r2c, c2r, c2c or c2c/inverse"),
+        ("b1h1w8/f32/r2r", "kind is 'r2r', expected one of r2c, c2r, c2c"),
+        ("b1h1w8/f32/r2c/inverse", "ends in 'r2c/inverse', expected r2c, c2r, c2c or c2c/inverse"),
+        ("b1h1w8/f32/c2c/forward", "ends in 'c2c/forward', expected r2c, c2r, c2c or c2c/inverse"),
+    ],
+    "fma": [
+        ("n7k9/f32/fma", "'fma'"),
+        ("n7k9/f32/mma/mma", "'mma/mma'"),
+        (f"n7k{LONGEST + 1}/f32", f"k is {LONGEST + 1}, expected at most {LONGEST}"),
+    ],
+    "gemm": [
+        ("m2n2k131072/s8.s32/NT", "k is 131072, expected at most 131071 with s8.s32: sums of more pass 2^31 - 1"),
+        ("m2n2k2/s8.s32/NT/alpha2", "alpha is 2.0, expected 1 with s8.s32"),
+        ("m2n2k2/s8.s32/NT/beta1", "beta is 1.0, expected 0 with s8.s32"),
+        ("m2n2k2/s8.s32/NT/epi-sigmoid", "epilogue is sigmoid, expected plain with s8.s32"),
+        ("m3n5k7/f16/NT/scale-blocks", "the storage type is f16, expected e4m3.f32 or e4m3.bf16 with scale-blocks"),
+        ("m3n5k7/e5m2.f32/NT/scale-blocks", "the storage type is e5m2.f32, expected e4m3.f32 or e4m3.bf16"),
+        ("m3n5k7/e4m3.f32/TN/scale-blocks", "the layout is TN, expected NT with scale-blocks"),
+        ("m3n5k7/e4m3.f32/NT/epi-sigmoid/scale-blocks", "the epilogue is sigmoid, expected plain with scale-blocks"),
+        ("m3n5k7/e4m3.f32/NT/scale-rows", "scale is 'rows', expected one of none, blocks"),
+        ("m3n5k7/e4m3.f32/NT/scale", "'scale' is not a part of a gemm id; expected alphaX"),
+        ("m3n5k7/f32/TN/groups2-equal", "the layout is TN, expected NN or NT with groups2-equal"),
+        ("m3n5k7/s8.s32/NN/groups2-equal", "the storage type is s8.s32, expected f64 or f32 or"),
+        ("m3n5k7/f32/NT/batch2/groups2-equal", "batch is 2, expected 1 with groups2-equal"),
+        ("m3n5k7/f32/NT/epi-sigmoid/groups2-skewed", "the epilogue is sigmoid, expected plain with groups2-skewed"),
+        ("m3n5k7/f32/NT/groups2-none", "groups is 2, expected 1 without a grouping"),
+        ("m3n5k7/f32/NT/groups2", "grouping is '', expected one of none, equal, skewed"),
+        ("m3n5k7/f32/NT/groups02-equal", "'groups02-equal' holds no whole number without leading zeros"),
+        ("m3n5k7/f32/NT/epi-gelu", "epilogue is 'gelu', expected one of plain, bias-relu, sigmoid, update"),
+        ("m3n5k7/f32/NT/epi", "'epi' is not a part of a gemm id; expected alphaX"),
+        ("m3n5k7/f32/TN/beta1/epi-update", "beta is 1, expected 0 with epi-update, which reads C by itself"),
+        ("m3n5k7/bf16/TN/epi-update", "C is stored as bf16, expected f64 or f32 for the weights"),
+    ],
+    "transfer": [
+        ("n7/f32", "expected a direction"),
+        ("n7/f32/h2h/work0", "expected a direction"),
+        ("n7/f32/h2h/work64/node0", "expected a direction"),
+        ("n7/f32/h2g", "direction is 'h2g', expected one of h2d, d2h"),
+        ("n7/i8/h2h", "dtype is 'i8', expected one of f64, f32"),
+        ("n7/f32/h2h/node1024", "node is 1024"),
+        ("n7/f32/h2h/work4097", "work is 4097"),
+        ("n0/f32/h2h", "n is 0"),
+    ],
+    "transpose": [(f"{batch}m5n7/f32/out", f"{batch}m5n7") for batch in ("b0", "b", "b08")],
+}
+IDS = [
+    *[
+        "fma/n7k9/f32",
+        "fma/n7k9/f64",
+        "fma/n7k9/f32/mma",
+        "fma/n7k9/f32/fed",
+        "fma/n1k524288/bf16/mma",
+        "fma/n98304k32768/f32",
+    ],
+    *[
+        "transfer/n51200000/f32/h2d",
+        "transfer/n7/f64/bidir",
+        "transfer/n7/f16/d2d/work64",
+        "transfer/n1/bf16/h2h/node0",
+        "transfer/n9/f32/p2p/node12/work4096",
+    ],
+    *("fft/b64h32w32/f32/r2c", "fft/b1h1w7/f64/c2r", "fft/b2h3w4/f32/c2c", "fft/b2h3w4/f32/c2c/inverse"),
+    *("transpose/b8m64n3136/f32/out", "transpose/m64n3136/f32/out"),
+]
+#: Operations as the field counts them, and the bytes that are moved at least; None where other rows have them.
+COUNTED = [
+    ("fft/b1h1w1/f32/c2c", 0, None),
+    ("fft/b3h1w1024/f32/c2c", 3 * 5 * 1024 * 10, None),
+    ("fft/b3h1w1024/f32/r2c", 3 * 5 * 1024 * 5, None),
+    ("fft/b64h32w32/f32/c2r", 64 * 5 * 1024 * 5, None),
+    ("fft/b1h3w1/f64/c2c/inverse", 24, None),
+    *[(f"fft/b2h5w6/f32/{kind}", None, 4 * 2 * 5 * (6 + 2 * 4)) for kind in ("r2c", "c2r")],
+    ("fft/b2h5w6/f64/c2c", None, 8 * 2 * 5 * 6 * 2 * 2),
+    ("fma/n12k34/f64", 2 * 12 * 34, None),
+    ("fma/n12k34/f16/mma", 2 * 12 * 34, None),
+    ("transfer/n51200000/f32/h2d", None, 204_800_000),
+    ("transfer/n10/f64/bidir", None, 160),
+    ("transfer/n10/f64/bidir/work3", 120, None),
+    ("transpose/b8m64n3136/f32/out", None, 2 * 4 * 8 * 64 * 3136),
+    (
+        "gemm/m1024n2048k26752/f32/NT",
+        2 * 1024 * 2048 * 26752,
+        4 * (1024 * 26752 + 2048 * 26752 + 1024 * 2048),
+    ),
+    ("gemm/m8n8k8/f32/NN", None, 3 * 8 * 8 * 4),
+    ("gemm/m8n8k8/f32/NN/beta1", None, 4 * 8 * 8 * 4),
+    # VGG-16 conv3_2: 2 x 256 x 256 x 9 x 56^2; 256 x 56^2 twice and 256 x 256 x 9 elements of 4 bytes.
+    ("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", 3_699_376_128, 8_781_824),
+    ("conv/n1c256h56w56k256r3s3pad1/f32/nhwc/wgrad", 3_699_376_128, 8_781_824),
+    # ResNet-50 conv1, 112 x 112 outputs; in half precision.
+    ("conv/n1c3h224w224k64r7s7pad3stride2/f16/nhwc/fprop", 236_027_904, 1_925_504),
+    # MobileNet, depthwise.
+    ("conv/n1c32h112w112k32r3s3pad1/f32/nchw/dgrad/g32", 7_225_344, 3_212_416),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [(f"{op}/{text}", found) for op, rows in REFUSED.items() for text, found in rows]
+)
+def test_a_bad_id_is_refused_in_one_line_that_names_it(text, found, complaint):
+    line = complaint(lambda: REGISTRY.problem(text))
+    assert line.startswith(text)
+    assert found in line
+
+
+@pytest.mark.parametrize("text", IDS)
+def test_an_id_comes_back_as_it_was(text):
+    assert REGISTRY.problem(text).id == text
+
+
+@pytest.mark.parametrize(("text", "flop", "traffic"), COUNTED)
+def test_operations_and_bytes_are_those_of_the_definition(text, flop, traffic):
+    problem = REGISTRY.problem(text)
+    assert flop in (None, problem.flop)
+    assert traffic in (None, problem.traffic_bytes)
