@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from kernelmark.bench.emulator.sweep import Array
+from kernelmark import Array
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernelmark import Tile
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.discovery import discover
@@ -17,7 +18,6 @@ from kernelmark.kernels.conv.winograd import _planes as planes
 from kernelmark.kernels.conv.winograd import cpu
 from kernelmark.kernels.conv.winograd._lines import LANES, divide, join
 from kernelmark.kernels.conv.winograd._tiling import tiling
-from kernelmark.kernels.fma.problem import Tile
 from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, lean, verified
 
 NAMES = F2, F4, FUSED4 = "conv/cuda.winograd", "conv/cuda.winograd4", "conv/cuda.winograd4_fused"
