@@ -65,13 +65,6 @@ def test_what_accuses_a_row_is_kept_beside_it(begun):
     assert begun.samples("r1", result().case) == []
 
 
-@pytest.mark.parametrize("change", [{"threads": 2}, {"isa": "avx2"}, {"mode": "hot"}, {"kernel": "gemm/a.c"}])
-def test_threads_isa_mode_and_kernel_make_another_case(begun, change):
-    begun.add(result(), {}, [], None)
-    begun.add(result(**change), {}, [], None)
-    assert len(list(begun.results("r1"))) == 2
-
-
 def test_a_case_stands_once_in_a_run_and_the_first_row_stays(begun):
     begun.add(result(), {}, [], None)
     with pytest.raises(UsageError, match="UNIQUE"):

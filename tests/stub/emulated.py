@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelmark.bench.emulator import Buffer, program, run
-from kernelmark.bench.emulator import Launch as EmulatedLaunch
-from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.worker import EmulatedTensorMap, Im2col
+from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Im2col, run
+from kernelmark.bench.emulator.worker import Launch as EmulatedLaunch
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.launch import entries_of
 from kernelmark.bench.plan.kernel import CudaKernel
