@@ -89,47 +89,47 @@ def _said(where: str, setting: Setting, several: bool) -> str:
     return f"{where} ({setting.title})" if several else where
 
 
-def kernels(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def kernels(q: Question) -> Iterator[ClaimRatio]:
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
     settings = by_setting(rows)
     for setting, found in settings.items():
         for problem, own in by_problem(found).items():
-            one, other = _kernels(own, asked.one), _kernels(own, asked.other)
+            one, other = _kernels(own, q.asked.one), _kernels(own, q.asked.other)
             if one and other:
-                where = _said(label(asked, evidence.problems[problem]), setting, len(settings) > 1)
-                yield ClaimRatio(where, evidence.faster(one, other), (one, other), against(one, other))
+                where = _said(q.label(problem), setting, len(settings) > 1)
+                yield ClaimRatio(where, q.faster(one, other), (one, other), against(one, other))
 
 
-def problems(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def problems(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on one problem with itself, or another, on another problem; pair by pair of problems."""
     settings = by_setting(rows)
-    for (setting, found), pair in product(settings.items(), zip(asked.one, asked.other, strict=True)):
+    for (setting, found), pair in product(settings.items(), zip(q.asked.one, q.asked.other, strict=True)):
         ones = {r.kernel: r for r in found if r.problem == pair[0]}
         for other in found:
-            one = ones.get(asked.against or other.kernel)
-            if other.problem == pair[1] and one and other.kernel != asked.against:
-                name = f"{label(asked, evidence.problems[one.problem])} " if asked.label else ""
+            one = ones.get(q.asked.against or other.kernel)
+            if other.problem == pair[1] and one and other.kernel != q.asked.against:
+                name = f"{q.label(one.problem)} " if q.asked.label else ""
                 where = _said(name + short(other.kernel), setting, len(settings) > 1)
-                yield ClaimRatio(where, evidence.faster(one, other).scaled(asked.times), (one, other))
+                yield ClaimRatio(where, q.faster(one, other).scaled(q.asked.times), (one, other))
 
 
-def verified(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def verified(q: Question) -> Iterator[ClaimRatio]:
     """Yield the error bound over the largest error; less than one where a row is `wrong`."""
-    for r in evidence.all:
-        if matches(r.kernel, asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
+    for r in q.evidence.all:
+        if matches(r.kernel, q.asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
             margin = margin if r.status == Status.OK else 0.0
-            yield ClaimRatio(label(asked, evidence.problems[r.problem]), Ratio(margin, margin, margin), (r,))
+            yield ClaimRatio(q.label(r.problem), Ratio(margin, margin, margin), (r,))
 
 
-def launched(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def launched(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many different sets of GPU kernels some kernels launch for a problem, where the rows name them."""
-    for problem, own in by_problem(r for r in rows if matches(r.kernel, asked.one)).items():
+    for problem, own in by_problem(r for r in rows if matches(r.kernel, q.asked.one)).items():
         named = [(r, names) for r in own if (names := _names(r.launched))]
         if len(named) > 1:
             number = float(len({names for _, names in named}))
             by = ", ".join(short(r.kernel) for r, _ in named)
-            where = label(asked, evidence.problems[problem])
+            where = q.label(problem)
             yield ClaimRatio(where, Ratio(number, number, number), tuple(r for r, _ in named), by)
 
 
@@ -146,50 +146,50 @@ def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[R
         yield group[0], group
 
 
-def threads(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def threads(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on some numbers of threads with itself on others."""
     for first, group in _alike(rows, "isa"):
         counts = {str(r.threads): r for r in group}
-        for one in filter(counts.get, asked.one):
-            for other in filter(counts.get, asked.other):
-                where = f"{_problem(asked, evidence, first)}, {one} threads against {other}"
+        for one in filter(counts.get, q.asked.one):
+            for other in filter(counts.get, q.asked.other):
+                where = f"{_problem(q, first)}, {one} threads against {other}"
                 rows_of_both = counts[one], counts[other]
-                yield ClaimRatio(where, evidence.faster(*rows_of_both), rows_of_both, short(first.kernel))
+                yield ClaimRatio(where, q.faster(*rows_of_both), rows_of_both, short(first.kernel))
 
 
 def _problem(asked: Contrast, evidence: ExperimentRows, r: Result) -> str:
     return f"{r.op} {label(asked, evidence.problems[r.problem])}"
 
 
-def thread_steps(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def thread_steps(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on each number of threads with itself on the next smaller one."""
     for first, group in _alike(rows, "isa"):
-        within = [r for r in group if r.threads <= (asked.limit or r.threads)]
+        within = [r for r in group if r.threads <= (q.asked.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
-            where = f"{_problem(asked, evidence, first)}, {more.threads} threads against {fewer.threads}"
-            yield ClaimRatio(where, evidence.faster(more, fewer), (more, fewer), short(more.kernel))
+            where = f"{_problem(q, first)}, {more.threads} threads against {fewer.threads}"
+            yield ClaimRatio(where, q.faster(more, fewer), (more, fewer), short(more.kernel))
 
 
-def isas(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def isas(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel with one instruction set with itself with another, thread count by thread count."""
-    for gain in _isa_gains(asked, evidence, rows):
+    for gain in _isa_gains(q):
         yield gain._replace(where=f"{gain.where}, {count(gain.size, 'thread')}")
 
 
-def _isa_gains(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
     """Yield the gain of an instruction set; size: the number of threads."""
     for first, group in _alike(rows, "threads"):
         by_isa = {r.isa: r for r in group}
-        one, other = by_isa.get(asked.one[0]), by_isa.get(asked.other[0])
-        if one and other and first.threads in (asked.counts or (first.threads,)):
-            ratio = evidence.faster(one, other)
-            yield ClaimRatio(_problem(asked, evidence, first), ratio, (one, other), size=first.threads)
+        one, other = by_isa.get(q.asked.one[0]), by_isa.get(q.asked.other[0])
+        if one and other and first.threads in (q.asked.counts or (first.threads,)):
+            ratio = q.faster(one, other)
+            yield ClaimRatio(_problem(q, first), ratio, (one, other), size=first.threads)
 
 
-def isa_threads(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def isa_threads(q: Question) -> Iterator[ClaimRatio]:
     """Yield what an instruction set gains on the fewest threads, over what it gains on the most."""
     found: dict[tuple[str, str], list[ClaimRatio]] = defaultdict(list)
-    for gain in _isa_gains(asked, evidence, rows):
+    for gain in _isa_gains(q):
         found[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
     for gains in found.values():
         few, many = (pick(gains, key=lambda gain: gain.size) for pick in (min, max))
@@ -198,30 +198,30 @@ def isa_threads(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result
             yield ClaimRatio(where, few.ratio.over(many.ratio), few.rows + many.rows)
 
 
-def batch_steps(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def batch_steps(q: Question) -> Iterator[ClaimRatio]:
     """Yield the images a second at each batch over those at the next smaller one, kernel by kernel."""
     found: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
     for setting, own in by_setting(rows).items():
         for r in own:
-            found[r.kernel, setting].append((batch_of(evidence.problems[r.problem]), r))
+            found[r.kernel, setting].append((batch_of(q.evidence.problems[r.problem]), r))
     for batches in found.values():
         for (few, smaller), (many, larger) in pairwise(sorted(batches, key=lambda pair: pair[0])):
-            ratio = evidence.faster(larger, smaller).scaled(many / few)
+            ratio = q.faster(larger, smaller).scaled(many / few)
             yield ClaimRatio(f"{few} to {many}", ratio, (larger, smaller), short(larger.kernel))
 
 
-def batches(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def batches(q: Question) -> Iterator[ClaimRatio]:
     """Yield the images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
     by_id, seen = by_problem(rows), set()
-    least, most = min(evidence.experiment.batches), max(evidence.experiment.batches)
-    at = {(layer.base, layer.batch): layer.entry.problem.id for layer in evidence.layers}
-    for base in dict.fromkeys(layer.base for layer in evidence.layers):
+    least, most = min(q.evidence.experiment.batches), max(q.evidence.experiment.batches)
+    at = {(layer.base, layer.batch): layer.entry.problem.id for layer in q.evidence.layers}
+    for base in dict.fromkeys(layer.base for layer in q.evidence.layers):
         large = {_who(r): r for r in by_id.get(at[base, most], [])}
         for small in by_id.get(at[base, least], []):
             if (r := large.get(_who(small))) and (key := (base, *_who(small))) not in seen:
                 seen.add(key)
-                ratio = evidence.faster(r, small).scaled(most / least)
-                yield ClaimRatio(f"{base.op} {label(asked, base)}", ratio, (r, small), short(r.kernel))
+                ratio = q.faster(r, small).scaled(most / least)
+                yield ClaimRatio(f"{base.op} {label(q.asked, base)}", ratio, (r, small), short(r.kernel))
 
 
 def _who(r: Result) -> tuple[Any, ...]:
@@ -240,22 +240,22 @@ class Pair(NamedTuple):
     other: Result
 
 
-def pairs(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[Pair]:
+def pairs(q: Question) -> Iterator[Pair]:
     """Pair the fastest rows of both devices, on each problem, mode and precision that both have a time for."""
     found: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in rows:
         found[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)
     for (problem, *_), by_device in found.items():
-        one, other = (fastest(by_device.get(side[0], [])) for side in (asked.one, asked.other))
+        one, other = (fastest(by_device.get(side[0], [])) for side in (q.asked.one, q.asked.other))
         if one and other:
-            yield Pair(evidence.problems[problem], one, other)
+            yield Pair(q.evidence.problems[problem], one, other)
 
 
-def devices(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def devices(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times faster one device is than the other."""
-    for pair in pairs(asked, evidence, rows):
-        ratio = evidence.faster(pair.one, pair.other)
-        yield _finding(asked, pair, ratio)
+    for pair in pairs(q):
+        ratio = q.faster(pair.one, pair.other)
+        yield _finding(q.asked, pair, ratio)
 
 
 def _finding(asked: Contrast, pair: Pair, ratio: Ratio) -> ClaimRatio:
@@ -263,63 +263,59 @@ def _finding(asked: Contrast, pair: Pair, ratio: Ratio) -> ClaimRatio:
     return ClaimRatio(label(asked, pair.problem), ratio, rows, against(*rows), pair.problem.flop or 0)
 
 
-def device_growth(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def device_growth(q: Question) -> Iterator[ClaimRatio]:
     """Yield the advantage of a device at each size over that at the next smaller one."""
-    for smaller, larger in pairwise(sorted(devices(asked, evidence, rows), key=lambda finding: finding.size)):
+    for smaller, larger in pairwise(sorted(devices(q), key=lambda finding: finding.size)):
         where = f"{smaller.where} to {larger.where}"
         yield ClaimRatio(where, larger.ratio.over(smaller.ratio), larger.rows + smaller.rows)
 
 
-def rates(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def rates(q: Question) -> Iterator[ClaimRatio]:
     """Yield what one device does in a second over what the other does, by operation, whatever its problem."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in rows:
-        problem = evidence.problems[r.problem]
+        problem = q.evidence.problems[r.problem]
         work = problem.flop or problem.traffic_bytes
         key, rate = (r.op, r.device), Ratio(work, work, work).over(time_of(r))
         if key not in best or best[key][0].median < rate.median:
             best[key] = rate, r
     for op in dict.fromkeys(op for op, _ in best):
-        one, other = best.get((op, asked.one[0])), best.get((op, asked.other[0]))
+        one, other = best.get((op, q.asked.one[0])), best.get((op, q.asked.other[0]))
         if one and other:
             yield ClaimRatio(op, one[0].over(other[0]), (one[1], other[1]))
 
 
-def by_price(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices) -> Iterator[ClaimRatio]:
+def by_price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work one device does for the same money."""
-    for pair in pairs(asked, evidence, rows):
+    for pair in pairs(q):
         one, other = prices.of(pair.one), prices.of(pair.other)
         if one and other:
-            ratio = evidence.faster(pair.one, pair.other).scaled(other.per_hour / one.per_hour)
-            yield _finding(asked, pair, ratio)
+            ratio = q.faster(pair.one, pair.other).scaled(other.per_hour / one.per_hour)
+            yield _finding(q.asked, pair, ratio)
 
 
-def by_other_price(
-    asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices
-) -> Iterator[ClaimRatio]:
+def by_other_price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work one device does for the same money, the other at its price on other terms."""
-    for pair in pairs(asked, evidence, rows):
+    for pair in pairs(q):
         one, other = prices.of(pair.one), prices.of(pair.other)
         if one and other and other.otherwise_per_hour:
-            ratio = evidence.faster(pair.one, pair.other).scaled(other.otherwise_per_hour / one.per_hour)
-            yield _finding(asked, pair, ratio)
+            ratio = q.faster(pair.one, pair.other).scaled(other.otherwise_per_hour / one.per_hour)
+            yield _finding(q.asked, pair, ratio)
 
 
-def by_energy(
-    asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices
-) -> Iterator[ClaimRatio]:
+def by_energy(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work one device does for the same energy."""
-    for pair in pairs(asked, evidence, rows):
+    for pair in pairs(q):
         one, other = (_energy(r, prices) for r in (pair.one, pair.other))
         if one and other:
-            yield _finding(asked, pair, other.over(one))
+            yield _finding(q.asked, pair, other.over(one))
 
 
-def by_vcpus(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result], prices: Prices) -> Iterator[ClaimRatio]:
+def by_vcpus(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work a number of threads does for the same money, one virtual CPU a thread."""
-    for one, other in product(asked.one, asked.other):
+    for one, other in product(q.asked.one, q.asked.other):
         paid = [prices.of_vcpus(int(count)) for count in (other, one)]
-        for found in threads(msgspec.structs.replace(asked, one=(one,), other=(other,)), evidence, rows):
+        for found in threads(msgspec.structs.replace(q.asked, one=(one,), other=(other,)), q.evidence, rows):
             if paid[0] and paid[1]:
                 yield found._replace(ratio=found.ratio.scaled(paid[0].per_hour / paid[1].per_hour))
 
@@ -332,10 +328,10 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
     return time_of(r).scaled(watts) if watts else None
 
 
-def with_transfers(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def with_transfers(q: Question) -> Iterator[ClaimRatio]:
     """Yield the time of one device over that of the other, to which its operands and its result are moved."""
     moved = {r.problem: [other for other in rows if other.problem == r.problem] for r in rows if r.op == "transfer"}
-    for pair in pairs(asked, evidence, [r for r in rows if r.op != "transfer"]):
+    for pair in pairs(q.asked, q.evidence, [r for r in rows if r.op != "transfer"]):
         operands = pair.problem.operands()
         sizes = {
             way: sum(o.elements for o in operands if o.role == role) for way, role in (("h2d", "in"), ("d2h", "out"))
@@ -346,19 +342,19 @@ def with_transfers(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Res
         if len(moves) == len(ways) and (whole := total((1, r) for r in (pair.one, *moves))):
             ratio, by = time_of(pair.other).over(whole), against(pair.one, pair.other)
             rows_of_all = pair.one, *moves, pair.other
-            yield ClaimRatio(label(asked, pair.problem), ratio, rows_of_all, by, pair.problem.flop)
+            yield ClaimRatio(label(q.asked, pair.problem), ratio, rows_of_all, by, pair.problem.flop)
 
 
-def step_share(asked: Contrast, evidence: ExperimentRows, rows: Sequence[Result]) -> Iterator[ClaimRatio]:
+def step_share(q: Question) -> Iterator[ClaimRatio]:
     """Yield the fastest transfer of each size over a batch, forward and backward, of the fastest kernels."""
-    layers = [layer.entry for layer in evidence.layers if layer.entry.part]
+    layers = [layer.entry for layer in q.evidence.layers if layer.entry.part]
     chosen = [(entry.count, _fastest(rows, entry.problem.id)) for entry in layers]
     batch, layer_rows = total(chosen), tuple(r for _, r in chosen if r)
     for problem in dict.fromkeys(r.problem for r in rows if r.op == "transfer"):
         r = _fastest(rows, problem)
         if batch and r:
             ratio = time_of(r).over(batch)
-            yield ClaimRatio(label(asked, evidence.problems[problem]), ratio, (r, *layer_rows), r.kernel)
+            yield ClaimRatio(q.label(problem), ratio, (r, *layer_rows), r.kernel)
 
 
 def _fastest(rows: Iterable[Result], problem: str) -> Result | None:
