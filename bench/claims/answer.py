@@ -18,7 +18,7 @@ from kernelmark.bench.claims.catalog import (
     experiment_named,
 )
 from kernelmark.bench.claims.evidence import ExperimentRows, entries, gather
-from kernelmark.bench.claims.findings import ClaimRatio, failures_of
+from kernelmark.bench.claims.findings import ClaimRatio, Question, failures_of
 from kernelmark.bench.claims.prices import Prices, load_prices
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.discovery import discover
@@ -262,14 +262,15 @@ def claims_rows(
 
 def answer(claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware) -> Answer:
     """Return the verdict on a claim from the rows of its experiment."""
-    found = [] if claim.lacks else _find(claim, evidence, prices)
+    q = findings.question(claim.comparison, evidence, prices)
+    found = [] if claim.lacks else list(COMPARE[q.asked.kind](q))
     numbers = tuple(judged(finding, claim.confirm) for finding in found)
     lacking = coverage(claim.comparison, evidence)
     if numbers:
         verdict, said = judge([number.answer for number in numbers], whole=not lacking), told(numbers)
         rows = [r for finding in found for r in finding.rows]
     else:
-        verdict, reason = _missing(claim, asked, evidence, prices, hardware)
+        verdict, reason = _missing(claim, asked, q, hardware)
         said, rows = [reason], failures_of(claim.comparison, evidence)
     return Answer(
         id=claim.id,
@@ -290,35 +291,24 @@ def answer(claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Pr
     )
 
 
-def _find(claim: Claim, evidence: ExperimentRows, prices: Prices) -> list[ClaimRatio]:
-    asked = claim.comparison
-    rows = findings.rows_of(asked, evidence)
-    if priced := findings.BY_PRICES.get(asked.kind):
-        return list(priced(asked, evidence, rows, prices))
-    return list(COMPARE[asked.kind](asked, evidence, rows))
-
-
 def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str, ...]:
     if claim.comparison.kind == "batches":
         return tuple(_seconds_a_batch(evidence))
     return prices.told(evidence.rows) if claim.comparison.kind in findings.BY_PRICES else ()
 
 
-def _missing(
-    claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware
-) -> tuple[str, str]:
+def _missing(claim: Claim, asked: Experiment, q: Question, hardware: Hardware) -> tuple[str, str]:
+    evidence, kind = q.evidence, q.asked.kind
     if reason := hardware.lacks(claim, asked):
-        rows = findings.rows_of(claim.comparison, evidence)
-        steps = findings.thread_steps(claim.comparison, evidence, rows) if claim.threads > 1 else ()
-        return NOT_TESTABLE, with_steps(reason, steps)
+        return NOT_TESTABLE, with_steps(reason, findings.thread_steps(q) if claim.threads > 1 else ())
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
-    if failed := failures_of(claim.comparison, evidence):
+    if failed := failures_of(q.asked, evidence):
         return NOT_MEASURED, failures(failed)
-    if claim.comparison.kind in findings.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
-        if claim.comparison.kind != "energy":
-            return NOT_MEASURED, unpriced(claim.comparison.kind, evidence.rows)
-        if names := without_sensor([r for r in evidence.rows if not prices.watts(r)]):
+    if kind in findings.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
+        if kind != "energy":
+            return NOT_MEASURED, unpriced(kind, evidence.rows)
+        if names := without_sensor([r for r in evidence.rows if not q.prices.watts(r)]):
             return NOT_TESTABLE, unmetered(names)
     return NOT_MEASURED, no_rows(claim, asked, bool(evidence.rows))
 

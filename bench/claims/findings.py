@@ -5,7 +5,7 @@ holds a transfer between host and GPU against a training step.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -39,13 +39,31 @@ class ClaimRatio(NamedTuple):
     size: int = 0
 
 
-Compare = Callable[[Contrast, ExperimentRows, Sequence[Result]], Iterator[ClaimRatio]]
+class Question(NamedTuple):
+    """A comparison, the rows of its experiment, those of them that it is about, and the prices of devices."""
+
+    asked: Contrast
+    evidence: ExperimentRows
+    rows: Sequence[Result]
+    prices: Prices
+
+    def faster(self, one: Result, other: Result) -> Ratio:
+        return self.evidence.faster(one, other)
+
+    def label(self, problem: Problem | str) -> str:
+        """Return the words that distinguish one problem of a claim from the next."""
+        known = self.evidence.problems[problem] if isinstance(problem, str) else problem
+        if not self.asked.label:
+            return "/".join(word for word in known.id.split("/")[1:] if word not in UNSAID)
+        return self.asked.label.format(**{axis: getattr(known, axis) for axis in known.axes()})
 
 
-def rows_of(asked: Contrast, evidence: ExperimentRows) -> list[Result]:
-    """Return the rows of the problems and kernels that a comparison is about."""
+def question(asked: Contrast, evidence: ExperimentRows, prices: Prices) -> Question:
+    """Return a comparison with the rows of the problems and kernels that it is about."""
     rows = [r for r in evidence.rows if matches(r.problem, asked.problems)]
-    return [r for r in rows if matches(r.kernel, asked.kernels) or r.kernel == asked.against]
+    return Question(
+        asked, evidence, [r for r in rows if matches(r.kernel, asked.kernels) or r.kernel == asked.against], prices
+    )
 
 
 def failures_of(asked: Contrast, evidence: ExperimentRows) -> list[Result]:
@@ -53,14 +71,6 @@ def failures_of(asked: Contrast, evidence: ExperimentRows) -> list[Result]:
     sides = (*asked.one, *asked.other) if asked.kind in ("kernels", "linked", "verified") else ()
     rows = [r for r in evidence.failed if matches(r.problem, asked.problems) and matches(r.kernel, asked.kernels)]
     return [r for r in rows if matches(r.kernel, sides)]
-
-
-def label(asked: Contrast, problem: Problem) -> str:
-    """Return the words that distinguish one problem of a claim from the next."""
-    if not asked.label:
-        words = problem.id.split("/")[1:]
-        return "/".join(word for word in words if word not in UNSAID)
-    return asked.label.format(**{axis: getattr(problem, axis) for axis in problem.axes()})
 
 
 def fastest(rows: Iterable[Result]) -> Result | None:
@@ -91,7 +101,7 @@ def _said(where: str, setting: Setting, several: bool) -> str:
 
 def kernels(q: Question) -> Iterator[ClaimRatio]:
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
-    settings = by_setting(rows)
+    settings = by_setting(q.rows)
     for setting, found in settings.items():
         for problem, own in by_problem(found).items():
             one, other = _kernels(own, q.asked.one), _kernels(own, q.asked.other)
@@ -102,7 +112,7 @@ def kernels(q: Question) -> Iterator[ClaimRatio]:
 
 def problems(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on one problem with itself, or another, on another problem; pair by pair of problems."""
-    settings = by_setting(rows)
+    settings = by_setting(q.rows)
     for (setting, found), pair in product(settings.items(), zip(q.asked.one, q.asked.other, strict=True)):
         ones = {r.kernel: r for r in found if r.problem == pair[0]}
         for other in found:
@@ -124,7 +134,7 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many different sets of GPU kernels some kernels launch for a problem, where the rows name them."""
-    for problem, own in by_problem(r for r in rows if matches(r.kernel, q.asked.one)).items():
+    for problem, own in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
         named = [(r, names) for r in own if (names := _names(r.launched))]
         if len(named) > 1:
             number = float(len({names for _, names in named}))
@@ -148,25 +158,21 @@ def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[R
 
 def threads(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on some numbers of threads with itself on others."""
-    for first, group in _alike(rows, "isa"):
+    for first, group in _alike(q.rows, "isa"):
         counts = {str(r.threads): r for r in group}
         for one in filter(counts.get, q.asked.one):
             for other in filter(counts.get, q.asked.other):
-                where = f"{_problem(q, first)}, {one} threads against {other}"
+                where = f"{first.op} {q.label(first.problem)}, {one} threads against {other}"
                 rows_of_both = counts[one], counts[other]
                 yield ClaimRatio(where, q.faster(*rows_of_both), rows_of_both, short(first.kernel))
 
 
-def _problem(asked: Contrast, evidence: ExperimentRows, r: Result) -> str:
-    return f"{r.op} {label(asked, evidence.problems[r.problem])}"
-
-
 def thread_steps(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on each number of threads with itself on the next smaller one."""
-    for first, group in _alike(rows, "isa"):
+    for first, group in _alike(q.rows, "isa"):
         within = [r for r in group if r.threads <= (q.asked.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
-            where = f"{_problem(q, first)}, {more.threads} threads against {fewer.threads}"
+            where = f"{first.op} {q.label(first.problem)}, {more.threads} threads against {fewer.threads}"
             yield ClaimRatio(where, q.faster(more, fewer), (more, fewer), short(more.kernel))
 
 
@@ -178,12 +184,12 @@ def isas(q: Question) -> Iterator[ClaimRatio]:
 
 def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
     """Yield the gain of an instruction set; size: the number of threads."""
-    for first, group in _alike(rows, "threads"):
+    for first, group in _alike(q.rows, "threads"):
         by_isa = {r.isa: r for r in group}
         one, other = by_isa.get(q.asked.one[0]), by_isa.get(q.asked.other[0])
         if one and other and first.threads in (q.asked.counts or (first.threads,)):
             ratio = q.faster(one, other)
-            yield ClaimRatio(_problem(q, first), ratio, (one, other), size=first.threads)
+            yield ClaimRatio(f"{first.op} {q.label(first.problem)}", ratio, (one, other), size=first.threads)
 
 
 def isa_threads(q: Question) -> Iterator[ClaimRatio]:
@@ -201,7 +207,7 @@ def isa_threads(q: Question) -> Iterator[ClaimRatio]:
 def batch_steps(q: Question) -> Iterator[ClaimRatio]:
     """Yield the images a second at each batch over those at the next smaller one, kernel by kernel."""
     found: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
-    for setting, own in by_setting(rows).items():
+    for setting, own in by_setting(q.rows).items():
         for r in own:
             found[r.kernel, setting].append((batch_of(q.evidence.problems[r.problem]), r))
     for batches in found.values():
@@ -212,7 +218,7 @@ def batch_steps(q: Question) -> Iterator[ClaimRatio]:
 
 def batches(q: Question) -> Iterator[ClaimRatio]:
     """Yield the images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
-    by_id, seen = by_problem(rows), set()
+    by_id, seen = by_problem(q.rows), set()
     least, most = min(q.evidence.experiment.batches), max(q.evidence.experiment.batches)
     at = {(layer.base, layer.batch): layer.entry.problem.id for layer in q.evidence.layers}
     for base in dict.fromkeys(layer.base for layer in q.evidence.layers):
@@ -221,7 +227,7 @@ def batches(q: Question) -> Iterator[ClaimRatio]:
             if (r := large.get(_who(small))) and (key := (base, *_who(small))) not in seen:
                 seen.add(key)
                 ratio = q.faster(r, small).scaled(most / least)
-                yield ClaimRatio(f"{base.op} {label(q.asked, base)}", ratio, (r, small), short(r.kernel))
+                yield ClaimRatio(f"{base.op} {q.label(base)}", ratio, (r, small), short(r.kernel))
 
 
 def _who(r: Result) -> tuple[Any, ...]:
@@ -243,7 +249,7 @@ class Pair(NamedTuple):
 def pairs(q: Question) -> Iterator[Pair]:
     """Pair the fastest rows of both devices, on each problem, mode and precision that both have a time for."""
     found: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
-    for r in rows:
+    for r in q.rows:
         found[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)
     for (problem, *_), by_device in found.items():
         one, other = (fastest(by_device.get(side[0], [])) for side in (q.asked.one, q.asked.other))
@@ -254,13 +260,12 @@ def pairs(q: Question) -> Iterator[Pair]:
 def devices(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times faster one device is than the other."""
     for pair in pairs(q):
-        ratio = q.faster(pair.one, pair.other)
-        yield _finding(q.asked, pair, ratio)
+        yield _finding(q, pair, q.faster(pair.one, pair.other))
 
 
-def _finding(asked: Contrast, pair: Pair, ratio: Ratio) -> ClaimRatio:
+def _finding(q: Question, pair: Pair, ratio: Ratio) -> ClaimRatio:
     rows = pair.one, pair.other
-    return ClaimRatio(label(asked, pair.problem), ratio, rows, against(*rows), pair.problem.flop or 0)
+    return ClaimRatio(q.label(pair.problem), ratio, rows, against(*rows), pair.problem.flop or 0)
 
 
 def device_growth(q: Question) -> Iterator[ClaimRatio]:
@@ -273,7 +278,7 @@ def device_growth(q: Question) -> Iterator[ClaimRatio]:
 def rates(q: Question) -> Iterator[ClaimRatio]:
     """Yield what one device does in a second over what the other does, by operation, whatever its problem."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
-    for r in rows:
+    for r in q.rows:
         problem = q.evidence.problems[r.problem]
         work = problem.flop or problem.traffic_bytes
         key, rate = (r.op, r.device), Ratio(work, work, work).over(time_of(r))
@@ -285,53 +290,44 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
             yield ClaimRatio(op, one[0].over(other[0]), (one[1], other[1]))
 
 
-def by_price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work one device does for the same money."""
+def price(q: Question) -> Iterator[ClaimRatio]:
+    """Yield how many times more work one device does for the same money, the other perhaps on other terms."""
     for pair in pairs(q):
-        one, other = prices.of(pair.one), prices.of(pair.other)
-        if one and other:
-            ratio = q.faster(pair.one, pair.other).scaled(other.per_hour / one.per_hour)
-            yield _finding(q.asked, pair, ratio)
+        one, other = q.prices.of(pair.one), q.prices.of(pair.other)
+        paid = other and (other.otherwise_per_hour if q.asked.kind == "other-price" else other.per_hour)
+        if one and paid:
+            yield _finding(q, pair, q.faster(pair.one, pair.other).scaled(paid / one.per_hour))
 
 
-def by_other_price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work one device does for the same money, the other at its price on other terms."""
-    for pair in pairs(q):
-        one, other = prices.of(pair.one), prices.of(pair.other)
-        if one and other and other.otherwise_per_hour:
-            ratio = q.faster(pair.one, pair.other).scaled(other.otherwise_per_hour / one.per_hour)
-            yield _finding(q.asked, pair, ratio)
-
-
-def by_energy(q: Question) -> Iterator[ClaimRatio]:
+def energy(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work one device does for the same energy."""
     for pair in pairs(q):
-        one, other = (_energy(r, prices) for r in (pair.one, pair.other))
+        one, other = (_energy(r, q.prices) for r in (pair.one, pair.other))
         if one and other:
-            yield _finding(q.asked, pair, other.over(one))
+            yield _finding(q, pair, other.over(one))
 
 
-def by_vcpus(q: Question) -> Iterator[ClaimRatio]:
+def thread_price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work a number of threads does for the same money, one virtual CPU a thread."""
     for one, other in product(q.asked.one, q.asked.other):
-        paid = [prices.of_vcpus(int(count)) for count in (other, one)]
-        for found in threads(msgspec.structs.replace(q.asked, one=(one,), other=(other,)), q.evidence, rows):
+        paid = [q.prices.of_vcpus(int(count)) for count in (other, one)]
+        for found in threads(q._replace(asked=msgspec.structs.replace(q.asked, one=(one,), other=(other,)))):
             if paid[0] and paid[1]:
                 yield found._replace(ratio=found.ratio.scaled(paid[0].per_hour / paid[1].per_hour))
 
 
 def _energy(r: Result, prices: Prices) -> Ratio | None:
     """Return the joules of a call: measured, else the time at the watts that the prices file declares."""
-    if energy := r.energy_j:
-        return Ratio(energy, energy * (1 - SENSOR), energy * (1 + SENSOR))
+    if joules := r.energy_j:
+        return Ratio(joules, joules * (1 - SENSOR), joules * (1 + SENSOR))
     watts = prices.watts(r)
     return time_of(r).scaled(watts) if watts else None
 
 
 def with_transfers(q: Question) -> Iterator[ClaimRatio]:
     """Yield the time of one device over that of the other, to which its operands and its result are moved."""
-    moved = {r.problem: [other for other in rows if other.problem == r.problem] for r in rows if r.op == "transfer"}
-    for pair in pairs(q.asked, q.evidence, [r for r in rows if r.op != "transfer"]):
+    moved = by_problem(r for r in q.rows if r.op == "transfer")
+    for pair in pairs(q._replace(rows=[r for r in q.rows if r.op != "transfer"])):
         operands = pair.problem.operands()
         sizes = {
             way: sum(o.elements for o in operands if o.role == role) for way, role in (("h2d", "in"), ("d2h", "out"))
@@ -342,41 +338,28 @@ def with_transfers(q: Question) -> Iterator[ClaimRatio]:
         if len(moves) == len(ways) and (whole := total((1, r) for r in (pair.one, *moves))):
             ratio, by = time_of(pair.other).over(whole), against(pair.one, pair.other)
             rows_of_all = pair.one, *moves, pair.other
-            yield ClaimRatio(label(q.asked, pair.problem), ratio, rows_of_all, by, pair.problem.flop)
+            yield ClaimRatio(q.label(pair.problem), ratio, rows_of_all, by, pair.problem.flop)
 
 
 def step_share(q: Question) -> Iterator[ClaimRatio]:
     """Yield the fastest transfer of each size over a batch, forward and backward, of the fastest kernels."""
     layers = [layer.entry for layer in q.evidence.layers if layer.entry.part]
-    chosen = [(entry.count, _fastest(rows, entry.problem.id)) for entry in layers]
+    rows = by_problem(q.rows)
+    chosen = [(entry.count, fastest(rows.get(entry.problem.id, ()))) for entry in layers]
     batch, layer_rows = total(chosen), tuple(r for _, r in chosen if r)
-    for problem in dict.fromkeys(r.problem for r in rows if r.op == "transfer"):
-        r = _fastest(rows, problem)
-        if batch and r:
-            ratio = time_of(r).over(batch)
-            yield ClaimRatio(q.label(problem), ratio, (r, *layer_rows), r.kernel)
+    for problem, own in rows.items():
+        r = fastest(own)
+        if batch and r and r.op == "transfer":
+            yield ClaimRatio(q.label(problem), time_of(r).over(batch), (r, *layer_rows), r.kernel)
 
 
-def _fastest(rows: Iterable[Result], problem: str) -> Result | None:
-    return fastest(r for r in rows if r.problem == problem)
-
-
-COMPARE: dict[str, Compare] = {
-    "kernels": kernels,
-    "problems": problems,
-    "verified": verified,
-    "threads": threads,
-    "thread-steps": thread_steps,
-    "isas": isas,
-    "launched": launched,
-    "isa-threads": isa_threads,
-    "batch-steps": batch_steps,
-    "batches": batches,
-    "devices": devices,
-    "device-growth": device_growth,
-    "rates": rates,
-    "with-transfers": with_transfers,
-    "step-share": step_share,
-}
-#: These take prices too.
-BY_PRICES = {"price": by_price, "energy": by_energy, "thread-price": by_vcpus, "other-price": by_other_price}
+#: How rows are compared, by the kind that the file of a claim names.
+COMPARE: Mapping[str, Callable[[Question], Iterator[ClaimRatio]]] = {
+    compare.__name__.replace("_", "-"): compare
+    for compare in (
+        *(kernels, problems, verified, launched, threads, thread_steps, isas, isa_threads, batch_steps, batches),
+        *(devices, device_growth, rates, price, energy, thread_price, with_transfers, step_share),
+    )
+} | {"other-price": price}
+#: Those that need prices.
+BY_PRICES = ("price", "energy", "thread-price", "other-price")

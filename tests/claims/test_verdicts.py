@@ -11,6 +11,7 @@ from kernelmark.bench.claims import VERDICTS, claims_rows, findings, views
 from kernelmark.bench.claims.answer import side
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
 from kernelmark.bench.claims.evidence import ExperimentRows, Known, entries, gather, plan, planned_jobs
+from kernelmark.bench.claims.prices import load_prices
 from kernelmark.bench.report.contest import Ratio
 from support.rows import result
 
@@ -282,7 +283,7 @@ def launched_by(store, registry, *columns):
         for kernel, column in zip(kernels, columns, strict=True)
     ]
     evidence = ExperimentRows(store, experiment(claim), layers, rows)
-    return list(findings.launched(claim.comparison, evidence, rows))
+    return list(findings.launched(findings.question(claim.comparison, evidence, load_prices(None))))
 
 
 #: A kernel whose name has spaces, and others, as the column gives them.
