@@ -234,10 +234,11 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
         found = store.versions(kernel_id, problem_id)
     if not found:  # one with versions may be of a plug-in, which is not loaded here
         discover().problem(problem_id)
+    document = history_document(kernel_id, problem_id, found)
     if json_to is not None:
-        click.echo(as_json(history_document(kernel_id, problem_id, found)), json_to)
+        click.echo(as_json(document), json_to)
         return
-    click.echo("\n\n".join(history_page(kernel_id, problem_id, found, diff)))
+    click.echo("\n\n".join(history_page(document, diff)))
 
 
 PER_CENT = Read(per_cent)

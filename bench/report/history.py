@@ -5,14 +5,14 @@ Only versions that shared a job were sampled in turn; any other two have the quo
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import pairwise
 
 import msgspec
 
 from kernelmark.bench.plan.text import escaped
-from kernelmark.bench.record.versions import KernelVersion, StoredVersion, VersionRatio
+from kernelmark.bench.record.versions import KernelVersion, StoredVersion
 from kernelmark.bench.report.contest import Ratio
-from kernelmark.bench.report.format import count, seconds, short
+from kernelmark.bench.report.format import count, factor, seconds, short
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
 COLUMNS = (
@@ -39,6 +39,9 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
     low: float | None
     high: float | None
     in_turn: bool
+
+    def __str__(self) -> str:
+        return factor(self.ratio, self.low, self.high)
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
@@ -68,115 +71,73 @@ class HistoryDocument(msgspec.Struct, forbid_unknown_fields=True):
     versions: list[HistoryVersion]
 
 
-class Step(NamedTuple):
-    """A version of a history, by its number there, after the one before it."""
-
-    number: int
-    kept: StoredVersion
-    before: StoredVersion | None
-    against_first: Ratio | None
-    against: list[tuple[VersionRatio, Ratio]]
-
-
-def steps(history: Sequence[StoredVersion]) -> list[Step]:
-    """Return the versions in the order in which they were tried."""
-    befores = [None, *history[:-1]]
-    return [
-        Step(i, kept, before, _against_first(kept, history[0]) if before else None, _against(kept))
-        for i, (kept, before) in enumerate(zip(history, befores, strict=False), 1)
-    ]
+def history_document(kernel: str, problem: str, history: Sequence[StoredVersion]) -> HistoryDocument:
+    """Return the versions of a kernel on a problem in the order in which they were tried."""
+    numbers = {kept.number: i for i, kept in enumerate(history, 1)}
+    versions = []
+    for i, kept in enumerate(history):
+        against = [
+            Against(one.kernel, numbers.get(one.version or 0), Rate(one.ratio, one.low, one.high, True))
+            for one in kept.version.compared
+        ]
+        first = _against_first(kept, history[0]) if i else None
+        diff = "\n".join(_diff(i, history[i - 1], kept)) if i else ""
+        versions.append(HistoryVersion(i + 1, kept.digest, kept.version, first, against, diff))
+    return HistoryDocument(kernel, problem, versions)
 
 
-def _against(kept: StoredVersion) -> list[tuple[VersionRatio, Ratio]]:
-    return [(one, Ratio(one.ratio, one.low, one.high)) for one in kept.version.compared]
-
-
-def _against_first(kept: StoredVersion, first: StoredVersion) -> Ratio | None:
-    if in_turn := next((ratio for one, ratio in _against(kept) if one.version == first.number), None):
-        return in_turn
+def _against_first(kept: StoredVersion, first: StoredVersion) -> Rate | None:
     own, base = kept.version, first.version
-    if own.time_s and base.time_s and _setting(own) == _setting(base):
-        return Ratio(base.time_s, base.low, base.high).over(Ratio(own.time_s, own.low, own.high))
+    if in_turn := next((one for one in own.compared if one.version == first.number), None):
+        return Rate(in_turn.ratio, in_turn.low, in_turn.high, True)
+    alike = (own.device, own.mode, own.threads) == (base.device, base.mode, base.threads)
+    if own.time_s and base.time_s and alike:
+        return Rate(*Ratio(base.time_s, base.low, base.high).over(Ratio(own.time_s, own.low, own.high))[:4])
     return None
 
 
-def _setting(version: KernelVersion) -> tuple[str, str, int]:
-    return version.device, version.mode, version.threads
+def _diff(number: int, before: StoredVersion, now: StoredVersion) -> Iterator[str]:
+    for name in sorted({*before.sources, *now.sources}):
+        old, new = (kept.sources.get(name, b"").decode(errors="replace").splitlines() for kept in (before, now))
+        yield from difflib.unified_diff(old, new, f"{name} {number}", f"{name} {number + 1}", lineterm="")
 
 
-def history_page(kernel: str, problem: str, history: Sequence[StoredVersion], diff: bool) -> Iterator[str]:
+def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
     """Yield the paragraphs of a history."""
-    found = steps(history)
-    if not found:
-        yield paragraph(
-            f"{kernel} on {problem}: no version is kept; `kernelmark watch` and `kernelmark tune` keep them"
-        )
+    subject, versions = f"{document.kernel} on {document.problem}", document.versions
+    if not versions:
+        yield paragraph(f"{subject}: no version is kept; `kernelmark watch` and `kernelmark tune` keep them")
         return
-    right = sum(bool(step.kept.version.right) for step in found)
-    yield paragraph(f"{kernel} on {problem}: {count(len(found), 'version')}, {right} right", rest="")
-    yield table(COLUMNS, [_cells(step) for step in found])
-    if any(step.against_first and not step.against_first.in_turn for step in found):
+    right = sum(bool(each.found.right) for each in versions)
+    yield paragraph(f"{subject}: {count(len(versions), 'version')}, {right} right", rest="")
+    yield table(COLUMNS, [_cells(each) for each in versions])
+    if any(each.against_first and not each.against_first.in_turn for each in versions):
         yield paragraph("not in turn: the quotient of two jobs, which the machine's drift is a part of", rest="")
-    for step in found[1:] if diff else ():
-        yield "\n".join([paragraph(_changed(step), rest=""), *map(escaped, _diff(step))])
+    for before, now in pairwise(versions) if diff else ():
+        lines = now.diff.split("\n") if now.diff else ()
+        yield "\n".join([paragraph(_changed(before, now), rest=""), *map(escaped, lines)])
 
 
-def _cells(step: Step) -> tuple[str, ...]:
-    own = step.kept.version
+def _cells(each: HistoryVersion) -> tuple[str, ...]:
+    own, first = each.found, each.against_first
+    others = (one for one in each.against if one.version is None and one.kernel)
     return (
-        str(step.number),
+        str(each.number),
         own.saved_at[:16].replace("T", " "),
         own.by,
-        step.kept.digest[:8],
+        each.digest[:8],
         own.verdict,
         own.tile.replace(",", ", "),
         seconds(own.time_s) if own.time_s else "",
-        f"{step.against_first}{'' if step.against_first.in_turn else ' (not in turn)'}" if step.against_first else "",
-        ", ".join(f"{ratio} {_name(one, own)}" for one, ratio in step.against if one.version is None),
+        f"{first}{'' if first.in_turn else ' (not in turn)'}" if first else "",
+        ", ".join(f"{one.rate} {DEFAULT if one.kernel == own.kernel else short(one.kernel)}" for one in others),
         "" if own.registers is None else str(own.registers),
         "" if own.spill_bytes is None else str(own.spill_bytes),
     )
 
 
-def _name(one: VersionRatio, own: KernelVersion) -> str:
-    return DEFAULT if one.kernel == own.kernel else short(one.kernel)
-
-
-def _changed(step: Step) -> str:
-    assert step.before is not None
-    now, before = step.kept.version.tile, step.before.version.tile
-    parts = [f"version {step.number} after version {step.number - 1}"]
-    parts += [f"tile {before or 'none'}, then {now or 'none'}"] * (now != before)
-    parts += ["the sources are the same"] * (step.kept.digest == step.before.digest)
-    return ": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0]
-
-
-def _diff(step: Step) -> Iterator[str]:
-    if step.before is None:
-        return
-    old, new = step.before.sources, step.kept.sources
-    for name in sorted({*old, *new}):
-        before, now = (texts.get(name, b"").decode(errors="replace").splitlines() for texts in (old, new))
-        names = (f"{name} {step.number - 1}", f"{name} {step.number}")
-        yield from difflib.unified_diff(before, now, *names, lineterm="")
-
-
-def history_document(kernel: str, problem: str, history: Sequence[StoredVersion]) -> HistoryDocument:
-    """Return a history as plain data."""
-    numbers = {kept.number: i for i, kept in enumerate(history, 1)}
-    found = [
-        HistoryVersion(
-            step.number,
-            step.kept.digest,
-            step.kept.version,
-            _rate(step.against_first) if step.against_first else None,
-            [Against(one.kernel, numbers.get(one.version or 0), _rate(ratio)) for one, ratio in step.against],
-            "\n".join(_diff(step)),
-        )
-        for step in steps(history)
-    ]
-    return HistoryDocument(kernel, problem, found)
-
-
-def _rate(ratio: Ratio) -> Rate:
-    return Rate(ratio.median, ratio.low, ratio.high, ratio.in_turn)
+def _changed(before: HistoryVersion, now: HistoryVersion) -> str:
+    tiles = [each.found.tile or "none" for each in (before, now)]
+    parts = [f"tile {', then '.join(tiles)}"] * (tiles[0] != tiles[1])
+    parts += ["the sources are the same"] * (before.digest == now.digest)
+    return ": ".join([f"version {now.number} after version {before.number}", *filter(None, ["; ".join(parts)])])

@@ -16,7 +16,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import digest_of
-from kernelmark.bench.report.history import history_document, history_page, steps
+from kernelmark.bench.report.history import history_document, history_page
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.tune.tuned import sources_of
 from kernelmark.bench.tune.watch import session as watched
@@ -265,14 +265,14 @@ def test_without_a_gpu_a_version_has_its_verdict_and_resources_and_no_rate(saved
     assert last.right is False
     assert first.registers
     assert (first.spill_bytes, first.time_s, first.compared) == (0, None, ())
-    assert [step.against_first for step in steps(found)] == [None, None]
+    assert [each.against_first for each in history_document(KERNEL, PROBLEM, found).versions] == [None, None]
     assert found[0].digest == digest_of(sources_of(registry.kernels[KERNEL]))
 
 
 @pytest.mark.usefixtures("emulator_passes")
 def test_the_history_shows_a_diff_for_each_step_and_names_the_compilers_refusal(saved, session):
     found = saved(session, SOURCE, SOURCE, BROKEN)
-    page = list(history_page(KERNEL, PROBLEM, found, diff=True))
+    page = list(history_page(history_document(KERNEL, PROBLEM, found), diff=True))
     assert page[0] == f"{KERNEL} on {PROBLEM}: 3 versions, 0 right"
     assert page[-2] == "version 2 after version 1: the sources are the same"
     assert page[-1].startswith("version 3 after version 2\n--- turned.cu 2\n+++ turned.cu 3\n")
@@ -294,14 +294,14 @@ def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_
     session = opened()
     session._comparison = VersionTiming(KERNEL, PROBLEM, (), (), Budget(0.01))
     found = saved(session, SOURCE, STAGED, SOURCE)
-    _, second, third = (step.against_first for step in steps(found))
-    assert (second.in_turn, round(second.median)) == (True, 2)
-    assert (third.in_turn, round(third.median)) == (False, 4)
+    document = history_document(KERNEL, PROBLEM, found)
+    _, second, third = (each.against_first for each in document.versions)
+    assert (second.in_turn, round(second.ratio)) == (True, 2)
+    assert (third.in_turn, round(third.ratio)) == (False, 4)
     assert second.low <= 2 <= second.high
-    text = "\n".join(history_page(KERNEL, PROBLEM, found, diff=False))
+    text = "\n".join(history_page(document, diff=False))
     assert "(not in turn)" in text
     assert "8x [8, 8] cublas.geam" in text
-    document = history_document(KERNEL, PROBLEM, found)
     assert [[(one.kernel, one.version) for one in each.against] for each in document.versions] == [
         [("transpose/cublas.geam", None)],
         [("", 1), ("transpose/cublas.geam", None)],
