@@ -249,6 +249,15 @@ class Contest(NamedTuple):
         return time_of(r).over(time_of(self.fastest)).median
 
 
+def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
+    """Return for each kernel its times over those of the fastest, contest by contest."""
+    by_kernel: dict[str, list[float]] = defaultdict(list)
+    for c in found:
+        for r in c.ranked:
+            by_kernel[r.kernel].append(c.slowdown(r))
+    return by_kernel
+
+
 def is_timed(r: Result) -> bool:
     """Whether a row has a time."""
     return 0 < (r.time_s_median or 0.0) < inf

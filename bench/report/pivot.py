@@ -1,17 +1,16 @@
 """Problems x kernels: the times of an operation as one table, in one unit a line, for papers and for Markdown."""
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from statistics import fmean
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Contest, Setting, comparable, contests, is_timed, order, time_of
+from kernelmark.bench.report.contest import Contest, Setting, comparable, contests, is_timed, order, slowdowns, time_of
 from kernelmark.bench.report.format import digits, rounded, row_time, short, unit
 from kernelmark.bench.report.layout import in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy
@@ -132,12 +131,8 @@ def _belongs(r: Result, setting: Setting, timed: dict[str, Contest]) -> bool:
 
 
 def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
-    slowdowns: dict[str, list[float]] = defaultdict(list)
-    for c in timed:
-        best = time_of(c.fastest).median
-        for r in c.ranked:
-            slowdowns[r.kernel].append(math.log((r.time_s_median or best) / best))
-    ranked = sorted(slowdowns, key=lambda kernel: (-len(slowdowns[kernel]), fmean(slowdowns[kernel])))
+    slower = slowdowns(timed)
+    ranked = sorted(slower, key=lambda kernel: (-len(slower[kernel]), geometric_mean(slower[kernel])))
     return list(dict.fromkeys([*ranked, *(r.kernel for r in failed)]))
 
 

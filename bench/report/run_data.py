@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import cached_property
-from math import inf
 from typing import Any
 
 import msgspec
@@ -120,11 +119,6 @@ class RunData:
         """Return the run's plan, machine, environment and times as plain data."""
         found: dict[str, Any] = json.loads(msgspec.json.encode(self.run))
         return {**found, "finished_at": self.finished_at}
-
-
-def ends(middle: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """Return an interval as bars can show it: around the middle, on it where an end is not known."""
-    return min(middle, low if low and low > 0 else middle), max(middle, high if high and high < inf else middle)
 
 
 def sizes(problem: str) -> str:

@@ -12,7 +12,7 @@ from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
-from kernelmark.bench.report.run_data import RunData, ends
+from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.strategies import strategy_name
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _draw(lanes: Sequence[NetworkLane]) -> "Drawing":
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
         own = [(i + shift, r, ratio) for i, lane in enumerate(lanes) for r, ratio in lane.found if r.kernel == kernel]
         xs, ys = [ratio.median for *_, ratio in own], [y for y, *_ in own]
-        bars = [ends(*ratio[:3]) for *_, ratio in own]
+        bars = [style.ends(*ratio[:3]) for *_, ratio in own]
         errors = [[x - low for x, (low, _) in zip(xs, bars, strict=True)]]
         errors += [[high - x for x, (_, high) in zip(xs, bars, strict=True)]]
         axes.errorbar(xs, ys, xerr=errors, fmt="none", ecolor=marks[kernel].colour, elinewidth=0.6)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.contest import Contest, slowdowns
 from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind, of_setting, panel
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.run_data import RunData, work
@@ -61,10 +61,7 @@ def _map(data: RunData, contests: list[Contest], along: list[str]) -> CrossoverM
     axis = next((a for a in (*along, *differing) if a in differing), "")
     ordered = sorted(contests, key=lambda c: (dims[c.problem].get(axis, 0), work(c.fastest), c.problem))[:MOST_PROBLEMS]
     names = [_name(dims[c.problem], axis) for c in ordered]
-    relative: dict[str, list[float]] = defaultdict(list)
-    for c in ordered:
-        for r in c.ranked:
-            relative[r.kernel].append(c.slowdown(r))
+    relative = slowdowns(ordered)
     wins = {kernel: sum(value == 1.0 for value in values) for kernel, values in relative.items()}
     kernels = sorted(relative, key=lambda k: (-wins[k], geometric_mean(relative[k])))[:MOST_KERNELS]
     return CrossoverMap(ordered, axis, names, kernels)

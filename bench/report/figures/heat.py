@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Contest, Setting
+from kernelmark.bench.report.contest import Contest, Setting, slowdowns
 from kernelmark.bench.report.figures.style import FULL_WIDTH, INK, Figure, Kind, file_name, kind, of_setting, panel
 from kernelmark.bench.report.format import digits, figure_names, seconds, short
 from kernelmark.bench.report.noise import marked
@@ -65,10 +65,7 @@ def maps(data: RunData) -> list[SlowdownMap]:
 def _map(op: str, setting: Setting, contests: list[Contest]) -> SlowdownMap:
     longest = sorted(contests, key=lambda c: -(c.fastest.time_s_median or 0.0))[:MOST_PROBLEMS]
     shown = [c for c in contests if any(c is one for one in longest)]
-    relative: dict[str, list[float]] = defaultdict(list)
-    for c in shown:
-        for r in c.ranked:
-            relative[r.kernel].append(c.slowdown(r))
+    relative = slowdowns(shown)
     kernels = sorted(relative, key=lambda kernel: (-len(relative[kernel]), geometric_mean(relative[kernel])))
     notes = [f"The {len(shown)} of {len(contests)} problems that take longest."] * (len(shown) < len(contests))
     notes += [f"{MOST_KERNELS} of {len(kernels)} kernels."] * (len(kernels) > MOST_KERNELS)

@@ -8,11 +8,11 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.contest import Contest, Ratio, slowdowns, time_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import is_noisy
-from kernelmark.bench.report.run_data import RunData, ends, numbers, sizes, variant, work
+from kernelmark.bench.report.run_data import RunData, numbers, sizes, variant, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -63,12 +63,8 @@ def _ranges(contests: list[Contest]) -> bool:
 
 def _lines(contests: list[Contest]) -> Lines:
     shown = _thinned(sorted(contests, key=lambda c: (work(c.fastest), c.problem)))
-    relative: dict[str, list[float]] = defaultdict(list)
-    for c in shown:
-        for r in c.ranked:
-            relative[r.kernel].append(1 / c.slowdown(r))
-    several = {kernel: values for kernel, values in relative.items() if len(values) >= LEAST_SIZES}
-    kernels = sorted(several, key=lambda k: (-len(several[k]), -geometric_mean(several[k])))
+    several = {kernel: values for kernel, values in slowdowns(shown).items() if len(values) >= LEAST_SIZES}
+    kernels = sorted(several, key=lambda k: (-len(several[k]), geometric_mean(several[k])))
     return Lines(shown, kernels[:MOST_KERNELS], len(contests))
 
 
@@ -97,14 +93,10 @@ def _draw(lines: Lines, looks: dict[str, style.Look]) -> "Drawing":
     names = figure_names(lines.kernels)
     for kernel in lines.kernels:
         found = [(_size(lines, c), r) for c in lines.contests for r in c.ranked if r.kernel == kernel]
-        points = [(x, *(value / unit for value in _rate(r))) for x, r in found]
-        xs, ys = [p[0] for p in points], [p[1] for p in points]
-        below, above = [p[2] for p in points], [p[3] for p in points]
-        look = looks[kernel]
-        axes.errorbar(xs, ys, yerr=[below, above], color=look.colour, elinewidth=0.6,
-                      linestyle="-" if lines.one_dimensional else "")  # fmt: skip
-        style.mark_points(axes, xs, ys, look, [is_noisy(r) for _, r in found])
-        labels.append(style.Label(xs[-1], ys[-1], names[kernel], look))
+        xs, values = [x for x, _ in found], [_rate(r).scaled(1 / unit) for _, r in found]
+        line = "-" if lines.one_dimensional else ""
+        style.whiskers(axes, xs, values, looks[kernel], [is_noisy(r) for _, r in found], line)
+        labels.append(style.Label(xs[-1], values[-1].median, names[kernel], looks[kernel]))
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel=name)
     _ceiling(axes, lines)
     style.log_ticks(axes)
@@ -114,12 +106,9 @@ def _draw(lines: Lines, looks: dict[str, style.Look]) -> "Drawing":
     return figure
 
 
-def _rate(r: Result) -> tuple[float, float, float]:
-    """Return the rate, and how far its interval reaches below and above it."""
-    rate = (r.gflop_per_s or r.gbyte_per_s) or 0.0
-    median = r.time_s_median or 0.0
-    low, high = ends(median, r.time_s_ci95_low, r.time_s_ci95_high)
-    return rate, max(0.0, rate - rate * median / high), max(0.0, rate * median / low - rate)
+def _rate(r: Result) -> Ratio:
+    work = (r.gflop_per_s or r.gbyte_per_s or 0.0) * (r.time_s_median or 0.0)
+    return Ratio(work, work, work).over(time_of(r))
 
 
 def _ceiling(axes: object, lines: Lines) -> None:

@@ -7,7 +7,7 @@ from kernelmark.bench.report.contest import Contest
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import figure_names, seconds
 from kernelmark.bench.report.noise import marked
-from kernelmark.bench.report.run_data import RunData, ends, work
+from kernelmark.bench.report.run_data import RunData, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -54,7 +54,7 @@ def _draw(data: RunData, c: Contest, looks: dict[str, style.Look]) -> "Drawing":
         heights = y + np.linspace(-0.36, 0.2, len(values))
         axes.plot(values, heights, look.marker, color=look.colour, markersize=2, alpha=0.5, markeredgewidth=0,
                   rasterized=len(values) > 1000)  # fmt: skip
-        interval = [end / median for end in ends(median, r.time_s_ci95_low, r.time_s_ci95_high)]
+        interval = [end / median for end in style.ends(median, r.time_s_ci95_low, r.time_s_ci95_high)]
         axes.plot(interval, [y + 0.32] * 2, "|-", color=style.INK, linewidth=0.9, markersize=3)
         axes.plot([1, 1], [y - 0.38, y + 0.38], color=style.INK, linewidth=0.8)
         low, high = min(low, *values, *interval), max(high, *values, *interval)

@@ -14,7 +14,6 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.scaling import Point, Scaling, ScalingQuestion, ScalingSection, compared, computed
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 MOST, TITLE = 4, "Data parallelism"
@@ -66,15 +65,14 @@ def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> "Drawing":
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
         own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
-        _line(axes, own, marks[kernel], [_noisy(section, point) for point in own])
-        last = own[-1]
-        labels.append(
-            style.Label(last.workers, _share(last.speedup.median, last.workers), short(kernel), marks[kernel])
-        )
+        shares = [point.speedup.scaled(100 / point.workers) for point in own]
+        noisy = [_noisy(section, point) for point in own]
+        style.whiskers(axes, [point.workers for point in own], shares, marks[kernel], noisy)
+        labels.append(style.Label(own[-1].workers, shares[-1].median, short(kernel), marks[kernel]))
     axes.axhline(100, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     for stated, _ in compared(section.points):
         if stated.low is not None and stated.high is not None:
-            ends = [_share(stated.low, stated.workers) - 1, _share(stated.high, stated.workers) + 1]
+            ends = [100 * stated.low / stated.workers - 1, 100 * stated.high / stated.workers + 1]
             axes.plot([stated.workers] * 2, ends, color=style.INK, linewidth=2.2, zorder=3)
     axes.set_ylim(bottom=0)
     style.ticks(axes.xaxis, sorted({point.workers for point in section.points}))
@@ -83,17 +81,5 @@ def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> "Drawing":
     return figure
 
 
-def _share(speedup: float, workers: int) -> float:
-    return 100 * speedup / workers
-
-
 def _noisy(section: ScalingSection, point: Point) -> bool:
     return any(map(is_noisy, (*section.batch.rows, point.row)))
-
-
-def _line(axes: "Axes", points: list[Point], look: style.Look, noisy: list[bool]) -> None:
-    xs, ys = [p.workers for p in points], [_share(p.speedup.median, p.workers) for p in points]
-    ends = [[_share(end or p.speedup.median, p.workers) for end in (p.speedup.low, p.speedup.high)] for p in points]
-    lower, upper = ([abs(y - end[side]) for y, end in zip(ys, ends, strict=True)] for side in range(2))
-    axes.errorbar(xs, ys, yerr=[lower, upper], color=look.colour, elinewidth=0.6)
-    style.mark_points(axes, xs, ys, look, noisy)

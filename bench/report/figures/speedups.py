@@ -11,7 +11,7 @@ from kernelmark.bench.report.contest import Ratio, Setting, speedup_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import factor, figure_names, short
 from kernelmark.bench.report.noise import MARK, is_noisy
-from kernelmark.bench.report.run_data import RunData, ends
+from kernelmark.bench.report.run_data import RunData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ class Dot(NamedTuple):
     @property
     def span(self) -> tuple[float, float]:
         """Return the ends of the whisker; both are the median where no interval is known."""
-        return ends(*self.ratio[:3])
+        return style.ends(*self.ratio[:3])
 
 
 class Lane(NamedTuple):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-    from kernelmark.bench.report.contest import Setting
+    from kernelmark.bench.report.contest import Ratio, Setting
 
 
 class Figure(NamedTuple):
@@ -156,6 +156,21 @@ def mark_points(axes: "Axes", xs: Sequence[float], ys: Sequence[float], look: Lo
         points = [(x, y) for x, y, is_noisy in zip(xs, ys, noisy, strict=True) if is_noisy == hollow]
         fill = "none" if hollow else look.colour
         axes.plot([x for x, _ in points], [y for _, y in points], look.marker, color=look.colour, markerfacecolor=fill)
+
+
+def ends(middle: float, low: float | None, high: float | None) -> tuple[float, float]:
+    """Return an interval as bars can show it: around the middle, on it where an end is not known."""
+    return min(middle, low if low and low > 0 else middle), max(middle, high if high and high < math.inf else middle)
+
+
+def whiskers(
+    axes: "Axes", xs: Sequence[float], ratios: Sequence["Ratio"], look: Look, noisy: Sequence[bool], line: str = "-"
+) -> None:
+    """Draw numbers with their intervals, joined by a line of this style; those measured under noise are hollow."""
+    ys, bars = [ratio.median for ratio in ratios], [ends(*ratio[:3]) for ratio in ratios]
+    errors = [[abs(y - bar[side]) for y, bar in zip(ys, bars, strict=True)] for side in range(2)]
+    axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle=line)
+    mark_points(axes, xs, ys, look, noisy)
 
 
 def spread_apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:

@@ -12,7 +12,7 @@ from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.roofline import highest
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
-from kernelmark.bench.report.run_data import RunData, ends, flop_and_bytes, work
+from kernelmark.bench.report.run_data import RunData, flop_and_bytes, work
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,13 +73,8 @@ def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> "Drawing":
     labels = []
     for kernel, rows in scaling.items():
         gains = [Ratio(1.0), *(time_of(rows[0]).over(time_of(r)) for r in rows[1:])]
-        xs, ys, bars = [r.threads for r in rows], [gain.median for gain in gains], [ends(*gain[:3]) for gain in gains]
-        errors = [[y - low for y, (low, _) in zip(ys, bars, strict=True)]]
-        errors += [[high - y for y, (_, high) in zip(ys, bars, strict=True)]]
-        look = looks[kernel]
-        axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6)
-        style.mark_points(axes, xs, ys, look, [is_noisy(r) for r in rows])
-        labels.append(style.Label(xs[-1], ys[-1], short(kernel), look))
+        style.whiskers(axes, [r.threads for r in rows], gains, looks[kernel], [is_noisy(r) for r in rows])
+        labels.append(style.Label(rows[-1].threads, gains[-1].median, short(kernel), looks[kernel]))
     counts = sorted({r.threads for rows in scaling.values() for r in rows})
     axes.plot(
         counts, [count / counts[0] for count in counts], color=style.GREY, linestyle="--", linewidth=0.8, zorder=0
@@ -184,9 +179,6 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -
 
 def _points(axes: "Axes", kernel: str, gains: list[Gain], look: style.Look) -> style.Label:
     gains = sorted(gains, key=lambda gain: work(gain.row))
-    xs, ys = [work(gain.row) for gain in gains], [gain.ratio.median for gain in gains]
-    bars = [ends(*gain.ratio[:3]) for gain in gains]
-    errors = [[abs(y - bar[side]) for y, bar in zip(ys, bars, strict=True)] for side in range(2)]
-    axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle="none")
-    style.mark_points(axes, xs, ys, look, [is_noisy(gain.row) for gain in gains])
-    return style.Label(xs[-1], ys[-1], short(kernel), look)
+    xs, ratios = [work(gain.row) for gain in gains], [gain.ratio for gain in gains]
+    style.whiskers(axes, xs, ratios, look, [is_noisy(gain.row) for gain in gains], "none")
+    return style.Label(xs[-1], ratios[-1].median, short(kernel), look)
