@@ -377,12 +377,6 @@ class Reader:
         """The samples of each process that a case was measured in."""
         return self._of_case("sample_blob, part_blob", lambda values: groups_of(*values), run_id, case) or [[]]
 
-    def pair_by_process(self, run_id: str, one: str, other: str) -> tuple[Groups, Groups]:
-        """The samples of each process that two cases of a run were measured in, from one question."""
-        query = 'SELECT "case", sample_blob, part_blob FROM result WHERE run_id = :run_id AND "case" IN (:one, :other)'
-        found = dict(self._rows(query, _named_groups, run_id=run_id, one=one, other=other))
-        return found.get(one) or [[]], found.get(other) or [[]]
-
     def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
         """The samples of each process that some cases of a run were measured in, each after its name; from one pass."""
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):

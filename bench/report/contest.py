@@ -107,8 +107,10 @@ def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
 def faster(store: Reader, one: Result, other: Result, pair: tuple[Groups, Groups] | None = None) -> Ratio:
     """Return how many times faster `one` is than `other`. pair: the samples of `other` and its own, if read before."""
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
-    if in_turn and (found := paired(*(pair or store.pair_by_process(one.run_id, other.case, one.case)))):
-        return found
+    if in_turn:
+        base, own = pair or (store.by_process(one.run_id, r.case) for r in (other, one))
+        if found := paired(base, own):
+            return found
     apart = not in_turn
     return time_of(other).over(time_of(one))._replace(in_turn=in_turn, elsewhere=apart and _is_elsewhere(one, other))
 
