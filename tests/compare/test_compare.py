@@ -218,7 +218,7 @@ def drifting(factor, slope):
 
 
 @pytest.fixture
-def runs(store):
+def drifted(store):
     """In BASE NT takes as long as NN; NEW runs on a machine at half the speed, and there NT takes 1.2 times as long."""
     for run_id, machine, nt in (("base", 1.0, 1.0), ("new", 2.0, 1.2)):
         begin(store, run_id)
@@ -227,8 +227,8 @@ def runs(store):
     return store
 
 
-def test_the_change_of_a_pair_is_free_of_what_slowed_both_siblings(runs):
-    ((pair),) = siblings(Side(runs, "base"), Side(runs, "new"))
+def test_the_change_of_a_pair_is_free_of_what_slowed_both_siblings(drifted):
+    ((pair),) = siblings(Side(drifted, "base"), Side(drifted, "new"))
     assert (pair.one.problem, pair.other.problem) == (NN, NT)
     assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1.2))
     assert pair.change.median == pytest.approx(1.2)
@@ -243,20 +243,20 @@ def test_rows_of_different_jobs_are_no_pair(store):
     assert list(siblings(Side(store, "base"), Side(store, "new"))) == []
 
 
-def test_two_kernels_of_a_job_on_one_problem_are_no_pair(runs):
+def test_two_kernels_of_a_job_on_one_problem_are_no_pair(drifted):
     for run_id in ("base", "new"):
-        add_sibling(runs, run_id, NT, drifting(1.0, 0.0), kernel="gemm/a.other")
-    assert len(list(siblings(Side(runs, "base"), Side(runs, "new")))) == 1
+        add_sibling(drifted, run_id, NT, drifting(1.0, 0.0), kernel="gemm/a.other")
+    assert len(list(siblings(Side(drifted, "base"), Side(drifted, "new")))) == 1
 
 
-def test_a_pair_that_one_run_alone_has_is_left_out(runs):
-    add_sibling(runs, "new", NT, drifting(1.0, 0.0), kernel="gemm/a.other")
-    add_sibling(runs, "new", NN, drifting(1.0, 0.0), kernel="gemm/a.other")
-    assert len(list(siblings(Side(runs, "base"), Side(runs, "new")))) == 1
+def test_a_pair_that_one_run_alone_has_is_left_out(drifted):
+    add_sibling(drifted, "new", NT, drifting(1.0, 0.0), kernel="gemm/a.other")
+    add_sibling(drifted, "new", NN, drifting(1.0, 0.0), kernel="gemm/a.other")
+    assert len(list(siblings(Side(drifted, "base"), Side(drifted, "new")))) == 1
 
 
-def test_compare_prints_the_pairs(runs):
-    text, _ = compared(runs)
+def test_compare_prints_the_pairs(drifted):
+    text, _ = compared(drifted)
     line = next(line for line in text.splitlines() if line.startswith("a.b"))
     assert line.split()[:3] == ["a.b", NN, NT]
     assert "1.2x" in line
