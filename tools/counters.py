@@ -7,7 +7,6 @@ checks kernels; `--launch KERNEL PROBLEM...` is the process that the two tools l
 
 import argparse
 import csv
-import json
 import os
 import re
 import shutil
@@ -270,16 +269,16 @@ def _run(command: Sequence[str], until_s: float) -> Ran:
     if not shutil.which(command[0]):
         return Ran(127, f"{command[0]} is not on the PATH")
     until_s = min(until_s, now() + LIMIT_S)
-    for _, found in answers("counters", [json.dumps(command)], LIMIT_S, until_s):
+    for _, found in answers("counters", [command], LIMIT_S, until_s):
         return Ran(-1, found.reason) if isinstance(found, Lost) else Ran(*found)
     return Ran(-1, "the deadline came first")
 
 
-def replies(questions: Sequence[str]) -> Iterator[tuple[int, str]]:
+def replies(questions: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
     """Yield how each command ended, and what it printed."""
     for question in questions:
         done = subprocess.run(
-            json.loads(question), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
+            question, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
         )
         yield done.returncode, done.stdout.decode(errors="replace")
 

@@ -229,12 +229,8 @@ class Measuring:
 
     def _ask(self, asked: Sequence[Question]) -> Iterator[tuple[Question, Reply]]:
         """Yield each question with its reply; a process that is lost costs its task, which has failed then."""
-        texts = {msgspec.json.encode(question).decode(): question for question in asked}
         hard_s = self.until_s + 0.02 * self._asked.deadline
-        for text, found in answers(
-            "gpu_slot", list(texts), lambda text: texts[text].limit_s, hard_s, lambda: self.stopped
-        ):
-            question = texts[text]
+        for question, found in answers("gpu_slot", asked, lambda q: q.limit_s, hard_s, lambda: self.stopped):
             if isinstance(found, Lost):
                 ended = self.stopped or now() >= self.until_s
                 names = [task.name for task in question.tasks] or [""]

@@ -224,21 +224,19 @@ KINDS: dict[str, Callable[[Slot, Question], Reply]] = {
 }
 
 
-def replies(questions: Sequence[str]) -> Iterator[object]:
+def replies(questions: Sequence[object]) -> Iterator[Reply]:
     """Yield what each question came to; the exception that ended one is its reason, and the others go on."""
     slot: Slot | None = None
-    for text in questions:
-        asked = msgspec.json.decode(text, type=Question)
+    for asked in msgspec.convert(questions, list[Question]):
         try:
             slot = slot or Slot(asked.settings)
-            reply = _reply(slot, asked)
+            yield _reply(slot, asked)
         except Unsupported as error:
-            reply = Reply(failed={"": str(error)})
+            yield Reply(failed={"": str(error)})
         except Exception as error:  # whatever it is, the other tasks go on
             words = str(error).splitlines()[0] if str(error) else "no message"
             names = [task.name for task in asked.tasks] or [""]
-            reply = Reply(failed=dict.fromkeys(names, f"{type(error).__name__}: {words}"))
-        yield msgspec.to_builtins(reply)
+            yield Reply(failed=dict.fromkeys(names, f"{type(error).__name__}: {words}"))
 
 
 def _reply(slot: Slot, asked: Question) -> Reply:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import IO, Any, NamedTuple, TextIO
+from typing import IO, Any, NamedTuple, TextIO, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import only_utf8
 from kernelmark.bench.plan.text import one_line, plain
 
+T = TypeVar("T")
 #: How long a child whose pipe has ended may take to end.
 EXIT_S = 5.0
 #: How long a keeper may take to end all processes below it, before it is ended itself.
@@ -236,17 +237,17 @@ class Lost(NamedTuple):
 
 def answers(
     module: str,
-    questions: Sequence[str],
-    silence_s: float | Callable[[str], float],
+    questions: Sequence[T],
+    silence_s: float | Callable[[T], float],
     until_s: float,
     stop: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[T, Any]]:
     """Yield each question with its answer by the function `replies` of a module, or with `Lost`.
 
-    `replies` gets the questions in a child and yields an answer to each, in order, when it is asked for. A child that
-    is silent for longer than `silence_s`, which may depend on the question, is ended; a fresh one takes the questions
-    left. So is any at `until_s` (monotonic clock) or when `stop` holds; questions that were not begun by then are left
-    out.
+    `replies` gets the questions, as plain data, in a child, and yields an answer to each, in order, when it is asked
+    for. A child that is silent for longer than `silence_s`, which may depend on the question, is ended; a fresh one
+    takes the questions left. So is any at `until_s` (monotonic clock) or when `stop` holds; questions that were not
+    begun by then are left out.
     """
     left = list(questions)
     while left and now() < until_s and not stop():
@@ -260,7 +261,7 @@ def answers(
                     break
 
 
-def _answer(child: Child, questions: list[str], until_s: float, stop: Callable[[], bool]) -> Any:
+def _answer(child: Child, questions: Sequence[object], until_s: float, stop: Callable[[], bool]) -> Any:
     """Return the answer to the first of the questions."""
     began = now()
     child.ask(questions)
