@@ -18,8 +18,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 
 from fuzz.inputs import Input, digest, read
-from fuzz.judge import faults
-from fuzz.perform import LIMIT_S, perform
+from fuzz.perform import LIMIT_S, faults, perform
 from fuzz.strategy import inputs
 
 #: Inputs of a batch: no process waits long for the last one, and Hypothesis has begun with small ones seldom enough.

@@ -14,8 +14,7 @@ from fuzz import __main__ as command
 from fuzz import campaign
 from fuzz.campaign import Fault, Report, Setting, batch, replayed, smallest, tried
 from fuzz.inputs import Damage, File, Input, Step, digest, make_samples, read, write
-from fuzz.judge import faults
-from fuzz.perform import Found, Outcome
+from fuzz.perform import Found, Outcome, faults
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
 #: Kinds of input of which hardly one is measured.
