@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from emulator.ends import case_of, drawn, faults
-from emulator.proof import CORNERS, Corner, Overflow, all_cases, is_kept
+from emulator.proof import CORNERS, Overflow, all_cases, is_kept
 from kernelmark.bench.emulator.build import HostCompileError, source_folder
 from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
 from kernelmark.bench.emulator.sweep import EmulatedCase, cases, complaints, entries
@@ -90,20 +90,19 @@ def _corners() -> Iterator[ParameterSet]:
     """Yield each case; the short run takes those that a planted bug needs."""
     for place, corner in enumerate(CORNERS):
         marks = () if place in PLANTED.values() else pytest.mark.long
-        yield pytest.param(corner, id=f"{corner.kernel}-{corner.problem}", marks=marks)
+        yield pytest.param(corner, id=f"{corner.kernel.id}-{corner.problem.id}", marks=marks)
 
 
 @pytest.mark.parametrize("corner", list(_corners()))
-def test_kernel_is_right_beyond_the_shapes_of_the_sweep(corner: Corner) -> None:
-    case = corner.case(discover())
-    assert not case.kernel.refuses(case.problem)
-    assert not wrong_in_emulator([case])
+def test_kernel_is_right_beyond_the_shapes_of_the_sweep(corner: EmulatedCase) -> None:
+    assert not corner.kernel.refuses(corner.problem)
+    assert not wrong_in_emulator([corner])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("planted", "place"), PLANTED.items(), ids=lambda value: getattr(value, "id", ""))
 def test_bug_beyond_the_shapes_of_the_sweep_is_found(planted: Overflow, place: int) -> None:
-    case = CORNERS[place].case(discover())
+    case = CORNERS[place]
     assert next(complaints(case, entries([case]), planted.folder()), None)
 
 

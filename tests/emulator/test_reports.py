@@ -35,15 +35,60 @@ def test_race_names_line_block_and_both_threads() -> None:
     assert "kernel.cu:4: race: read after write on s+16" in str(report)
 
 
-def test_out_of_bounds_is_exact_to_the_element_and_names_the_operand() -> None:
+PADDED = {"x": read(X), "y": Buffer("out", np.full(64, np.nan, np.float32), row=7, pad=1)}
+SCRATCH = {**BUFFERS, "z": Buffer("scratch", np.zeros(8, np.float32))}
+INDEX = "  const int i = blockIdx.x * 32 + threadIdx.x;\n"
+#: By what is shown: a kernel's body, its launch and buffers, and kind, line and message of its only report.
+ONE_REPORT = {
+    "out of bounds by one element": (
+        INDEX + "  y[i] = x[i + (i == 63)];",
+        *(LAUNCH, BUFFERS, "out-of-bounds", 3, "read of 4 bytes at x+256, whose size is 256"),
+    ),
+    "a shared array ends where it was declared to end": (
+        """  __shared__ float first[32];
+  __shared__ float second[32];
+  second[threadIdx.x] = x[threadIdx.x];
+  first[threadIdx.x + (blockIdx.x == 1 && threadIdx.x == 31)] = second[threadIdx.x];
+  y[blockIdx.x * 32 + threadIdx.x] = first[threadIdx.x];
+}
+extern "C" __global__ void other(float *y) {
+  __shared__ float third[32];
+  third[threadIdx.x] = y[threadIdx.x];""",
+        *(LAUNCH, BUFFERS, "out-of-bounds", 5, "write of 4 bytes at first+128, whose size is 128"),
+    ),
+    "a write into the padding of a row": (
+        INDEX + "  if (i % 8 != 7) y[i] = x[i];\n  if (i == 20) y[23] = 0.0f;",
+        *(LAUNCH, PADDED, "write-to-padding", 4, ""),
+    ),
+    "a pair that ends in the padding": (
+        INDEX + "  if (i % 8 == 6) *reinterpret_cast<float2 *>(y + i) = make_float2(x[i], 0.0f);\n"
+        "  else if (i % 8 != 7) y[i] = x[i];",
+        *(LAUNCH, PADDED, "write-to-padding", 3, ""),
+    ),
+    "an output that nobody writes, and scratch": (
+        "  if (threadIdx.x) y[threadIdx.x] = x[0];",
+        *(Launch("f", 1, 64, ("x", "y")), SCRATCH, "not-written", 0, "4 bytes of y"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "launch", "buffers", "kind", "line", "said"), ONE_REPORT.values(), ids=ONE_REPORT)
+def test_a_report_names_kind_line_and_operand(body, launch, buffers, kind, line, said):
+    text = f'extern "C" __global__ void f(const float *x, float *y) {{\n{body}\n}}\n'
+    (report,) = reports_of(text, launch, buffers)
+    assert (report.kind, report.line) == (kind, line)
+    assert said in report.message
+
+
+def test_bytes_of_one_word_belong_to_their_own_threads() -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
-  const int i = blockIdx.x * 32 + threadIdx.x;
-  y[i] = x[i + (i == 63)];
+  __shared__ unsigned char s[64];
+  s[threadIdx.x] = 1;
+  const float some = __shfl_sync(0xffffffffu, x[threadIdx.x], 0);
+  y[threadIdx.x] = some + s[threadIdx.x];
 }
 """
-    (report,) = reports_of(text, LAUNCH, BUFFERS)
-    assert (report.kind, report.line) == ("out-of-bounds", 3)
-    assert report.message == "read of 4 bytes at x+256, whose size is 256"
+    assert not reports_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS)
 
 
 @pytest.mark.parametrize("reader", [1, 40])
@@ -77,70 +122,6 @@ def test_write_is_held_against_a_neighbours_read_behind_the_writers_own() -> Non
     (report,) = reports_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS)
     assert (report.kind, report.line, report.other_line) == ("race", 8, 5)
     assert report.other == Thread((0, 0, 0), (1, 0, 0))
-
-
-def test_bytes_of_one_word_belong_to_their_own_threads() -> None:
-    text = """extern "C" __global__ void f(const float *x, float *y) {
-  __shared__ unsigned char s[64];
-  s[threadIdx.x] = 1;
-  const float some = __shfl_sync(0xffffffffu, x[threadIdx.x], 0);
-  y[threadIdx.x] = some + s[threadIdx.x];
-}
-"""
-    assert not reports_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS)
-
-
-def test_shared_array_ends_where_it_was_declared_to_end() -> None:
-    text = """extern "C" __global__ void f(const float *x, float *y) {
-  __shared__ float first[32];
-  __shared__ float second[32];
-  second[threadIdx.x] = x[threadIdx.x];
-  first[threadIdx.x + (blockIdx.x == 1 && threadIdx.x == 31)] = second[threadIdx.x];
-  y[blockIdx.x * 32 + threadIdx.x] = first[threadIdx.x];
-}
-extern "C" __global__ void other(float *y) {
-  __shared__ float third[32];
-  third[threadIdx.x] = y[threadIdx.x];
-}
-"""
-    (report,) = reports_of(text, LAUNCH, BUFFERS)
-    assert (report.kind, report.line) == ("out-of-bounds", 5)
-    assert report.message == "write of 4 bytes at first+128, whose size is 128"
-
-
-def test_write_into_the_padding_of_a_row_is_reported() -> None:
-    text = """extern "C" __global__ void f(const float *x, float *y) {
-  const int i = blockIdx.x * 32 + threadIdx.x;
-  if (i % 8 != 7) y[i] = x[i];
-  if (i == 20) y[23] = 0.0f;
-}
-"""
-    buffers = {"x": read(X), "y": Buffer("out", np.full(64, np.nan, np.float32), row=7, pad=1)}
-    (report,) = reports_of(text, LAUNCH, buffers)
-    assert (report.kind, report.line) == ("write-to-padding", 4)
-
-
-def test_pair_that_begins_in_a_row_and_ends_in_its_padding_is_reported() -> None:
-    text = """extern "C" __global__ void f(const float *x, float *y) {
-  const int i = blockIdx.x * 32 + threadIdx.x;
-  if (i % 8 == 6) *reinterpret_cast<float2 *>(y + i) = make_float2(x[i], 0.0f);
-  else if (i % 8 != 7) y[i] = x[i];
-}
-"""
-    buffers = {"x": read(X), "y": Buffer("out", np.full(64, np.nan, np.float32), row=7, pad=1)}
-    (report,) = reports_of(text, LAUNCH, buffers)
-    assert (report.kind, report.line) == ("write-to-padding", 3)
-
-
-def test_output_that_nobody_writes_is_reported_and_scratch_need_not_be() -> None:
-    text = (
-        'extern "C" __global__ void f(const float *x, float *y, float *z) { if (threadIdx.x) y[threadIdx.x] = x[0]; }'
-    )
-    launch = Launch("f", 1, 64, ("x", "y", "z"))
-    buffers = {**BUFFERS, "z": Buffer("scratch", np.zeros(8, np.float32))}
-    (report,) = reports_of(text, launch, buffers)
-    assert report.kind == "not-written"
-    assert report.message.startswith("4 bytes of y")
 
 
 def test_neighbours_of_two_bytes_do_not_race_and_the_same_two_bytes_do() -> None:
