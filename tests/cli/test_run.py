@@ -149,14 +149,6 @@ def test_json_is_strict_even_where_a_kernel_wrote_infinity(again):
     )
 
 
-def test_globs_select_the_rows_and_with_them_the_baseline(kernelmark):
-    done = kernelmark("run", NT, *QUICK, "--kernels", "gemm/scipy.*", "--csv", "rows.csv", "--threads", "1")
-    assert done.returncode == 0
-    assert "speedup" not in done.stdout
-    assert "scipy.sgemm" in done.stdout
-    assert "gemm/numpy" not in done.stdout
-
-
 def test_what_a_kernel_cannot_take_is_an_answer_and_no_failure(kernelmark):
     done = kernelmark("run", NT, "--kernels", "gemm/scipy.dgemm")
     assert done.returncode == 0
