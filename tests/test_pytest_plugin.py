@@ -8,6 +8,7 @@ import pytest
 
 from kernelmark.bench.pytest_session import COLUMNS, LINES, fitting
 from kernelmark.bench.record.store import Store
+from support.plugins import FAULTS
 from support.runs import BENCH, NT, ONLY, outcomes, rows_in
 
 WRONG = """\
@@ -191,23 +192,11 @@ def test_kernelmark_is_inert_in_another_projects_tests(python_in, tmp_path):
     assert "kernelmark run" not in done.stdout
 
 
-CRASHES = """\
-import os
-from kernelmark import kernel
-
-@kernel("copy", provider="mine", device="cpu", numerics="exact")
-def aborts(problem, x):
-    '''Takes its process along.'''
-    return os.abort
-"""
-
-
-def test_a_kernel_that_takes_its_process_along_fails_its_own_item_alone(bench, tmp_path):
-    (tmp_path / "crashes.py").write_text(CRASHES)
-    words = ("--km-suite", "copy/m8n8/f32", "--km-plugin", "crashes.py", "--km-kernels", "copy/mine.*")
+def test_a_kernel_that_takes_its_process_along_fails_its_own_item_alone(bench):
+    words = ("--km-suite", "copy/m8n8/f32", "--km-plugin", FAULTS, "--km-kernels", "copy/bad.aborts")
     done = bench(*words, "--km-kernels", "copy/numpy.copyto")
     assert "1 failed, 1 passed" in done.stdout
-    assert "crashed: copy/mine.aborts on copy/m8n8/f32: verification: SIGABRT" in done.stdout
+    assert "crashed: copy/bad.aborts on copy/m8n8/f32: verification: SIGABRT" in done.stdout
 
 
 @pytest.mark.long

@@ -22,6 +22,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.progress import Glimpse
 from support.pages import strict
+from support.plugins import FAULTS
 from support.processes import complaints
 from support.rows import result
 from support.shards import measure, suite_file
@@ -49,24 +50,6 @@ def infinite(problem, x):
     def launch():
         x.c[...] = float("inf")
     return launch
-"""
-INTERRUPTED = """\
-import itertools
-import os
-import signal
-from pathlib import Path
-import numpy as np
-from kernelmark import kernel
-
-set_ups_of_the_second = itertools.count()
-
-@kernel("copy", provider="mine", device="cpu", numerics="exact")
-def interrupted(problem, x):
-    '''Copies, and is interrupted at the second problem.'''
-    if problem.m == 4 and next(set_ups_of_the_second) == 0:
-        keeper = Path(f"/proc/{os.getppid()}/stat").read_text()  # it stands between the worker and the command
-        os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
-    return lambda: np.copyto(x.b, x.a)
 """
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
 
@@ -183,8 +166,7 @@ def test_a_suite_file_runs_all_of_its_problems(kernelmark, tmp_path):
 
 def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, tmp_path):
     (tmp_path / "mine.toml").write_text(SWEEP)
-    (tmp_path / "mine.py").write_text(INTERRUPTED)
-    words = ("--plugin", "mine.py", "--kernels", "copy/mine.*", "--csv", "rows.csv")
+    words = ("--plugin", FAULTS, "--kernels", "copy/bad.interrupts_at_m4", "--csv", "rows.csv")
     done = kernelmark("run", "mine.toml", *QUICK, *words)
     assert (done.returncode, complaints(done.stderr)) == (130, [])
     found = rows((tmp_path / "rows.csv").read_text())

@@ -79,6 +79,16 @@ def raises_interrupt() -> None:
     raise KeyboardInterrupt
 
 
+INTERRUPTS = count()
+
+
+def interrupts_once() -> None:
+    """Interrupt the command, which is above the keeper of this worker."""
+    if next(INTERRUPTS) == 0:
+        keeper = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
+
+
 def hangs() -> None:
     time.sleep(1000)
 
@@ -200,6 +210,7 @@ for _act in ACTS:
 for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling", SAMPLING)):
     declare(f"hangs_in_{_name}", hangs, _at)
     declare(f"segv_in_{_name}", segv, _at)
+declare("interrupts_at_m4", interrupts_once, None, on=lambda problem: "/m4n" in problem)
 declare("segv_on_f64", segv, on=lambda problem: problem.endswith("f64"))
 declare("killed_beside_siblings", killed_by_a_stranger, on=beside_another)
 declare("exits", lambda: os._exit(3))
