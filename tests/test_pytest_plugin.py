@@ -1,6 +1,7 @@
 """pytest-benchmark's side: a case is an item, its time is the device's; and the tables at the end of a session."""
 
 import json
+import shutil
 import statistics
 from contextlib import closing
 
@@ -8,19 +9,8 @@ import pytest
 
 from kernelmark.bench.pytest_session import COLUMNS, LINES, fitting
 from kernelmark.bench.record.store import Store
-from support.plugins import FAULTS
+from support.plugins import ADVERSARIES, FAULTS
 from support.runs import BENCH, NT, ONLY, outcomes, rows_in
-
-WRONG = """\
-from kernelmark import kernel
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
-def zeros(problem, x):
-    '''Zeros.'''
-    def launch():
-        x.c[...] = 0
-    return launch
-"""
 
 
 @pytest.fixture
@@ -33,8 +23,8 @@ def bench(python_in, tmp_path):
 def session(tmp_path_factory, python_in):
     """One session with right, wrong and unsupported kernels: its folder, its output, its JSON by kernel."""
     folder = tmp_path_factory.mktemp("session")
-    (folder / "wrong.py").write_text(WRONG)
-    kernels = ("gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/scipy.dgemm", "gemm/mine.zeros")
+    shutil.copy(ADVERSARIES, folder / "wrong.py")  # pytest takes the common folder of its words for its root
+    kernels = ("gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/scipy.dgemm", "gemm/test.zeros")
     selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
     files = ("--km-csv", "deep/rows.csv", "--benchmark-json", "b.json")
     done = python_in(folder, *ONLY, "--km-suite", NT, "--km-plugin", "wrong.py", *selection, *files)
@@ -48,9 +38,9 @@ def test_a_wrong_kernel_is_a_failed_test_with_its_reason_and_the_others_pass(ses
     assert outcomes(done) == {
         "gemm/numpy.matmul": "PASSED",
         "gemm/scipy.sgemm": "PASSED",
-        "gemm/mine.zeros": "FAILED",
+        "gemm/test.zeros": "FAILED",
     }
-    assert f"wrong: gemm/mine.zeros on {NT}: c[0, 0] is 0, expected " in done.stdout
+    assert f"wrong: gemm/test.zeros on {NT}: c[0, 0] is 0, expected " in done.stdout
     assert "Traceback" not in done.stdout
 
 
@@ -95,7 +85,7 @@ def test_the_terminal_summary_is_the_only_table_and_holds_rate_speedup_and_every
     assert "GFLOP/s" in summary
     assert f"{NT}   cold, " in summary
     assert "baseline" in summary
-    assert "wrong: gemm/mine.zeros: c[0, 0] is 0" in summary
+    assert "wrong: gemm/test.zeros: c[0, 0] is 0" in summary
     assert "4 rows: 2 ok, 1 wrong, 1 unsupported" in summary or "4 rows: 2 ok, 1 unsupported, 1 wrong" in summary
 
 

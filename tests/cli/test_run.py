@@ -22,35 +22,13 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.progress import Glimpse
 from support.pages import strict
-from support.plugins import FAULTS
+from support.plugins import ADVERSARIES, FAULTS
 from support.processes import complaints
 from support.rows import result
 from support.shards import measure, suite_file
 
 NT = "gemm/m8n8k8/f32/NT"
 QUICK = ("--mode", "hot", "--max-time", "0.02")
-WRONG = """\
-from kernelmark import kernel
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
-def zeros(problem, x):
-    '''Zeros.'''
-    def launch():
-        x.c[...] = 0
-    return launch
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
-def raises(problem, x):
-    '''Raises.'''
-    raise ValueError("no luck")
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
-def infinite(problem, x):
-    '''Infinite.'''
-    def launch():
-        x.c[...] = float("inf")
-    return launch
-"""
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
 
 
@@ -62,8 +40,8 @@ def rows(text):
 def ran(tmp_path_factory, kernelmark_in):
     """One run with right, wrong and raising kernels, and the folder it was run in."""
     folder = tmp_path_factory.mktemp("ran")
-    (folder / "wrong.py").write_text(WRONG)
-    words = (NT, *QUICK, "--kernels", "!gemm/torch.*", "--plugin", "wrong.py", "--csv", "out/rows.csv")
+    left = [word for name in ("torch.*", "test.picky", "test.overstated") for word in ("--kernels", f"!gemm/{name}")]
+    words = (NT, *QUICK, *left, "--plugin", ADVERSARIES, "--csv", "out/rows.csv")
     return folder, kernelmark_in(folder, "run", *words)
 
 
@@ -77,7 +55,7 @@ def test_a_wrong_kernel_makes_the_exit_status_1_and_leaves_the_rest_unharmed(ran
     folder, done = ran
     found = {r["kernel"]: r for r in rows((folder / "out" / "rows.csv").read_text())}
     assert (done.returncode, complaints(done.stderr)) == (1, [])
-    assert {name: found.pop(f"gemm/mine.{name}")["status"] for name in ("zeros", "raises", "infinite")} == {
+    assert {name: found.pop(f"gemm/test.{name}")["status"] for name in ("zeros", "raises", "infinite")} == {
         "zeros": "wrong",
         "raises": "failed",
         "infinite": "wrong",
@@ -93,8 +71,8 @@ def test_the_runs_id_is_printed_first_and_the_tally_last(ran):
 
 
 def test_failures_are_named_below_the_table(ran):
-    assert "  failed: gemm/mine.raises: ValueError: no luck\n" in ran[1].stdout
-    assert "  wrong: gemm/mine.zeros: c[0, 0] is 0, expected " in ran[1].stdout
+    assert "  failed: gemm/test.raises: ValueError: no luck\n" in ran[1].stdout
+    assert "  wrong: gemm/test.zeros: c[0, 0] is 0, expected " in ran[1].stdout
 
 
 def test_a_pipe_gets_a_line_of_progress_a_job(ran):
@@ -127,7 +105,7 @@ def test_papers_get_their_tables(again, style, found):
 def test_json_is_strict_even_where_a_kernel_wrote_infinity(again):
     found = strict(again("export", "--format", "json").stdout)
     assert [len(r["samples_s"]) for r in found["results"]] == [r["samples"] for r in found["results"]]
-    assert next(r for r in found["results"] if r["kernel"] == "gemm/mine.infinite")["reason"].startswith(
+    assert next(r for r in found["results"] if r["kernel"] == "gemm/test.infinite")["reason"].startswith(
         "c[0, 0] is inf"
     )
 
@@ -146,9 +124,8 @@ def test_verify_times_nothing(kernelmark):
     assert "GFLOP/s" not in done.stdout
 
 
-def test_verify_exits_with_1_for_a_wrong_kernel(kernelmark, tmp_path):
-    (tmp_path / "wrong.py").write_text(WRONG)
-    done = kernelmark("verify", NT, "--plugin", "wrong.py", "--kernels", "gemm/mine.zeros")
+def test_verify_exits_with_1_for_a_wrong_kernel(kernelmark):
+    done = kernelmark("verify", NT, "--plugin", ADVERSARIES, "--kernels", "gemm/test.zeros")
     assert (done.returncode, complaints(done.stderr)) == (1, [])
 
 

@@ -25,6 +25,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.table import Builder
 from kernelmark.bench.report.tables import run_table
 from kernelmark.bench.run.session import new_run_id
+from support.plugins import ADVERSARIES
 from support.processes import complaints
 from support.runs import ONLY
 
@@ -287,37 +288,29 @@ def test_nvbench_samples_beside_the_file_give_a_median_and_an_interval(tmp_path,
     assert (cold.samples, cold.time_s_median, cold.interval) == (9, samples[4], "within-process")
 
 
-WRONG = """
-from kernelmark import Launch, kernel
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), numerics="fp32")
-def wrong(problem, x) -> Launch:
-    '''Wrong.'''
-    return lambda: x.c.fill(7)
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), numerics="fp32",
-        supports=lambda p: 'needs "m % 4", not 33,\\r\\nand patience')
-def picky(problem, x) -> Launch:
-    '''Picky.'''
-    return lambda: None
-"""
 PROBLEMS = (
     "gemm/m33n31k17/f32/NT/beta1",
     "transpose/m33n31/f32/in",
     "conv/n2c3h9w9k5r3s3pad1/f32/nchw/fprop",
     "fft/b4h8w8/f32/r2c",
 )
-KERNELS = ("gemm/numpy.matmul", "gemm/mine.*", "transpose/openblas.imatcopy", "conv/cpu.im2col", "fft/scipy.pocketfft")
+KERNELS = (
+    "gemm/numpy.matmul",
+    "gemm/test.zeros",
+    "gemm/test.picky",
+    "transpose/openblas.imatcopy",
+    "conv/cpu.im2col",
+    "fft/scipy.pocketfft",
+)
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, kernelmark_in):
     """The CSV of a real run with failures, problems in place and convolutions."""
     folder = tmp_path_factory.mktemp("measured")
-    (folder / "mine.py").write_text(WRONG)
     globs = [word for glob in KERNELS for word in ("--kernels", glob)]
     quick = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--device", "cpu")
-    options = ("--plugin", "mine.py", "--threads", "1,2", *quick)
+    options = ("--plugin", ADVERSARIES, "--threads", "1,2", *quick)
     done = kernelmark_in(folder, "run", *PROBLEMS, *globs, *options, "--csv", "run.csv")
     assert (done.returncode, complaints(done.stderr)) == (1, [])
     return folder / "run.csv"

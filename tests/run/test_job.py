@@ -126,20 +126,8 @@ def test_accumulation_is_right_after_any_number_of_samples(dtype: str, mode: Mod
         assert (measured.status, measured.reason) == ("ok", "")
 
 
-def test_accumulation_in_f16_is_right_after_any_number_of_samples(tmp_path: Path) -> None:
-    plugin = tmp_path / "f16.py"
-    plugin.write_text(
-        "import numpy as np\n"
-        "from kernelmark import kernel\n"
-        '@kernel("gemm", provider="f16test", device="cpu", dtypes=("f16",), layouts=("NN",))\n'
-        "def add(p, x):\n"
-        '    """C += A B in f32, stored in f16; 65504 is soon passed if C is not restored."""\n'
-        "    def launch():\n"
-        "        x.c[...] = (x.a.astype('f4') @ x.b.astype('f4') + x.c.astype('f4')).astype('f2')\n"
-        "    return launch\n"
-    )
-    job = Job(("gemm/m16n8k400/f16/NN/beta1",), ("gemm/f16test.add",), Mode.HOT, (str(plugin),), 0, Budget(0.05), 1)
-    (measured,) = run_job(job)
+def test_accumulation_in_f16_is_right_after_any_number_of_samples() -> None:
+    (measured,) = _run("gemm/m16n8k400/f16/NN/beta1", "gemm/test.adds_in_f32")
     assert (measured.status, measured.reason) == ("ok", "")
 
 
@@ -244,15 +232,6 @@ def test_a_job_that_lasts_shows_once_what_each_contender_has(monkeypatch, distur
     assert first.median_s > 0
 
 
-OVERSTATED = """
-import numpy as np
-from kernelmark import kernel
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), numerics="fp32", executed=lambda problem: 10**15)
-def overstated(problem, x):
-    '''Declares more than any machine executes.'''
-    return lambda: np.matmul(x.a, x.b.T, out=x.c)
-"""
 GEMM = "gemm/m96n96k96/f32/NT"
 
 
@@ -265,9 +244,8 @@ def table(text: str) -> dict[str, str]:
 def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the_ceiling(
     tmp_path: Path, kernelmark: Callable[..., object]
 ) -> None:
-    (tmp_path / "mine.py").write_text(OVERSTATED)
-    quick = ("--mode", "hot", "--max-time", "0.05", "--threads", "1", "--plugin", "mine.py", "--db", "r.db")
-    assert kernelmark("run", GEMM, "--kernels", "gemm/mine.*", *quick).returncode == 1
+    quick = ("--mode", "hot", "--max-time", "0.05", "--threads", "1", "--plugin", ADVERSARIES, "--db", "r.db")
+    assert kernelmark("run", GEMM, "--kernels", "gemm/test.overstated", *quick).returncode == 1
     store = Store(tmp_path / "r.db", create=False)
     ((row, _),) = store.results(store.run_ids()[0])
     evidence = store.evidence(row.run_id, row.case)

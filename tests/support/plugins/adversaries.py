@@ -93,3 +93,22 @@ def looks_at_one(problem: Any, x: Any) -> Launch:
         np.copyto(x.b, seen[1])
 
     return launch
+
+
+def declare_product(name: str, act: Act, **options: Any) -> None:
+    """Register a kernel of gemm that does this in place of a product."""
+    own = {"provider": "test", "device": "cpu", "dtypes": ("f32",), "name": name, "label": name, **options}
+    kernel("gemm", **own)(lambda problem, x: lambda: act(x))
+
+
+def add_in_f32(x: Any) -> None:
+    """Add a product to C, which is stored in f16: 65504 is soon passed if C is not restored."""
+    x.c[...] = (x.a.astype("f4") @ x.b.astype("f4") + x.c.astype("f4")).astype("f2")
+
+
+declare_product("zeros", lambda x: x.c.fill(0))
+declare_product("infinite", lambda x: x.c.fill(np.inf))
+declare_product("raises", raises(ValueError("no luck")))
+declare_product("picky", lambda x: None, supports=lambda problem: 'needs "m % 4", not 33,\r\nand patience')
+declare_product("overstated", lambda x: np.matmul(x.a, x.b.T, out=x.c), executed=lambda problem: 10**15)
+declare_product("adds_in_f32", add_in_f32, dtypes=("f16",), layouts=("NN",))
