@@ -205,5 +205,5 @@ class Known:
 
 
 def _processes(r: Result) -> float:
-    """Return how many processes a row is from; infinity without a time, which more would not give either."""
+    """Return the processes of a row; infinity for one without a time, since more processes would not time it."""
     return r.processes if r.status == Status.OK else inf

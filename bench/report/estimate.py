@@ -1,4 +1,4 @@
-"""What a run would take, before it begins: from what runs of this machine took, and nothing where none is known."""
+"""Estimate what a run takes before it begins, from earlier runs of this machine."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -147,12 +147,12 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
 
 
 def _decided(contests: Sequence[Contest]) -> Sequence[Contest]:
-    """Return the contests that have more than one kernel, in which alone one is the fastest; all where none has."""
+    """Return the contests of two kernels or more; all contests if none has two."""
     return [c for c in contests if len(c.ranked) > 1] or contests
 
 
 def _with_speedup(contests: list[Contest]) -> Iterator[Result]:
-    """Yield the rows with a speedup, each once, in however many contests of its problem it stands."""
+    """Yield each row with a speedup once, although it may be in several contests of its problem."""
     for _, found in groupby(contests, key=lambda c: c.problem):
         yield from {id(r): r for c in found for r in c.ranked if r.speedup}.values()
 

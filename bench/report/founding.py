@@ -122,7 +122,7 @@ def _with(c: Contest, *marks: str) -> list[Result]:
 
 
 def _handing_on(c: Contest) -> Result | None:
-    """Return the kernel that hands op_T on: the baseline, on which those that transpose build, or the fastest."""
+    """Return the row that computes op_T without transposing B first: the baseline, or else the fastest."""
     handing = [r for r in c.ranked if r not in _with(c, OUT_OF_PLACE, IN_PLACE)]
     return min(handing, key=lambda r: (r.kernel != r.baseline, r.time_s_median), default=None)
 

@@ -212,7 +212,7 @@ def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int,
 
 
 def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence[int], room: int) -> list[int]:
-    """Return the columns without as many of the spare ones as must go; none where that does not help."""
+    """Return the columns that fit once spare ones are left out; none if the others do not fit either."""
     kept = list(shown)
     for i in sorted((i for i in shown if columns[i].spare), key=lambda i: -columns[i].spare):
         if _total([least[k] for k in kept]) > room:

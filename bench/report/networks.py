@@ -133,7 +133,6 @@ def times_of(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting
 
 
 def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
-    """Yield the cells of each way to run a network: who, forward, forward and backward, layers that have a time."""
     measured = sum(layer.problem in times for layer in layers)
     whole = f"{measured} of {len(layers)}"
     yield FASTEST, *_sums(layers, times, None), whole

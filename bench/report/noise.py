@@ -1,4 +1,4 @@
-"""Which rows were measured on a noisy machine: their mark, and what stands below tables and on top of pages."""
+"""Which rows were measured on a noisy machine, how they are marked, and the sentence on them in tables and pages."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -87,7 +87,6 @@ def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:
 
 
 def _minutes(values: list[Any], codes: Array) -> dict[str, Any]:
-    """Return a column of times, to the minute."""
     texts = [str(value)[:_MINUTE] for value in values]
     places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return _coded(list(places), np.array([places[text] for text in texts], _kind(len(places)))[codes])
@@ -103,7 +102,6 @@ def column(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _kind(count: int) -> str:
-    """Return the type of codes of `count` values."""
     return next(kind for kind in ("u1", "<u2", "<u4") if count <= np.iinfo(kind).max + 1)
 
 

@@ -141,7 +141,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
 
 
 def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
-    """Return the rows of each kernel in a setting; one that never has more than one thread stands in all."""
+    """Return the rows of each kernel in a setting; one with a single thread counts at every thread count."""
     own: dict[str, list[Found]] = {}
     for r, dims in rows:
         if (r.device, r.device_name, r.mode, r.isa) == (setting.device, setting.device_name, setting.mode, setting.isa):

@@ -128,7 +128,6 @@ def scope_note(results: Iterable[Result]) -> str:
 
 
 def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str) -> str:
-    """Return the table; on a terminal the fastest kernel (the first row that is no bound) in bold, and bars."""
     columns = list(COLUMNS)
     columns[_RATE] = columns[_RATE]._replace(header=unit)
     if not any(row[_RATE] for row in cells):

@@ -137,7 +137,6 @@ def launch_rows(
 def _rows_of(
     kernel: CudaKernel, launched: Sequence[tuple[Problem, Tile]], arch: str, device: DeviceLimits | None = None
 ) -> list[InspectRow]:
-    """Return the rows of all these launches, whose functions are compiled together, each once."""
     plans = [dict(kernel.calls(problem, tile, device or typical(arch))) for problem, tile in launched]
     cubin = compile_cubin(kernel.source, tuple(dict.fromkeys(chain.from_iterable(plans))), arch, kernel.id)
     rows = []

@@ -105,12 +105,14 @@ class Look(NamedTuple):
     hatch: str
 
 
+def look(i: int) -> Look:
+    """Return the i-th look; they repeat."""
+    return Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], HATCHES[i % len(HATCHES)])
+
+
 def looks(kernels: Iterable[str]) -> dict[str, Look]:
     """Return a look for each kernel, by the order of their ids: the same in all figures of a run."""
-    return {
-        kernel: Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], HATCHES[i % len(HATCHES)])
-        for i, kernel in enumerate(sorted(set(kernels)))
-    }
+    return {kernel: look(i) for i, kernel in enumerate(sorted(set(kernels)))}
 
 
 def panel(height_mm: float, width: float = WIDTH) -> "tuple[Drawing, Axes]":

@@ -164,7 +164,7 @@ class _Cache:
         self._bytes.append(self._bytes[-1] + SECTOR * sectors)
 
     def _oldest(self) -> int:
-        """Return the first wave of which everything is still there."""
+        """Return the first wave whose sectors are all still in the cache."""
         oldest = len(self._bytes)
         while oldest > 1 and self._bytes[-1] - self._bytes[oldest - 2] <= self._holds:
             oldest -= 1

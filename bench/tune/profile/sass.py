@@ -421,7 +421,6 @@ def _work(code: Code | None) -> tuple[int, int]:
 
 
 def _natural(listed: Sequence[Instruction], before: Sequence[Sequence[int]], last: int) -> set[int]:
-    """Return the indices of the loop that the branch `last` closes."""
     head = (listed[last].target or 0) // WIDTH
     found, waiting = {head}, [last]
     while waiting:

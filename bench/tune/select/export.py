@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.report.format import factor
 from kernelmark.bench.tune.select.formula import Formula
-from kernelmark.bench.tune.select.model import Model, Split, as_json, facts
+from kernelmark.bench.tune.select.model import Model, Split, as_json
 
 _WORD = re.compile(r"(\w+) == (\d+)")
 
@@ -154,12 +154,11 @@ FORMATS: dict[str, Callable[[Model], str]] = {"c": as_c, "python": as_python, "j
 
 
 def _about(model: Model) -> list[str]:
-    known, single = facts(model), model.single
-    share = known["share"]
+    way, single = model.regret.lines[0], model.single
     lines = [
-        f"kernelmark select: {known['subject']}; from {known['runs']}",
-        f"Held out ({model.regret.held_out}): {factor(share.mean, share.low, share.high)} the speed of the oracle, "
-        f"at worst {factor(known['worst'])}.",
+        f"kernelmark select: {model.subject}; from {', '.join(model.runs)}",
+        f"Held out ({model.regret.held_out}): {factor(way.share.mean, way.share.low, way.share.high)} the speed of "
+        f"the oracle, at worst {factor(way.worst)}.",
     ]
     return lines + [f"One kernel does: {single}."] * bool(single)
 
@@ -196,7 +195,6 @@ def _words(model: Model) -> Iterator[tuple[str, int, str]]:
 
 
 def _name(text: str) -> str:
-    """Return a text as a part of a name in C."""
     return re.sub(r"\W+", "_", text)
 
 

@@ -42,11 +42,7 @@ def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
     axes.set(xlabel="share of the shapes, %", ylabel="time over the oracle's", yscale="log", xlim=(0, 100))
     labels = []
     for i, each in enumerate(lost):
-        look = style.Look(
-            style.COLOURS[i % len(style.COLOURS)],
-            style.MARKERS[i % len(style.MARKERS)],
-            style.HATCHES[i % len(style.HATCHES)],
-        )
+        look = style.look(i)
         slowdowns = np.sort(np.exp(each.logs[~np.isnan(each.logs)]))
         shares = 100 * np.arange(1, len(slowdowns) + 1) / len(slowdowns)
         axes.step(shares, slowdowns, where="pre", color=look.colour)

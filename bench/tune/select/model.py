@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -16,7 +15,7 @@ from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures.style import file_name
 from kernelmark.bench.tune.select.formula import Formula
 from kernelmark.bench.tune.select.regret import Regret, Share
-from kernelmark.bench.tune.select.training import FeatureSpace
+from kernelmark.bench.tune.select.training import FeatureSpace, expressions, inputs_of, slopes_of
 from kernelmark.bench.tune.tuned import device_name
 
 _FORMAT = 2
@@ -151,8 +150,6 @@ def _is_whole(at: int, node: Split, model: Model) -> bool:
 
 def space_in(model: Model, registry: Registry) -> FeatureSpace:
     """Return the space that a selector was made in."""
-    from kernelmark.bench.tune.select.training import expressions, inputs_of, slopes_of
-
     kind = registry.operations[model.op]
     return FeatureSpace(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))
 
@@ -186,9 +183,3 @@ def chosen(model: Model) -> Counter[str]:
     for node in model.leaves:
         found[model.kernels[node.order[0]]] += node.problems
     return Counter(dict(found.most_common()))
-
-
-def facts(model: Model) -> dict[str, Any]:
-    """Return the words that head an export."""
-    way = model.regret.lines[0]
-    return {"subject": model.subject, "runs": ", ".join(model.runs), "share": way.share, "worst": way.worst}

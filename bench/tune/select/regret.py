@@ -60,7 +60,6 @@ def quotient(above: Array, below: Array, draws: Draws) -> Share:
 
 
 def _ratios(above: Array, below: Array, draws: Draws) -> Array:
-    """Return the quotient of both sums in each draw."""
     below = np.where(np.isnan(above), np.nan, below)
     sums = np.array([[np.nansum(values[places]) for places in draws.places] for values in (above, below)])
     drawn_above, drawn_below = draws.chosen @ sums[0], draws.chosen @ sums[1]

@@ -103,7 +103,6 @@ def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bo
 
 
 def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> ModelSetting:
-    """Return the setting of all rows, from those of each kernel. Raises UsageError where they have two."""
     settings = {setting for _, setting in conditions}
     threads = {setting.threads for setting in settings}
     if len({(kernel, setting.threads) for kernel, setting in conditions}) == len({kernel for kernel, _ in conditions}):

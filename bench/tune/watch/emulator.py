@@ -64,7 +64,6 @@ def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
 
 
 def _kind(problem: Problem) -> Iterator[str]:
-    """Yield the values that are words: storage type, layout, direction and the like."""
     for axis in ("dtype", "layout", "place", "direction", "kind", "unit"):
         if hasattr(problem, axis):
             yield str(getattr(problem, axis))

@@ -328,7 +328,7 @@ class Log:
 
 
 def _sources(version: Version, files: Files) -> dict[str, bytes]:
-    """Return the file and what it includes; of the copies the contents before their includes were renamed."""
+    """Return the file and its includes, copies with the contents from before their includes were renamed."""
     folder = version.source.parent
     found = with_includes(version.source, cuda_sources()).items()
     return {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in found}
