@@ -33,9 +33,14 @@ def test_a_report_is_the_same_bytes_for_the_same_data(begun, tmp_path):
     assert files(tmp_path / "one") == files(tmp_path / "other")
 
 
-def test_a_report_has_page_figures_tables_method_and_environment(begun, tmp_path):
+@pytest.fixture
+def page(begun, tmp_path):
+    """The page of a run of one row."""
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    report(begun, tmp_path / "out")
+    return report(begun, tmp_path / "out")
+
+
+def test_a_report_has_page_figures_tables_method_and_environment(page, tmp_path):
     assert set(files(tmp_path / "out")) == {
         "index.html",
         "method.txt",
@@ -53,9 +58,7 @@ def test_a_report_has_page_figures_tables_method_and_environment(begun, tmp_path
     assert environment["run_id"] == "r1"
 
 
-def test_the_page_loads_nothing_from_elsewhere(begun, tmp_path):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    page = report(begun, tmp_path)
+def test_the_page_loads_nothing_from_elsewhere(page):
     assert not re.search(r'(?:src|srcset|action)="(?!data:)', page)
     assert not re.search(r"<link(?![^>]*href=\"data:)", page)
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", page)
@@ -90,9 +93,10 @@ def test_a_run_of_failures_alone_says_so_and_why(begun, tmp_path, status):
     assert "There is no figure" in page
 
 
-def test_what_was_not_drawn_is_named_with_its_reason(begun, tmp_path):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    assert "<li>Roofline: no row with operations has a ceiling" in report(begun, tmp_path)
+def test_a_section_without_data_is_left_out_and_a_figure_that_was_not_drawn_is_named_with_its_reason(page):
+    assert "<li>Roofline: no row with operations has a ceiling" in page
+    assert founding.QUESTION not in page
+    assert "founding claims" not in page
 
 
 def test_text_from_rows_cannot_become_markup(begun, tmp_path):
@@ -122,19 +126,8 @@ def test_rows_from_elsewhere_with_little_known_of_them_are_reported(store, tmp_p
     assert "3 rows: 3 ok." in report(store, tmp_path)
 
 
-def test_a_run_without_transposed_products_has_no_such_question(begun, tmp_path):
-    put(begun, "copy/m8n8/f32", "copy/some.base")
-    assert founding.QUESTION not in report(begun, tmp_path)
-
-
-def test_a_report_without_claims_has_no_such_section(begun, tmp_path):
-    assert "founding claims" not in report(begun, tmp_path)
-
-
 def test_a_missing_package_is_named_with_its_remedy(begun, tmp_path, monkeypatch, complaint):
-    from kernelmark.bench.report import page
-
-    monkeypatch.setattr(page, "find_spec", lambda name: None)
+    monkeypatch.setattr("kernelmark.bench.report.page.find_spec", lambda name: None)
     assert complaint(lambda: write_report(begun, "r1", tmp_path)).endswith("pip install 'kernelmark[report]'")
 
 
