@@ -1,6 +1,6 @@
 """How large the errors of sums of products are, for operands uniform in [-1, 1]: the largest, and their rms.
 
-The constants are checked by simulation in tests/plan/test_tolerance.py.
+The constants are checked by simulation in tests/plan/test_problem.py.
 """
 
 import math
