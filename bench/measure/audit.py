@@ -6,54 +6,52 @@ Each audit returns why a kernel is mistrusted, or None.
 from statistics import median
 
 from kernelmark.bench.measure.sample import Series
-from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
-#: Pairs of calls, on changed operands and on the same, in a round; rounds at most while noise leaves the verdict open.
-AUDITS, ROUNDS = 9, 4
-#: How much longer a call on operands of which a few elements have changed may take.
-SPARED_RATIO, SPARED_S = 2.0, 10e-6
+#: How much longer a call on new values may take than one on values that it knows, and samples to find out.
+SPARED_RATIO, MOST_SAMPLES = 2.0, 64
+#: How much faster a sample may be after one waking call than after two, or the other way round.
+AHEAD_RATIO = 1.5
 #: How much longer a call on fresh operands may take: they may be in no cache, and threads that have slept for a while
 #: were seen to cost an honest kernel 5 ms on a busy machine. Shorter calls are therefore not suspected at all.
 FRESH_RATIO, FRESH_SLACK_S, FRESH_BYTES_PER_S = 2.0, 0.1, 2e9
 
 
-def spared_work(series: Series) -> str | None:
-    """Compare calls on changed operands with calls on the same: in a batch, all calls but the first find the same."""
-    if series.batch == 1:
+def complaint(series: Series) -> str | None:
+    """Return why the samples of a series cannot be trusted."""
+    if series.unwritten:
+        return f"returned before {series.unwritten} was written"
+    return _spared_work(series) or _worked_ahead(series)
+
+
+def _spared_work(series: Series) -> str | None:
+    """Compare windows of one call with those of several, where all calls but the first may know their operands."""
+    if series.batch == 1 or not series.cuts:
         return None
-    pairs: list[tuple[float, float]] = []
-    for _ in range(ROUNDS):
-        pairs += [(_single(series, changed=False), _single(series, changed=True)) for _ in range(AUDITS)]
-        ratio = median_interval([changed / same for same, changed in pairs])
-        if not ratio.low < SPARED_RATIO <= ratio.high:
+    kept = series.mark()
+    for _ in range(MOST_SAMPLES):
+        if len(series.alone_s) >= MIN_SAMPLES and series.batched_s:
             break
-    same, changed = (median(times) for times in zip(*pairs, strict=True))
-    if ratio.low < SPARED_RATIO or changed - same < SPARED_S:
+        series.sample()
+    series.forget(kept)
+    overhead_s = median(series.clock.time([lambda: None]) for _ in range(MIN_SAMPLES))
+    known_s = median(series.batched_s)
+    ratio = median_interval([(alone_s - overhead_s) / known_s for alone_s in series.alone_s])
+    if ratio.low < SPARED_RATIO:
         return None
-    return f"spares itself the work: {changed:.2g} s a call when its operands have changed, {same:.2g} s when not"
+    new_s = median(series.alone_s)
+    return f"spares itself the work: {new_s:.2g} s a call when its operands have changed, {known_s:.2g} s when not"
 
 
-def _single(series: Series, changed: bool) -> float:
-    """Time one call after an untimed one, so that threads and vector units are awake in either case."""
-    if changed:
-        series.call()
-        series.sets[0].refresh(series.draw)
-    else:
-        series.sets[0].refresh(series.draw)
-        series.call()
-    return series.time_alone()
-
-
-def early_return(series: Series) -> str | None:
-    """Look at elements of the outputs as soon as a call has returned; one look may come too late."""
-    for _ in range(1 if series.is_long else AUDITS):
-        spots = series.sets[0].spots(series.draw)
-        for spot in spots:
-            spot.poison()
-        series.call()
-        if late := next((spot.operand for spot in spots if not spot.written().all()), None):
-            return f"returned before {late} was written"
-    return None
+def _worked_ahead(series: Series) -> str | None:
+    """Compare samples after one waking call with samples after two: what a call does for the next, it does for both."""
+    groups = [[s for s, woken in zip(series.samples, series.woken, strict=True) if woken == n] for n in (1, 2)]
+    if any(len(group) < MIN_SAMPLES for group in groups):
+        return None
+    once, twice = map(median_interval, groups)
+    if max(once.low / twice.high, twice.low / once.high) < AHEAD_RATIO:
+        return None
+    return f"works ahead: {once.median:.2g} s a call after one other call, {twice.median:.2g} s after two"
 
 
 class Freshness:

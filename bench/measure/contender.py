@@ -1,6 +1,6 @@
 """A kernel on its way through a job: set up, judged, timed, concluded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -8,11 +8,11 @@ from statistics import median
 
 import msgspec
 
-from kernelmark.bench.measure.audit import Freshness, early_return, spared_work
+from kernelmark.bench.measure.audit import Freshness, complaint
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import disturbance
-from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.launch import cuda_launch, launched
 from kernelmark.bench.measure.machine import versions
 from kernelmark.bench.measure.measurement import WITHIN, Measurement, ProcessPart
@@ -22,7 +22,7 @@ from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.sample import Called, Series
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now
-from kernelmark.bench.measure.verify import References, judge, verify
+from kernelmark.bench.measure.verify import References, check, verify
 from kernelmark.bench.plan.case import Job
 from kernelmark.bench.plan.errors import Unsupported, message
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
@@ -176,8 +176,10 @@ class Contender:
             return
         self.report.max_error, self.report.error_bound = error, bound
 
-    def prepare(self, sets: list[OperandSet], draw: Draw, evict: bool, monitor: Monitor) -> None:
-        """Warm up, ready for sampling."""
+    def prepare(
+        self, sets: list[OperandSet], draw: Draw, evict: bool, monitor: Monitor, shared: Sequence[Change]
+    ) -> None:
+        """Warm up, ready for sampling. shared: changes of the operands that it is judged on."""
         does = self._job.mode.does
         with self._blamed():
             if does.replays:  # captured once it has run freely, so that nothing is loaded or tuned inside
@@ -185,7 +187,9 @@ class Contender:
             # PyCUDA launches without giving the interpreter up, so a held stream's watchdog could not run beside it.
             clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
             self.report.call_overhead_s = call_overhead(clock)
-            self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, self.called)
+            self.series = Series(
+                self.launches, sets, draw, self.device, clock, does.from_memory, evict, self.called, shared
+            )
             self._observers = [kind(self.series, monitor) for kind in OBSERVERS]
             for observer in self._observers:
                 observer.before()
@@ -206,14 +210,8 @@ class Contender:
     def audit(self) -> None:
         """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
         with self._blamed():
-            if self.live and self.series and (reason := spared_work(self.series) or early_return(self.series)):
+            if self.live and self.series and (reason := complaint(self.series)):
                 self.mistrust(reason)
-
-    def call_again(self, which: int) -> None:
-        """Call it on one set, unjudged: whatever it keeps of earlier calls is then of these operands."""
-        assert self.series is not None
-        with self._blamed():
-            self.series.time_alone(which)
 
     def mistrust(self, reason: str) -> None:
         """Take the time back, and keep it as evidence."""
@@ -221,17 +219,17 @@ class Contender:
             self._keep_samples(self.series)
         self.report.mistrust(reason)
 
-    def judge_standing(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
-        """Verify what a timed call has left in one set: it differs from those before it by a few elements alone.
+    def judge_snapshot(self, number: int, references: References) -> None:
+        """Verify what a timed call has written, of the values of a shared change: its output was kept at once.
 
-        A kernel is wrong here that returns an old result, or that finds its output written already.
+        A kernel is wrong here that does less when it is timed, or that returns an old result.
         """
-        assert self.series is not None
+        snapshot = self.series.snapshots.pop(number, None) if self.series else None
+        if snapshot is None or self.series is None:
+            return
         with self._blamed():
-            sets[which].spoil(draw)
-            self.series.time_alone(which)
-            verdict = judge(self.kernel, self.problem, sets[which], draw, references, self.called)
-            self._refuse_strayed()
+            outputs = self.series.sets[0].outputs(self.kernel.order, snapshot)
+            verdict = check(self.kernel, self.problem, outputs, references, self.called)
             self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
 
     def conclude(self) -> None:

@@ -2,7 +2,8 @@
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Operand, Problem
 from kernelmark.bench.plan.verdict import equal
 
-#: Elements of each input that change before every sample: each takes a line into the cache, and on a GPU a copy.
-SCATTERED = 16
+#: Elements of each input that are new in every window of calls: each takes a line into the cache, on a GPU a copy.
+SCATTERED = 8
 #: How many times that is drawn at once.
-AHEAD = 32
+AHEAD = 64
 CHUNK = 2**18
+
+#: New values of some elements, by operand: their places in its buffer, all different, and the values.
+Change = Mapping[str, tuple[Array, Array]]
 
 
 def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
@@ -61,17 +65,24 @@ class Draw:
                 for start in range(0, flat.size, CHUNK):
                     flat[start : start + CHUNK] = self._uniform(min(CHUNK, flat.size - start), operand.dtype)
 
-    def refresh(self) -> dict[str, tuple[Array, Array]]:
-        """Fresh values for a few elements of each input or inout: their places in its buffer, and the values.
+    def change(self) -> Change:
+        """Draw new values for a few elements of each input or inout, which one set of operands is to have."""
+        return {operand.name: self.scattered(operand) for operand in self._specs}
 
-        No two samples see the same operands, and no element is sure to stay what it was.
-        """
-        changed, self.state = {}, object()
-        for operand in self._specs:
-            flat, (places, values) = self.flat[operand.name], self.scattered(operand)
-            flat[places] = values
-            changed[operand.name] = places, flat[places]  # one place may be drawn twice
-        return changed
+    @contextmanager
+    def holding(self, change: Change) -> Iterator[None]:
+        """Hold the values that a set with this change has, while it lasts."""
+        kept = {name: (places, self.flat[name][places]) for name, (places, _) in change.items()}
+        self._put(change)
+        try:
+            yield
+        finally:
+            self._put(kept)
+
+    def _put(self, change: Change) -> None:
+        self.state = object()
+        for name, (places, values) in change.items():
+            self.flat[name][places] = values
 
     def scattered(self, operand: Operand) -> tuple[Array, Array]:
         """Places in an operand's buffer that are not padding, drawn anew, and values for them."""
@@ -115,9 +126,11 @@ def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[A
     It holds nothing of a draw, whose values would else be kept until Python collects what refers to itself.
     """
     elements = math.prod(operand.shape)
+    count = min(SCATTERED, elements)
+    ends = np.arange(count + 1) * elements // count  # one place in each part of the buffer, so that all differ
     while True:
-        drawn = rng.random((2, AHEAD, min(SCATTERED, elements)))
-        places = (drawn[0] * elements).astype(np.intp)
+        drawn = rng.random((2, AHEAD, count))
+        places = ends[:-1] + (drawn[0] * np.diff(ends)).astype(np.intp)
         if operand.pad:
             places += places // operand.shape[-1] * operand.pad
         yield from zip(places, spread(drawn[1], operand.dtype), strict=True)

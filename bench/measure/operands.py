@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark.bench.measure.device import Device, Memory
-from kernelmark.bench.measure.draw import Draw, logical, poison
+from kernelmark.bench.measure.draw import Change, Draw, logical, poison
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.spread import parts_of
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
@@ -67,6 +67,7 @@ class OperandSet:
         self.specs = {operand.name: operand for operand in problem.operands()}
         self._memory: dict[str, Memory] = {}
         self._raw: dict[str, Any] = {}
+        self._change: Change = {}
         self.flat: dict[str, Any] = {}
         for name, operand in self.specs.items():
             apart = bool(memory) if self._on_host else operand.in_host
@@ -86,25 +87,32 @@ class OperandSet:
 
     def load(self, draw: Draw) -> None:
         """Copy all drawn values in."""
+        self._change = {}
         for name, values in draw.flat.items():
             self._memory[name].upload(self.flat[name], values)
 
     def restore(self, draw: Draw) -> None:
         """Give the inouts the values they had before any run."""
-        for name, operand in self.specs.items():
-            if operand.role == "inout":
-                self._memory[name].upload(self.flat[name], draw.flat[name])
+        for name in self._named("inout"):
+            self._memory[name].upload(self.flat[name], draw.flat[name])
+            if name in self._change:
+                self._memory[name].scatter(self.flat[name], *self._change[name])
 
-    def refresh(self, draw: Draw) -> None:
-        """Change a few elements of the inputs here and in `draw`."""
-        for name, (places, values) in draw.refresh().items():
-            self._memory[name].scatter(self.flat[name], places, values)
+    def freshen(self, draw: Draw, change: Change) -> None:
+        """Let the inputs hold what was drawn but for a change, in place of the one before; inouts once restored."""
+        with draw.holding(change):
+            for name in self._named("in"):
+                places = np.concatenate([changed[name][0] for changed in (self._change, change) if name in changed])
+                self._memory[name].scatter(self.flat[name], places, draw.flat[name][places])
+        self._change = change
 
     def spoil(self, draw: Draw) -> None:
         """Overwrite a few elements of the outputs: what the contender before has left there may be right already."""
-        for name, operand in self.specs.items():
-            if operand.role == "out":
-                self._memory[name].scatter(self.flat[name], *draw.scattered(operand))
+        for name in self._named("out"):
+            self._memory[name].scatter(self.flat[name], *draw.scattered(self.specs[name]))
+
+    def _named(self, role: str) -> list[str]:
+        return [name for name, operand in self.specs.items() if operand.role == role]
 
     def poison(self) -> None:
         """Poison the outputs, padding included."""
@@ -128,17 +136,29 @@ class OperandSet:
             if operand.role == "out" and self._on_host
         ]
 
-    def outputs(self, order: str) -> dict[str, Array]:
-        """Return what a run has written, on the host."""
+    def snapshot(self) -> dict[str, Array]:
+        """Copy what a run has written to the host, as it lies in memory."""
+        return {name: np.array(self._memory[name].download(self.flat[name])) for name in self.written}
+
+    def outputs(self, order: str, snapshot: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Return what a run has written, on the host: what stands now, or what a snapshot has kept."""
         found = {}
-        for name, operand in self.specs.items():
-            if operand.role != "in":
-                flat = self._memory[name].download(self.flat[name]).view(numpy_dtype(operand.dtype))
-                found[name] = logical(flat, operand, order)
+        for name in self.written:
+            flat = self._memory[name].download(self.flat[name]) if snapshot is None else snapshot[name]
+            found[name] = logical(flat.view(numpy_dtype(self.specs[name].dtype)), self.specs[name], order)
         return found
+
+    @property
+    def written(self) -> list[str]:
+        """Return the names of the operands that a run writes."""
+        return self._named("out") + self._named("inout")
 
     def damage(self, draw: Draw) -> str | None:
         """Return what a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
+        with draw.holding(self._change):
+            return self._damage(draw)
+
+    def _damage(self, draw: Draw) -> str | None:
         for name, operand in self.specs.items():
             home = self._memory[name]
             if operand.role == "in":

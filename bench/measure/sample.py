@@ -6,22 +6,27 @@ is an observer's (`observers.py`); who would deceive this file is caught in `ver
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+import random
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle, islice
 from typing import NamedTuple
 
 from kernelmark.bench.measure.device import Clock, Device, Monitor, Window
-from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.monitor import Unwatched
-from kernelmark.bench.measure.operands import OperandSet
+from kernelmark.bench.measure.operands import OperandSet, Spots
 from kernelmark.bench.measure.stats import MIN_SAMPLES, Looks, median_interval
 from kernelmark.bench.plan.case import Budget
+from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
 #: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it.
 SAMPLE_S = 200e-6
+#: Calls of a batch at most where each is timed alone, since it reads and writes the same operand.
+MAX_RESTORED = 32
 #: A batch that lasts fewer steps of the clock than this is of no use: half a per cent is what a step may cost.
 MIN_STEPS = 20
 #: Calls longer than this are not repeated just to wake threads and caches: both are a small part of them.
@@ -31,6 +36,8 @@ BLOCK_S = 10e-3
 SETTLED = 0.02
 #: The share of the time limit that warming up may take.
 WARM_UP_SHARE = 0.25
+#: Of the sets of one window that many get fresh values, the last ones.
+FRESHENED = 16
 #: Samples are spread over at least this long where the limit allows, since a shorter look may lie in one slow burst.
 SPREAD_S = 1.0
 
@@ -45,8 +52,19 @@ class Mark(NamedTuple):
     spent_s: float
 
 
+class _Prepared(NamedTuple):
+    """The sets of the calls of a window, the number of its shared change if it is judged, and poisoned elements."""
+
+    timed: list[int]
+    shared: int | None
+    spots: list[Spots]
+
+
 class Series:
-    """One contender's samples: its launches over the operand sets, how they are prepared, and when they suffice."""
+    """One contender's samples: its launches over the operand sets, how they are prepared, and when they suffice.
+
+    shared: changes of the operands that all contenders on the problem are judged on, so that they share references.
+    """
 
     def __init__(
         self,
@@ -58,44 +76,85 @@ class Series:
         cold: bool,
         evict: bool,
         called: Called,
+        shared: Sequence[Change] = (),
     ) -> None:
         self._launches, self.sets, self.draw = launches, sets, draw
         self.device, self.clock = device, clock
-        self._called = called
+        self._cold, self._called, self._shared = cold, called, shared
+        #: What timed calls have written, by the number of the shared change that they met.
+        self.snapshots: dict[int, dict[str, Array]] = {}
+        #: Operands that a timed call had not written when it returned.
+        self.unwritten = ""
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
         self._evict = cold and (evict or self._restores)
         self.cold_by_eviction = cold and evict
-        self._turn = 0
+        self._random = random.Random(secrets.randbits(128))
+        self._waiting = list(range(len(sets)))
+        self._windows = 0
         self._looks = Looks()
         self._started = self._call_s = 0.0
         self.batch = 1
         self.samples: list[float] = []
+        #: Of each sample the untimed calls before it; of windows of one call and of several the seconds a call.
+        self.woken: list[int] = []
+        self.alone_s: list[float] = []
+        self.batched_s: list[float] = []
         self.repeated = 0
         self.windows: list[Window] = []
         self.spent_s = 0.0
         self.stopped_by: str | None = None
 
     def sample(self) -> None:
-        """Take one sample: prepare its operands, evict, wake, time a batch, keep the seconds a call."""
-        wake, timed = self._next_sets()
-        if wake == timed[0]:  # the operands change after the waking call, which can do none of the work
-            self._wake(wake)
-        self.sets[timed[0]].refresh(self.draw)
-        self._restore(timed)
-        if self._evict:
-            self.device.evict()
-        if wake != timed[0]:
-            self._wake(wake)
-        seconds = self._time([self._launches[which] for which in timed], "sampling")
-        self.samples.append(seconds)
+        """Take one sample: call to wake, then time a batch in windows on fresh values; keep the seconds a call.
 
-    def _next_sets(self) -> tuple[int, list[int]]:
-        """Return the set to wake on, and the set of each call of the batch: they rotate over all."""
-        count = len(self.sets)
-        wake, first = self._turn % count, self._turn + 1
-        self._turn += 1 + self.batch
-        return wake, [which % count for which in range(first, first + self.batch)]
+        The windows that wake differ from the others in nothing but that their time is not kept.
+        """
+        waking = 0 if self.is_long else self._random.randint(1, 2)
+        windows = [self._next_sets(calls) for calls in (*[1] * waking, *self._split())]
+        seconds = self._take(windows)[waking:]
+        self.samples.append(math.fsum(seconds) / self.batch)
+        self.woken.append(waking)
+        if self.cuts:
+            for timed, took in zip(windows[waking:], seconds, strict=True):
+                (self.alone_s if len(timed) == 1 else self.batched_s).append(took / len(timed))
+
+    def _take(self, windows: list[list[int]]) -> list[float]:
+        """Time windows of calls on these sets, each prepared before; return what each took. One eviction does for all.
+
+        Windows that use a set again are prepared, and evicted, one by one.
+        """
+        used = [which for timed in windows for which in timed]
+        together = self._evict and len(set(used)) == len(used)
+        seconds = []
+        for group in [windows] if together else [[timed] for timed in windows]:
+            prepared = [self._prepare(timed) for timed in group]
+            if self._evict:
+                self.device.evict()
+            seconds += map(self._time_window, prepared)
+        return seconds
+
+    def _split(self) -> list[int]:
+        """Return the calls of each window of a batch. If any are cut, half are, and half of the cuts after one call.
+
+        What is both read and written is restored before each call.
+        """
+        if self._restores:
+            return [1] * self.batch
+        if not self.cuts or self._random.random() < 0.5:
+            return [self.batch]
+        first = 1 if self._random.random() < 0.5 else self._random.randrange(1, self.batch)
+        return self._random.sample([first, self.batch - first], 2)
+
+    def _next_sets(self, calls: int) -> list[int]:
+        """Draw the set of each call from the quarter that has waited longest, so that nothing is known beforehand."""
+        among = max(1, min(len(self._waiting) - 1, max(2, len(self._waiting) // 4)))
+        found = []
+        for _ in range(calls):
+            which = self._waiting.pop(self._random.randrange(among)) if among > 1 else self._waiting.pop(0)
+            self._waiting.append(which)
+            found.append(which)
+        return found
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors know the code, and choose the batch.
@@ -105,9 +164,9 @@ class Series:
         fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
         wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
-        # An evicted or restored set is good for one call, and in cold mode one set is spent on waking the threads.
-        limit = len(self.sets) - 1 if self._evict else self.clock.max_batch
-        self.batch = max(1, min(wanted, limit, self.clock.max_batch))
+        # An evicted set is good for one call, and up to two are spent on waking the threads.
+        limit = len(self.sets) // 2 if self._evict else self.clock.max_batch
+        self.batch = max(1, min(wanted, limit, MAX_RESTORED if self._restores else wanted, self.clock.max_batch))
         self._refuse_what_is_too_short(overhead_s)
         self._started = self.clock.now()
 
@@ -149,20 +208,34 @@ class Series:
         with self._called(stage):
             return self.clock.time(calls)
 
-    def _wake(self, which: int) -> None:
-        """Make one untimed call to wake threads and warm caches."""
-        if not self.is_long:
-            self.call(which)
+    def _prepare(self, timed: list[int]) -> _Prepared:
+        """Give the sets of a window fresh values.
 
-    def call(self, which: int = 0) -> None:
-        """Call once on one set, untimed."""
-        with self._called("sampling"):
-            self._launches[which]()
+        Every window has the same chance to be one of those whose output is judged.
+        """
+        self._windows += 1
+        number = self._windows - 1 if self._windows <= len(self._shared) else self._random.randrange(self._windows)
+        shared = number if number < len(self._shared) else None
+        last = self.sets[timed[-1]]
+        for which in list(dict.fromkeys(timed))[-FRESHENED:]:
+            operands = self.sets[which]
+            change = self._shared[number] if shared is not None and operands is last else self.draw.change()
+            operands.freshen(self.draw, change)
+        self._restore(timed)
+        spots = last.spots(self.draw) if self._random.random() < 0.5 else []
+        for spot in spots:
+            spot.poison()
+        return _Prepared(timed, shared, spots)
 
-    def time_alone(self, which: int = 0) -> float:
-        """Time one call on one set as it is; its outputs are left standing."""
-        self._restore([which])
-        return self._time([self._launches[which]], "sampling")
+    def _time_window(self, prepared: _Prepared) -> float:
+        """Time the calls of a window; look at once at what they have written."""
+        calls = [self._launches[which] for which in prepared.timed]
+        seconds = self._time(calls, "sampling") * len(calls)
+        if late := next((spot.operand for spot in prepared.spots if not spot.written().all()), None):
+            self.unwritten = self.unwritten or late
+        if prepared.shared is not None:
+            self.snapshots[prepared.shared] = self.sets[prepared.timed[-1]].snapshot()
+        return seconds
 
     def _restore(self, timed: Iterable[int]) -> None:
         for which in dict.fromkeys(timed) if self._restores else ():
@@ -177,10 +250,19 @@ class Series:
         """Where it stands, to go back to."""
         return Mark(len(self.samples), self.spent_s)
 
+    @property
+    def cuts(self) -> bool:
+        """Return whether batches are cut, since some of their calls would meet values that they know."""
+        return self.batch > 1 and not self._restores and not (self._cold and self.batch <= FRESHENED)
+
+    def forget(self, mark: Mark) -> None:
+        """Forget the samples since a mark, but for what they have shown of windows."""
+        del self.samples[mark.samples :], self.woken[mark.samples :]
+
     def set_aside(self, mark: Mark, seconds: float) -> None:
         """Forget the samples since a mark, which took so long, and their time: they are to be taken again."""
         self.repeated += len(self.samples) - mark.samples
-        del self.samples[mark.samples :]
+        self.forget(mark)
         self.spent_s = mark.spent_s
         self._started += seconds
 
@@ -211,9 +293,7 @@ class Series:
     def burst(self, seconds: float) -> int:
         """Calls back to back, neither prepared nor timed, for about so long; their number."""
         count = max(1, min(round(seconds / max(self._call_s, 1e-9)), self.clock.max_batch))
-        first = self._turn % len(self._launches)
-        launches = islice(cycle(self._launches), first, first + count)
-        self._turn = first + count
+        launches = islice(cycle(self._launches), count)
         with self._called("sampling"):
             for launch in launches:
                 launch()

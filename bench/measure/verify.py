@@ -1,5 +1,6 @@
 """Right before fast: runs on poisoned outputs, and outputs of timed calls as they stand, against float64."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,6 +10,7 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import OperandSet, ScratchBuffers
 from kernelmark.bench.measure.sample import Called
 from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.kernel import Kernel, Launch
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.verdict import Verdict
@@ -71,12 +73,18 @@ def judge(
     kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References, called: Called
 ) -> Verdict:
     """Compare what stands in a set with the reference of its inputs, and look for what a run must not change."""
-    reference = references.get(kernel.order)
-    outputs, numerics = operands.outputs(kernel.order), kernel.numerics_for(problem)
-    with called("check"):
-        verdict = problem.check(outputs, reference, numerics)
+    verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
     if damage := operands.damage(draw):
         operands.load(draw)
         operands.poison()
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
     return verdict
+
+
+def check(
+    kernel: Kernel, problem: Problem, outputs: Mapping[str, Array], references: References, called: Called
+) -> Verdict:
+    """Compare outputs with the reference."""
+    reference, numerics = references.get(kernel.order), kernel.numerics_for(problem)
+    with called("check"):
+        return problem.check(outputs, reference, numerics)

@@ -12,7 +12,7 @@ import threadpoolctl
 from kernelmark.bench.measure.board import IMPORT, Board
 from kernelmark.bench.measure.contender import Contender
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.launch_pycuda import take_stream
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.memory import refuse_what_does_not_fit
@@ -40,16 +40,18 @@ Show = Callable[[list[Glimpse]], None]
 SHOW_S = 5.0
 #: Calls on fresh operands that have to take too long before a kernel is mistrusted.
 LOOKS = 5
-#: Outputs of timed calls that are judged: the elements that change before one may happen to include one that a kernel
-#: looks at, which then computes anew.
-STANDING = 2
+#: Outputs of timed calls that are judged: two at least, more while that takes less than this share of the time limit.
+STANDING, STANDING_SHARE, MOST_STANDING = 2, 0.05, 16
+#: Where so many bytes of outputs would have to be kept until then, one is judged.
+KEPT_BYTES = 64 * 2**20
 
 
 class Stock:
     """The operand sets of one problem in each place that its contenders need, and the values that they hold."""
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
-        self._problem, self._contenders = problem, contenders
+        self.problem, self._contenders = problem, contenders
+        self.shared: list[Change] = []
         devices = {c.place: c.device for c in contenders}
         self.rotations = {
             place: job.mode.rotation(_cached_bytes(problem, place), device.llc_bytes)
@@ -78,18 +80,11 @@ class Stock:
             for operands in sets:
                 operands.load(self.draw)
                 operands.poison()
-        return References(self._problem, self.draw, self._contenders[0].called)
+        return References(self.problem, self.draw, self._contenders[0].called)
 
-    def align(self, which: dict[Place, int]) -> None:
-        """Load the present values into one set of each place."""
-        for place, index in which.items():
-            self.sets[place][index].load(self.draw)
-
-    def refresh(self, which: dict[Place, int]) -> References:
-        """A few fresh values in one set of each place, and the references that belong to them."""
-        self.draw.refresh()
-        self.align(which)
-        return References(self._problem, self.draw, self._contenders[0].called)
+    def share(self, count: int) -> None:
+        """Draw the changes of the operands that every contender is judged on."""
+        self.shared = [self.draw.change() for _ in range(count)]
 
     def one_of_each(self) -> dict[Place, int]:
         """The index of one set of each place, drawn at random."""
@@ -195,9 +190,12 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
     for stock in found:
         _set_up(stock)
         # Drawn again after set-up: results computed there from the values are stale now.
+        began_s = now()
         _judge(stock)
         for contender in stock.live:
             contender.note_launched()
+        if stock.live:
+            stock.share(_standing(job, stock, (now() - began_s) / len(stock.live)))
     if crowded := _crowded(job, contenders):
         return crowded
     if job.mode.does.times:
@@ -239,7 +237,7 @@ def _time(job: Job, found: list[Stock], show: Show) -> None:
         if threaded:
             settle()
         evict = stock.rotations[contender.place].evict
-        contender.prepare(stock.of(contender), stock.draw, evict, monitors[contender.device.name])
+        contender.prepare(stock.of(contender), stock.draw, evict, monitors[contender.device.name], stock.shared)
     running = {" ".join(c.report.entrant): c for c, _ in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}
     baselines = {name for name, c in running.items() if c.kernel.id == job.baseline_of(c.problem.id)}
@@ -301,18 +299,22 @@ def _judge_last(stock: Stock) -> None:
             contender.mistrust(reason)
 
 
+def _standing(job: Job, stock: Stock, judged_s: float) -> int:
+    """Return how many outputs of each contender are judged, where one has taken so long."""
+    affordable = int(STANDING_SHARE * job.budget.max_time_s / judged_s)
+    outputs = sum(operand.nbytes for operand in stock.problem.operands() if operand.role != "in")
+    return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // outputs))
+
+
 def _judge_standing(stock: Stock) -> None:
-    """Verify the output of a timed call on one of the sets, of which a few elements have changed since the last."""
-    for _ in range(STANDING):
+    """Verify what timed calls have written, each on operands of which a few elements had changed."""
+    for number, change in enumerate(stock.shared):
         if not stock.live:
             return
-        which = stock.one_of_each()
-        stock.align(which)
-        for contender in stock.live:
-            contender.call_again(which[contender.place])
-        references = stock.refresh(which)
-        for contender in stock.live:
-            contender.judge_standing(which[contender.place], stock.of(contender), stock.draw, references)
+        with stock.draw.holding(change):
+            references = References(stock.problem, stock.draw, stock.live[0].called)
+            for contender in stock.live:
+                contender.judge_snapshot(number, references)
 
 
 def _stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
