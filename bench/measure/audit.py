@@ -8,8 +8,8 @@ from statistics import median
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
-#: How much longer a call on new values may take than one on values that it knows, and samples to find out.
-SPARED_RATIO, MOST_SAMPLES = 2.0, 64
+#: How much longer a call on new values may take than one on values that it knows; calls and samples to find out.
+SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
 #: How much faster a sample may be after one waking call than after two, or the other way round.
 AHEAD_RATIO = 1.5
 #: How much longer a call on fresh operands may take: they may be in no cache, and threads that have slept for a while
@@ -30,7 +30,7 @@ def _spared_work(series: Series) -> str | None:
         return None
     kept = series.mark()
     for _ in range(MOST_SAMPLES):
-        if len(series.alone_s) >= MIN_SAMPLES and series.batched_s:
+        if len(series.alone_s) >= LEAST_ALONE and series.batched_s:
             break
         series.sample()
     series.forget(kept)

@@ -80,7 +80,7 @@ class Series:
     ) -> None:
         self._launches, self.sets, self.draw = launches, sets, draw
         self.device, self.clock = device, clock
-        self._cold, self._called, self._shared = cold, called, shared
+        self._cold, self._called, self.shared = cold, called, shared
         #: What timed calls have written, by the number of the shared change that they met.
         self.snapshots: dict[int, dict[str, Array]] = {}
         #: Operands that a timed call had not written when it returned.
@@ -126,7 +126,7 @@ class Series:
         """
         used = [which for timed in windows for which in timed]
         together = self._evict and len(set(used)) == len(used)
-        seconds = []
+        seconds: list[float] = []
         for group in [windows] if together else [[timed] for timed in windows]:
             prepared = [self._prepare(timed) for timed in group]
             if self._evict:
@@ -214,12 +214,12 @@ class Series:
         Every window has the same chance to be one of those whose output is judged.
         """
         self._windows += 1
-        number = self._windows - 1 if self._windows <= len(self._shared) else self._random.randrange(self._windows)
-        shared = number if number < len(self._shared) else None
+        number = self._windows - 1 if self._windows <= len(self.shared) else self._random.randrange(self._windows)
+        shared = number if number < len(self.shared) else None
         last = self.sets[timed[-1]]
         for which in list(dict.fromkeys(timed))[-FRESHENED:]:
             operands = self.sets[which]
-            change = self._shared[number] if shared is not None and operands is last else self.draw.change()
+            change = self.shared[number] if shared is not None and operands is last else self.draw.change()
             operands.freshen(self.draw, change)
         self._restore(timed)
         spots = last.spots(self.draw) if self._random.random() < 0.5 else []

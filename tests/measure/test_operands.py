@@ -41,7 +41,7 @@ def test_the_same_seed_draws_the_same_values() -> None:
 
 def test_a_draw_ends_with_the_last_that_holds_it() -> None:
     _, draw, _ = _loaded("copy/m3n5/f32")
-    draw.refresh()
+    draw.change()
     kept = weakref.ref(draw)
     gc.disable()
     try:
@@ -110,8 +110,7 @@ def test_operands_of_fp8_are_drawn_and_change(dtype: str) -> None:
     draw.redraw()
     assert (draw.views("C")["a"].astype(np.float64) != before).mean() > 0.95
     operands.load(draw)
-    operands.refresh(draw)
-    assert np.array_equal(operands.flat["a"].view(np.uint8), draw.flat["a"].view(np.uint8))
+    _freshened(draw, operands)
     assert np.isnan(draw.flat["a"].reshape(301, 48)[:, 33:].astype(np.float64)).all()
 
 
@@ -130,8 +129,7 @@ def test_integers_are_drawn_over_all_that_there_are_and_change() -> None:
     draw.redraw()
     assert (draw.views("C")["a"] != before).mean() > 0.95
     operands.load(draw)
-    operands.refresh(draw)
-    assert np.array_equal(operands.flat["a"], draw.flat["a"])
+    _freshened(draw, operands)
     assert (draw.flat["a"].reshape(301, 48)[:, 33:] == -128).all()
     values = spread(np.random.default_rng(0).random(10_000), "s32")
     assert values.dtype == np.int32
@@ -154,12 +152,31 @@ def test_restore_gives_inouts_back() -> None:
     assert np.array_equal(operands.flat["c"], draw.flat["c"])
 
 
-def test_refresh_changes_a_block_of_an_input_in_set_and_draw_alike() -> None:
-    _, draw, operands = _loaded("copy/m301n33/f32")
-    before = draw.flat["a"].copy()
-    operands.refresh(draw)
-    assert 0 < (before != draw.flat["a"]).sum() <= 1024
-    assert np.array_equal(operands.flat["a"], draw.flat["a"])
+def _freshened(draw: Draw, operands: OperandSet) -> None:
+    """Give a set fresh values twice: it holds what was drawn but for the second change."""
+    for change in (draw.change(), draw.change()):
+        operands.freshen(draw, change)
+    with draw.holding(change):
+        assert np.array_equal(operands.flat["a"].view(np.uint8), draw.flat["a"].view(np.uint8))
+
+
+@pytest.mark.parametrize("problem", ["copy/m301n33/f32", "copy/m2n3/f32"])
+def test_fresh_values_take_the_place_of_the_last_ones(problem: str) -> None:
+    _, draw, operands = _loaded(problem)
+    _freshened(draw, operands)
+    places = {name: places.tolist() for name, (places, _) in draw.change().items()}
+    assert places.keys() == {"a"}
+    assert len(set(places["a"])) == len(places["a"]) == min(8, draw.flat["a"].size)
+    assert operands.damage(draw) is None
+
+
+def test_restored_inouts_hold_the_change_too() -> None:
+    _, draw, operands = _loaded("gemm/m50n60k7/f32/NN/beta1")
+    operands.freshen(draw, change := draw.change())
+    operands.flat["c"][:] = 7
+    operands.restore(draw)
+    with draw.holding(change):
+        assert np.array_equal(operands.flat["c"], draw.flat["c"])
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure.contender import Contender
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.monitor import CpuMonitor
 from kernelmark.bench.measure.operands import ScratchBuffers
-from kernelmark.bench.measure.verify import References
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store
@@ -66,17 +64,7 @@ def test_unwritten_padding_accuses_no_right_kernel() -> None:
     assert (row.status, row.reason) == ("ok", "")
 
 
-def test_a_kernel_that_looks_at_an_element_which_changes_by_chance_is_found_by_the_next_timed_call(monkeypatch):
-    found, stand = iter([0]), Contender.judge_standing
-
-    def judge_standing(contender, which, sets, draw, references):
-        for _ in found:  # in the first of these calls alone
-            draw.flat["a"][0] += 0.5
-            sets[which].load(draw)
-            references = References(contender.problem, draw, contender.called)
-        stand(contender, which, sets, draw, references)
-
-    monkeypatch.setattr(Contender, "judge_standing", judge_standing)
+def test_a_kernel_that_does_less_when_it_is_timed_is_wrong() -> None:
     (row,) = _run("copy/m401n409/f32", "copy/test.looks_at_one")
     assert row.status == "wrong"
     assert row.reason.startswith("the output of a timed call, on operands of which a few elements had changed: ")
