@@ -3,14 +3,12 @@
 Each audit returns why a kernel is mistrusted, or None.
 """
 
-from statistics import median
-
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
-#: How much longer a call on new values may take than one on values that it knows; calls and samples to find out.
+#: How much longer a call on new values may take than one on values that it knows; calls of each, samples to find out.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
-#: How much faster a sample may be after one waking call than after two, or the other way round.
+#: How much faster a sample may be after one waking call than after two, which wake threads all the better.
 AHEAD_RATIO = 1.5
 #: How much longer a call on fresh operands may take: they may be in no cache, and threads that have slept for a while
 #: were seen to cost an honest kernel 5 ms on a busy machine. Shorter calls are therefore not suspected at all.
@@ -25,31 +23,34 @@ def complaint(series: Series) -> str | None:
 
 
 def _spared_work(series: Series) -> str | None:
-    """Compare windows of one call with those of several, where all calls but the first may know their operands."""
-    if series.batch == 1 or not series.cuts:
+    """Compare calls alone in their windows: some met new values, and some the values that the call before had met."""
+    if not series.meets_known:
         return None
     kept = series.mark()
     for _ in range(MOST_SAMPLES):
-        if len(series.alone_s) >= LEAST_ALONE and series.batched_s:
+        if min(len(series.new_s), len(series.known_s)) >= LEAST_ALONE:
             break
-        series.sample()
+        if series.cuts:
+            series.sample()
+        else:
+            series.take_pair()
     series.forget(kept)
-    overhead_s = median(series.clock.time([lambda: None]) for _ in range(MIN_SAMPLES))
-    known_s = median(series.batched_s)
-    ratio = median_interval([(alone_s - overhead_s) / known_s for alone_s in series.alone_s])
-    if ratio.low < SPARED_RATIO:
+    if min(len(series.new_s), len(series.known_s)) < MIN_SAMPLES:
         return None
-    new_s = median(series.alone_s)
-    return f"spares itself the work: {new_s:.2g} s a call when its operands have changed, {known_s:.2g} s when not"
+    new, known = map(median_interval, (series.new_s, series.known_s))
+    if new.low < SPARED_RATIO * known.high:
+        return None
+    found = f"{new.median:.2g} s a call when its operands have changed, {known.median:.2g} s when not"
+    return f"spares itself the work: {found}"
 
 
 def _worked_ahead(series: Series) -> str | None:
-    """Compare samples after one waking call with samples after two: what a call does for the next, it does for both."""
+    """Compare samples after one waking call with samples after two: a call that works ahead does so for the next."""
     groups = [[s for s, woken in zip(series.samples, series.woken, strict=True) if woken == n] for n in (1, 2)]
     if any(len(group) < MIN_SAMPLES for group in groups):
         return None
     once, twice = map(median_interval, groups)
-    if max(once.low / twice.high, twice.low / once.high) < AHEAD_RATIO:
+    if twice.low < AHEAD_RATIO * once.high:
         return None
     return f"works ahead: {once.median:.2g} s a call after one other call, {twice.median:.2g} s after two"
 

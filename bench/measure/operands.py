@@ -67,7 +67,8 @@ class OperandSet:
         self.specs = {operand.name: operand for operand in problem.operands()}
         self._memory: dict[str, Memory] = {}
         self._raw: dict[str, Any] = {}
-        self._change: Change = {}
+        #: In which elements its inputs differ from what was drawn.
+        self.change: Change = {}
         self.flat: dict[str, Any] = {}
         for name, operand in self.specs.items():
             apart = bool(memory) if self._on_host else operand.in_host
@@ -87,7 +88,7 @@ class OperandSet:
 
     def load(self, draw: Draw) -> None:
         """Copy all drawn values in."""
-        self._change = {}
+        self.change = {}
         for name, values in draw.flat.items():
             self._memory[name].upload(self.flat[name], values)
 
@@ -95,16 +96,16 @@ class OperandSet:
         """Give the inouts the values they had before any run."""
         for name in self._named("inout"):
             self._memory[name].upload(self.flat[name], draw.flat[name])
-            if name in self._change:
-                self._memory[name].scatter(self.flat[name], *self._change[name])
+            if name in self.change:
+                self._memory[name].scatter(self.flat[name], *self.change[name])
 
     def freshen(self, draw: Draw, change: Change) -> None:
         """Let the inputs hold what was drawn but for a change, in place of the one before; inouts once restored."""
         with draw.holding(change):
             for name in self._named("in"):
-                places = np.concatenate([changed[name][0] for changed in (self._change, change) if name in changed])
+                places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
                 self._memory[name].scatter(self.flat[name], places, draw.flat[name][places])
-        self._change = change
+        self.change = change
 
     def spoil(self, draw: Draw) -> None:
         """Overwrite a few elements of the outputs: what the contender before has left there may be right already."""
@@ -155,7 +156,7 @@ class OperandSet:
 
     def damage(self, draw: Draw) -> str | None:
         """Return what a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
-        with draw.holding(self._change):
+        with draw.holding(self.change):
             return self._damage(draw)
 
     def _damage(self, draw: Draw) -> str | None:

@@ -10,6 +10,7 @@ import random
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -52,12 +53,17 @@ class Mark(NamedTuple):
     spent_s: float
 
 
-class _Prepared(NamedTuple):
-    """The sets of the calls of a window, the number of its shared change if it is judged, and poisoned elements."""
+@dataclass
+class _Timed:
+    """A window: the set of each call, and whether they hold values that the call before has met.
 
-    timed: list[int]
-    shared: int | None
-    spots: list[Spots]
+    shared: the number of its shared change if its output is judged. spots: elements of the output that are poisoned.
+    """
+
+    sets: list[int]
+    known: bool = False
+    shared: int | None = None
+    spots: list[Spots] = field(default_factory=list)
 
 
 class Series:
@@ -91,15 +97,15 @@ class Series:
         self.cold_by_eviction = cold and evict
         self._random = random.Random(secrets.randbits(128))
         self._waiting = list(range(len(sets)))
-        self._windows = 0
+        self._offered = 0
         self._looks = Looks()
         self._started = self._call_s = 0.0
         self.batch = 1
         self.samples: list[float] = []
-        #: Of each sample the untimed calls before it; of windows of one call and of several the seconds a call.
+        #: Of each sample the waking calls before it; the seconds of calls alone in a window, on new and known values.
         self.woken: list[int] = []
-        self.alone_s: list[float] = []
-        self.batched_s: list[float] = []
+        self.new_s: list[float] = []
+        self.known_s: list[float] = []
         self.repeated = 0
         self.windows: list[Window] = []
         self.spent_s = 0.0
@@ -111,27 +117,30 @@ class Series:
         The windows that wake differ from the others in nothing but that their time is not kept.
         """
         waking = 0 if self.is_long else self._random.randint(1, 2)
-        windows = [self._next_sets(calls) for calls in (*[1] * waking, *self._split())]
+        windows = [self._next_window(calls) for calls in (*[1] * waking, *self._split())]
+        for window in windows[waking:]:
+            window.known = self.cuts and len(window.sets) == 1 and self._random.random() < 0.5
         seconds = self._take(windows)[waking:]
         self.samples.append(math.fsum(seconds) / self.batch)
         self.woken.append(waking)
-        if self.cuts:
-            for timed, took in zip(windows[waking:], seconds, strict=True):
-                (self.alone_s if len(timed) == 1 else self.batched_s).append(took / len(timed))
+        for window, took in zip(windows[waking:], seconds, strict=True):
+            if self.cuts and len(window.sets) == 1:
+                (self.known_s if window.known else self.new_s).append(took)
 
-    def _take(self, windows: list[list[int]]) -> list[float]:
-        """Time windows of calls on these sets, each prepared before; return what each took. One eviction does for all.
+    def _take(self, windows: list[_Timed]) -> list[float]:
+        """Time windows of calls, each prepared before; return what each took. One eviction does for all.
 
         Windows that use a set again are prepared, and evicted, one by one.
         """
-        used = [which for timed in windows for which in timed]
+        used = [which for window in windows for which in window.sets]
         together = self._evict and len(set(used)) == len(used)
         seconds: list[float] = []
-        for group in [windows] if together else [[timed] for timed in windows]:
-            prepared = [self._prepare(timed) for timed in group]
+        for group in [windows] if together else [[window] for window in windows]:
+            for window in group:
+                self._prepare(window)
             if self._evict:
                 self.device.evict()
-            seconds += map(self._time_window, prepared)
+            seconds += map(self._time_window, group)
         return seconds
 
     def _split(self) -> list[int]:
@@ -146,7 +155,13 @@ class Series:
         first = 1 if self._random.random() < 0.5 else self._random.randrange(1, self.batch)
         return self._random.sample([first, self.batch - first], 2)
 
-    def _next_sets(self, calls: int) -> list[int]:
+    def take_pair(self) -> None:
+        """Time a call on new values and one on the same, as an audit of batches in which some calls meet known ones."""
+        windows = [_Timed([0]), _Timed([0], known=True)]
+        for seconds, took in zip((self.new_s, self.known_s), self._take(windows), strict=True):
+            seconds.append(took)
+
+    def _next_window(self, calls: int) -> _Timed:
         """Draw the set of each call from the quarter that has waited longest, so that nothing is known beforehand."""
         among = max(1, min(len(self._waiting) - 1, max(2, len(self._waiting) // 4)))
         found = []
@@ -154,7 +169,7 @@ class Series:
             which = self._waiting.pop(self._random.randrange(among)) if among > 1 else self._waiting.pop(0)
             self._waiting.append(which)
             found.append(which)
-        return found
+        return _Timed(found)
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors know the code, and choose the batch.
@@ -208,33 +223,40 @@ class Series:
         with self._called(stage):
             return self.clock.time(calls)
 
-    def _prepare(self, timed: list[int]) -> _Prepared:
-        """Give the sets of a window fresh values.
+    def _prepare(self, window: _Timed) -> None:
+        """Give the sets of a window new values, or, with as many writes, the values that they have.
 
-        Every window has the same chance to be one of those whose output is judged.
+        Every window of new values has the same chance to be one of those whose output is judged.
         """
-        self._windows += 1
-        number = self._windows - 1 if self._windows <= len(self.shared) else self._random.randrange(self._windows)
-        shared = number if number < len(self.shared) else None
-        last = self.sets[timed[-1]]
-        for which in list(dict.fromkeys(timed))[-FRESHENED:]:
-            operands = self.sets[which]
-            change = self.shared[number] if shared is not None and operands is last else self.draw.change()
+        *others, last = list(dict.fromkeys(reversed(window.sets)))[FRESHENED - 1 :: -1]
+        for which in others:
+            self.sets[which].freshen(self.draw, self.draw.change())
+        operands = self.sets[last]
+        if window.known and operands.change:
+            operands.freshen(self.draw, operands.change)
+        else:
+            window.shared = self._drawn_to_be_judged()
+            change = self.draw.change() if window.shared is None else self.shared[window.shared]
             operands.freshen(self.draw, change)
-        self._restore(timed)
-        spots = last.spots(self.draw) if self._random.random() < 0.5 else []
-        for spot in spots:
+        self._restore(window.sets)
+        window.spots = operands.spots(self.draw) if self._random.random() < 0.5 else []
+        for spot in window.spots:
             spot.poison()
-        return _Prepared(timed, shared, spots)
 
-    def _time_window(self, prepared: _Prepared) -> float:
+    def _drawn_to_be_judged(self) -> int | None:
+        """Return the number of the shared change that a window gets, if any: a reservoir sample of all windows."""
+        self._offered += 1
+        number = self._offered - 1 if self._offered <= len(self.shared) else self._random.randrange(self._offered)
+        return number if number < len(self.shared) else None
+
+    def _time_window(self, window: _Timed) -> float:
         """Time the calls of a window; look at once at what they have written."""
-        calls = [self._launches[which] for which in prepared.timed]
+        calls = [self._launches[which] for which in window.sets]
         seconds = self._time(calls, "sampling") * len(calls)
-        if late := next((spot.operand for spot in prepared.spots if not spot.written().all()), None):
+        if late := next((spot.operand for spot in window.spots if not spot.written().all()), None):
             self.unwritten = self.unwritten or late
-        if prepared.shared is not None:
-            self.snapshots[prepared.shared] = self.sets[prepared.timed[-1]].snapshot()
+        if window.shared is not None:
+            self.snapshots[window.shared] = self.sets[window.sets[-1]].snapshot()
         return seconds
 
     def _restore(self, timed: Iterable[int]) -> None:
@@ -253,7 +275,12 @@ class Series:
     @property
     def cuts(self) -> bool:
         """Return whether batches are cut, since some of their calls would meet values that they know."""
-        return self.batch > 1 and not self._restores and not (self._cold and self.batch <= FRESHENED)
+        return self.batch > 1 and not self._restores and not self._cold
+
+    @property
+    def meets_known(self) -> bool:
+        """Return whether some calls of a batch meet values that they know."""
+        return self.cuts or (self._cold and self.batch > FRESHENED)
 
     def forget(self, mark: Mark) -> None:
         """Forget the samples since a mark, but for what they have shown of windows."""

@@ -138,8 +138,8 @@ def an_input_is_compared_with_what_was_drawn_last_on_the_device_or_where_that_is
         with patch.object(cupy.cuda.runtime, "memGetInfo", lambda free_bytes=free_bytes: (free_bytes, 2**30)):
             device, problem = Cuda(), discover().problem("gemm/m3n5k7/f32/NN/lda+2")
             draw, operands = Draw(problem, 0), OperandSet(problem, device)
-            for change in (draw.redraw, draw.refresh):
-                change()
+            for _ in range(2):
+                draw.redraw()
                 assert not device.holds(operands.flat["a"], "a", draw)
                 operands.load(draw)
                 assert operands.damage(draw) is None
