@@ -3,7 +3,9 @@
 Each audit returns why a kernel is mistrusted, or None.
 """
 
-from kernelmark.bench.measure.sample import Series
+from statistics import median
+
+from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
 #: How much longer a call on new values may take than one on values that it knows; calls of each, samples to find out.
@@ -19,7 +21,7 @@ def complaint(series: Series) -> str | None:
     """Return why the samples of a series cannot be trusted."""
     if series.unwritten:
         return f"returned before {series.unwritten} was written"
-    return _spared_work(series) or _worked_ahead(series)
+    return _spared_work(series) or _skipped(series) or _worked_ahead(series)
 
 
 def _spared_work(series: Series) -> str | None:
@@ -41,6 +43,18 @@ def _spared_work(series: Series) -> str | None:
     if new.low < SPARED_RATIO * known.high:
         return None
     found = f"{new.median:.2g} s a call when its operands have changed, {known.median:.2g} s when not"
+    return f"spares itself the work: {found}"
+
+
+def _skipped(series: Series) -> str | None:
+    """Compare batches with batches whose calls are a few microseconds apart, where one may see that it is timed."""
+    if not series.cuts:
+        return None
+    together, apart = map(median_interval, zip(*(series.take_apart() for _ in range(LEAST_ALONE)), strict=True))
+    empty_s = median(series.clock.time_apart([lambda: None] * APART) for _ in range(LEAST_ALONE))
+    if apart.low - empty_s < SPARED_RATIO * together.high:
+        return None
+    found = f"{apart.median:.2g} s a call after a pause, {together.median:.2g} s in a batch"
     return f"spares itself the work: {found}"
 
 

@@ -39,6 +39,8 @@ SETTLED = 0.02
 WARM_UP_SHARE = 0.25
 #: Of the sets of one window that many get fresh values, the last ones.
 FRESHENED = 16
+#: Calls of a batch that are taken apart.
+APART = 32
 #: Samples are spread over at least this long where the limit allows, since a shorter look may lie in one slow burst.
 SPREAD_S = 1.0
 
@@ -160,6 +162,14 @@ class Series:
         windows = [_Timed([0]), _Timed([0], known=True)]
         for seconds, took in zip((self.new_s, self.known_s), self._take(windows), strict=True):
             seconds.append(took)
+
+    def take_apart(self) -> tuple[float, float]:
+        """Return the seconds a call of a batch, and of one in which the calls are a few microseconds apart."""
+        window = self._next_window(min(self.batch, APART))
+        together_s = self._take([window])[0] / len(window.sets)
+        self._prepare(window)
+        with self._called("sampling"):
+            return together_s, self.clock.time_apart([self._launches[which] for which in window.sets])
 
     def _next_window(self, calls: int) -> _Timed:
         """Draw the set of each call from the quarter that has waited longest, so that nothing is known beforehand."""

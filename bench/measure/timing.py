@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import time as _time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -75,6 +76,24 @@ class CpuClock:
             if collecting:
                 _collect()
         return (stop - start) / len(calls)
+
+    def time_apart(self, calls: Sequence[Launch]) -> float:
+        """Seconds a call where a pause of 0 to 5 us is between one and the next, which is not counted."""
+        clock, collecting, spent_s = time.perf_counter, _is_collecting(), 0.0
+        pauses = [random.uniform(0, 5e-6) for _ in calls]
+        _do_not_collect()
+        try:
+            for call, pause_s in zip(calls, pauses, strict=True):
+                start: float = clock()
+                while clock() < start + pause_s:
+                    pass
+                start = clock()
+                call()
+                spent_s += clock() - start
+        finally:
+            if collecting:
+                _collect()
+        return spent_s / len(calls)
 
 
 class Streamed(Protocol):
@@ -157,6 +176,20 @@ class CudaClock:
             )
         self.unseen_s.append(max(0.0, ended - released - span) if held else 0.0)
         return span / len(calls)
+
+    def time_apart(self, calls: Sequence[Launch]) -> float:
+        """Seconds a call where a pause of 0 to 5 us is between one launch and the next, while the stream is held."""
+
+        def after_a_pause(call: Launch) -> Launch:
+            def launch() -> None:
+                until_s = now() + random.uniform(0, 5e-6)
+                while now() < until_s:
+                    pass
+                call()
+
+            return launch
+
+        return self.time([after_a_pause(call) for call in calls])
 
     def _refuse_strayed(self) -> None:
         if reason := self._device.strayed():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import cycle, pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -325,14 +326,19 @@ class Known:
 
     unwritten, cuts, meets_known, samples, woken = "", True, True, (), ()
 
-    def __init__(self, new_s, known_s):
-        self.new_s, self.known_s = new_s, known_s
+    def __init__(self, new_s, known_s, apart_s=1e-6):
+        self.new_s, self.known_s, self.apart_s = new_s, known_s, apart_s
 
     def mark(self):
         return None
 
     def forget(self, mark):
         pass
+
+    clock = SimpleNamespace(time_apart=lambda calls: 0.1e-6)
+
+    def take_apart(self):
+        return 1e-6, self.apart_s
 
 
 @pytest.mark.parametrize(
@@ -347,9 +353,21 @@ def test_a_call_on_new_values_that_takes_twice_as_long_as_one_on_known_ones_spar
     assert ("spares itself the work" in (complaint_of(Known(new_s, [1e-6] * 14)) or "")) == spared
 
 
+def test_a_call_after_a_pause_that_takes_twice_as_long_as_in_a_batch_spares_work():
+    for apart_s, spared in ((2.05e-6, False), (2.2e-6, True)):
+        found = complaint_of(Known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
+        assert ("s a call after a pause" in found) == spared
+
+
+def test_calls_apart_are_timed_without_their_pauses(fake_time: FakeTime) -> None:
+    calls = [lambda: fake_time.sleep(1e-3)] * 5
+    fake_time.step = 1e-7
+    assert CpuClock().time_apart(calls) == pytest.approx(1e-3, rel=1e-3)
+
+
 def test_samples_that_one_more_call_before_makes_slower_are_worked_ahead():
     series = Known([], [])
-    series.meets_known = False
+    series.meets_known = series.cuts = False
     series.woken = [1, 2] * 10
     for factor, ahead in ((0.5, False), (1.2, False), (2.0, True)):
         series.samples = [1e-3, factor * 1e-3] * 10

@@ -14,12 +14,13 @@ from kernelmark.bench.plan.discovery import discover
 
 
 class FakeTime:
-    """A clock that only launches and tests move."""
+    """A clock that only launches and tests move, and reading it if `step` is set."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = self.step = 0.0
 
     def perf_counter(self) -> float:
+        self.now += self.step
         return self.now
 
     def sleep(self, seconds: float) -> None:
