@@ -282,6 +282,13 @@ def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernel
 
 
 @pytest.mark.long
+def test_a_metric_is_an_observer_and_a_column(extended):
+    rows = extended("Add a metric").rows()
+    assert {row["status"] for row in rows} == {"ok"}
+    assert all(int(row["preempted"]) >= 0 for row in rows)
+
+
+@pytest.mark.long
 def test_a_mode_times_rows_of_its_own(extended):
     copy = extended("Add a mode")
     rows = copy.rows()

@@ -302,8 +302,11 @@ def _judge_last(stock: Stock) -> None:
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:
     """Return how many outputs of each contender are judged, where one has taken so long."""
     affordable = int(STANDING_SHARE * job.budget.max_time_s / judged_s)
-    outputs = sum(operand.nbytes for operand in stock.problem.operands() if operand.role != "in")
-    return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // outputs))
+    return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
+
+
+def _output_bytes(problem: Problem) -> int:
+    return sum(operand.nbytes for operand in problem.operands() if operand.role != "in")
 
 
 def _judge_standing(stock: Stock) -> None:
@@ -334,11 +337,14 @@ def _cached_bytes(problem: Problem, place: Place) -> int:
 
 
 def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:
-    """Return the host memory that the drawn values and all sets of one problem take."""
+    """Return the host memory that the drawn values, all sets of one problem and the outputs to be judged take."""
     problem = contenders[0].problem
     held = {c.place: (c.device, c.device.stream is None) for c in contenders}
-    return problem.footprint_bytes + sum(
+    outputs = _output_bytes(problem)
+    kept = min(MOST_STANDING * outputs, max(KEPT_BYTES, outputs)) if job.mode.does.times else 0
+    sets = sum(
         job.mode.rotation(problem.footprint_bytes, device.llc_bytes).sets
         * sum(operand.nbytes for operand in problem.operands() if operand.in_host or on_host)
         for device, on_host in held.values()
     )
+    return problem.footprint_bytes + sets + kept * len(contenders)
