@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cpu import default_threads
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.case import Plan, PlannedJob, Shard, case_count
 from kernelmark.bench.plan.discovery import discover
@@ -72,7 +72,7 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the plug-ins of the selectors that `--select` names."""
     if where is None:
         return options
-    threads = options["threads"] or (cpu_count(),)
+    threads = options["threads"] or (default_threads(),)
     return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
 
 

@@ -1,11 +1,13 @@
 """The CPU as a device: host memory, wall-clock time, and what the system gives of name, cores and caches."""
 
+import math
 import mmap
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 
 from kernelmark.bench.measure.device import Clock, Memory, Monitor
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.memory import refuse_what_does_not_fit
+from kernelmark.bench.measure.memory import CGROUP, group_folders, refuse_what_does_not_fit
 from kernelmark.bench.measure.monitor import CpuMonitor
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.plan.dtypes import Array, numpy_dtype
@@ -22,6 +24,7 @@ from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 #: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
+CPUS = Path("/sys/devices/system/cpu")
 ALIGNMENT = 4096
 HUGE_BYTES = 2 * 2**20
 TRANSPARENT = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -198,6 +201,26 @@ def cpu_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def default_threads() -> int:
+    """Return one for each CPU that this process may use, or as many as the quota of its control groups allows."""
+    return max(1, math.floor(min(cpu_count(), *_quotas())))
+
+
+def _quotas() -> Iterator[float]:
+    """Yield the CPUs that each control group of this process may use, of version 2 and 1."""
+    two = [folder for base in (CGROUP, CGROUP / "unified") for folder in group_folders(base, "")]
+    files = [[folder / "cpu.max"] for folder in two]
+    one = group_folders(CGROUP / "cpu", "cpu")
+    files += [[folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"] for folder in one]
+    yield math.inf
+    for texts_in in files:
+        with suppress(OSError, ValueError):  # no quota reads `max` or -1
+            texts = [file.read_text() for file in texts_in]
+            limit, length = map(int, " ".join(texts).split())
+            if limit > 0:
+                yield limit / length
+
+
 @lru_cache
 def cpu_name() -> str:
     """The processor's name as the system gives it."""
@@ -211,13 +234,24 @@ def cpu_name() -> str:
 
 @lru_cache
 def last_level_cache_bytes() -> int:
-    """Size of the largest cache of CPU 0, or what KERNELMARK_LLC_BYTES gives. Raises UsageError for what is no size."""
+    """Return the last-level caches of all CPUs of this process together, or what KERNELMARK_LLC_BYTES gives.
+
+    Some processors have one for each few cores, and each socket has its own. Raises UsageError for what is no size.
+    """
     if given := os.environ.get("KERNELMARK_LLC_BYTES"):
         if re.fullmatch("0*[1-9][0-9]{0,17}", given):
             return int(given)
         raise UsageError(f"KERNELMARK_LLC_BYTES: is {given!r}, expected an integer above 0, in bytes")
-    sizes = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        sizes.append(int(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1))
-    return max(sizes, default=LLC_IF_UNKNOWN)
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+    return sum({shared: size for cpu in cpus for shared, size in _last_level_cache(cpu)}.values()) or LLC_IF_UNKNOWN
+
+
+def _last_level_cache(cpu: int) -> list[tuple[str, int]]:
+    """Return the CPUs that share the last-level cache of one, as a list, and its bytes; nothing where unknown."""
+    found = []
+    for folder in (CPUS / f"cpu{cpu}/cache").glob("index*"):
+        with suppress(OSError, ValueError):
+            level, text, shared = ((folder / name).read_text().strip() for name in ("level", "size", "shared_cpu_list"))
+            size = int(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1)
+            found.append((int(level), size, shared))
+    return [(shared, size) for _, size, shared in [max(found)]] if found else []

@@ -61,8 +61,8 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     )
-    found = [(folder, two) for base in (root, root / "unified") for folder in _folders(base, "")]
-    found += [(folder, one) for folder in _folders(root / "memory", "memory")]
+    found = [(folder, two) for base in (root, root / "unified") for folder in group_folders(base, "")]
+    found += [(folder, one) for folder in group_folders(root / "memory", "memory")]
     return tuple(
         _ControlGroup(folder / limit, folder / held, folder / "memory.stat", reclaimable)
         for folder, (limit, held, reclaimable) in found
@@ -70,8 +70,11 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
     )
 
 
-def _folders(base: Path, controller: str) -> Iterator[Path]:
-    """Yield the folder of this process' group and of those above; in a container the root alone may be there."""
+def group_folders(base: Path, controller: str) -> Iterator[Path]:
+    """Yield the folder of this process' control group and of those above; in a container the root alone may be there.
+
+    controller: of version 1, `memory` or `cpu`; "" for version 2.
+    """
     try:
         lines = [line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines()]
     except OSError:

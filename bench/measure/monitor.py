@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.affinity import contents, core_of, names
 from kernelmark.bench.measure.device import Window
-from kernelmark.bench.measure.memory import CGROUP
+from kernelmark.bench.measure.memory import CGROUP, group_folders
 from kernelmark.bench.measure.timing import now
 
 PROC = Path("/proc")
@@ -168,12 +168,22 @@ def _has_children() -> bool:
 
 
 def _denied_s() -> float:
-    """Return what a container's quota has kept from its threads, in seconds of a CPU."""
-    try:
-        lines = contents(f"{CGROUP}/cpu.stat").splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) * 1e-6 for line in lines if line.startswith(b"throttled_usec ")), 0.0)
+    """Return what the CPU quotas of its control groups have kept from their threads, in seconds of a CPU."""
+    denied_s = 0.0
+    for file, name, unit_s in _throttled(CGROUP):
+        with suppress(OSError):
+            lines = contents(file).splitlines()
+            denied_s += sum(int(line.split()[1]) * unit_s for line in lines if line.startswith(name))
+    return denied_s
+
+
+@lru_cache
+def _throttled(root: Path) -> tuple[tuple[str, bytes, float], ...]:
+    """Return the files that count denied time, of control groups of version 2 and 1, with the counter and its unit."""
+    two = [folder for base in (root, root / "unified") for folder in group_folders(base, "")]
+    found = [(folder / "cpu.stat", b"throttled_usec ", 1e-6) for folder in two]
+    found += [(folder / "cpu.stat", b"throttled_time ", 1e-9) for folder in group_folders(root / "cpu", "cpu")]
+    return tuple((str(file), name, unit_s) for file, name, unit_s in found if file.exists())
 
 
 def _counters(words: list[bytes]) -> _Cpus:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.cpu import cpu_count, default_threads
 from kernelmark.bench.measure.devices import choose_devices
 from kernelmark.bench.measure.isa import choose_isas
 from kernelmark.bench.plan.case import Plan, PlannedJob, jobs
@@ -28,7 +28,7 @@ def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "-
     here = {
         "devices": choose_devices(asked["devices"], f"{prefix}device"),
         "kernels": tuple(asked["kernels"]),
-        "threads": asked["threads"] or (cpu_count(),),
+        "threads": asked["threads"] or (default_threads(),),
         "isas": choose_isas(asked["isas"], f"{prefix}isa"),
         "plugins": tuple(str(Path(plugin).absolute()) for plugin in asked["plugins"]),
         "mode": Mode(asked["mode"]),

@@ -12,7 +12,7 @@ import pytest
 
 from kernelmark.bench.measure import affinity, isa, memory
 from kernelmark.bench.measure.affinity import cpus_in, listed, spread, thread_times, working_threads
-from kernelmark.bench.measure.cpu import Cpu, cpu_count, last_level_cache_bytes
+from kernelmark.bench.measure.cpu import Cpu, cpu_count, default_threads, last_level_cache_bytes
 from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.measure.timing import CpuClock, call_overhead
@@ -142,6 +142,41 @@ def test_without_it_the_size_is_that_of_a_cache(monkeypatch: pytest.MonkeyPatch)
     assert last_level_cache_bytes() >= 2**16
 
 
+def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_path, monkeypatch):
+    """Two complexes of two CPUs, each with a cache of its own; the third may not be used."""
+    for number in range(6):
+        complex_of = f"{number // 2 * 2}-{number // 2 * 2 + 1}"
+        for index, level, size, shared in ((0, 1, "48K", number), (2, 2, "64M", number), (3, 3, "32M", complex_of)):
+            folder = tmp_path / f"cpu{number}/cache/index{index}"
+            folder.mkdir(parents=True)
+            for name, text in (("level", level), ("size", size), ("shared_cpu_list", shared)):
+                (folder / name).write_text(f"{text}\n")
+    monkeypatch.delenv("KERNELMARK_LLC_BYTES")
+    monkeypatch.setattr("kernelmark.bench.measure.cpu.CPUS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    assert last_level_cache_bytes() == 2 * 32 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("files", "threads"),
+    [
+        ({"group/cpu.max": "250000 100000"}, 2),
+        ({"group/sub/cpu.max": "max 100000", "group/cpu.max": "50000 100000"}, 1),
+        ({"cpu/group/sub/cpu.cfs_quota_us": "300000", "cpu/group/sub/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+    ],
+)
+def test_a_quota_of_the_control_groups_limits_the_default_threads(files, threads, tmp_path, monkeypatch):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text("4:cpu,cpuacct:/group/sub\n0::/group/sub\n")
+    monkeypatch.setattr("kernelmark.bench.measure.cpu.CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    assert default_threads() == threads
+
+
 @pytest.mark.parametrize("given", ["0", "-1", "8M", "1e6", " ", "1" * 30])
 def test_what_is_no_size_is_refused(given: str, monkeypatch: pytest.MonkeyPatch, complaint: Callable[..., str]) -> None:
     monkeypatch.setenv("KERNELMARK_LLC_BYTES", given)
@@ -150,10 +185,10 @@ def test_what_is_no_size_is_refused(given: str, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_every_cpu_empties_its_own_caches() -> None:
-    cpu = Cpu()
+    device = Cpu()
     before = thread_times()
     for _ in range(30):
-        cpu.evict()
+        device.evict()
     assert working_threads(before) == cpu_count()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kernelmark.bench.measure import affinity, machine, monitor, nvml
+from kernelmark.bench.measure import affinity, machine, memory, monitor, nvml
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import CpuMonitor, means
@@ -179,10 +179,20 @@ def test_time_stolen_by_the_hypervisor_disturbs_and_is_no_load(both: Machine) ->
     assert disturbance([window]) == "the hypervisor took 5 % of the time during 100 % of the sampling"
 
 
-def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(both: Machine, tmp_path: Path) -> None:
-    (tmp_path / "cpu.stat").write_text("usage_usec 5\nnr_throttled 0\nthrottled_usec 1000000\n")
+@pytest.mark.parametrize(
+    ("group", "counter"),
+    [("", "throttled_usec {}000"), ("own", "throttled_usec {}000"), ("cpu/own", "throttled_time {}000000")],
+)
+def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(
+    group: str, counter: str, both: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "groups").write_text("3:cpu:/own\n0::/own\n")
+    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "groups")
+    counters = tmp_path / group / "cpu.stat"
+    counters.parent.mkdir(parents=True, exist_ok=True)
+    counters.write_text(f"usage_usec 5\nnr_throttled 0\n{counter.format(1000)}\n")
     watch = watching()
-    (tmp_path / "cpu.stat").write_text("usage_usec 5\nnr_throttled 4\nthrottled_usec 1600000\n")
+    counters.write_text(f"usage_usec 5\nnr_throttled 4\n{counter.format(1600)}\n")
     both.passes(1.0, own=1.0, idle=(0.5, 0.5))
     assert watch.look().causes == {monitor.QUOTA: pytest.approx(0.6)}
 
