@@ -16,9 +16,10 @@ from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY
 
-GUARD_BYTES = 4096
-GUARD_PATTERN = 0xA5
-_GUARD = bytes([GUARD_PATTERN]) * GUARD_BYTES
+#: On both sides of an operand: as wide as the tile of a kernel that reads or writes beyond the end.
+GUARD_BYTES = 2**16
+#: NaN and, in FP32, FP64 and BF16, the largest number by turns: what is read there shows, also where NaN is dropped.
+_GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), GUARD_BYTES // 16)
 
 
 class Spots(NamedTuple):
@@ -77,8 +78,10 @@ class OperandSet:
                 home = device.peers(operand.gpus, guard)
             self._memory[name] = home
             raw = home.bytes(operand.nbytes + 2 * guard)
-            raw.fill(GUARD_PATTERN)
+            raw.fill(0xFF)
             self._raw[name] = raw
+            for ends in (raw[:guard], raw[guard + operand.nbytes :]) if guard else ():
+                home.upload(ends, _GUARD)
             self.flat[name] = raw[guard : guard + operand.nbytes].view(home.dtype(operand.dtype))
 
     def array(self, name: str, order: str) -> Any:
@@ -172,8 +175,8 @@ class OperandSet:
                     return f"wrote into the padding between the rows of {name}"
             guards = (self._raw[name][:GUARD_BYTES], self._raw[name][-GUARD_BYTES:])
             for guard, where in zip(guards, ("before", "beyond"), strict=True):
-                if home.download(guard).tobytes() != _GUARD:
-                    guard.fill(GUARD_PATTERN)
+                if not np.array_equal(home.download(guard), _GUARD):
+                    home.upload(guard, _GUARD)
                     return f"wrote {where} the bounds of {name}"
         return None
 

@@ -196,6 +196,16 @@ def test_damage_is_named(write: object, complaint: str | None) -> None:
     assert operands.damage(draw) == complaint
 
 
+@pytest.mark.parametrize(("dtype", "kind"), [("f32", np.float32), ("f64", np.float64)])
+def test_a_kernel_that_reads_beyond_an_operand_finds_nan_and_the_largest_number_by_turns(dtype, kind) -> None:
+    _, _, operands = _loaded(f"copy/m3n5/{dtype}")
+    a = operands.flat["a"]
+    beyond = np.lib.stride_tricks.as_strided(a[-1:], (2**16 // a.itemsize + 1,), (a.itemsize,))[1:]
+    each = 8 // a.itemsize
+    assert np.isnan(beyond.reshape(-1, 2, each)[:, 0]).all()
+    assert (beyond.reshape(-1, 2, each)[:, 1] > np.finfo(kind).max / 1e3).all()
+
+
 def test_scratch_is_shared_by_set_ups_and_counted_once() -> None:
     scratch = ScratchBuffers(Cpu())
     first = scratch.take((4, 8), "f32")
