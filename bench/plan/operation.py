@@ -266,10 +266,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return 0
 
     @property
+    def touched(self) -> tuple[Operand, ...]:
+        """The operands that a kernel has to read or write."""
+        return self.operands()
+
+    @property
     def traffic_bytes(self) -> int:
         """Compulsory traffic: each input read once, each output written once."""
         total = 0
-        for operand in self.operands():
+        for operand in self.touched:
             size = math.prod(operand.shape) * DTYPES[operand.dtype].itemsize
             total += 2 * size if operand.role == "inout" else size
         return total

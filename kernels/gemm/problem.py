@@ -110,6 +110,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         for name in ("alpha", "beta"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a finite number")
+            if self.dtype != "f64" and not _fits_fp32(getattr(self, name)):
+                raise ValueError(
+                    f"{name} is {getattr(self, name):g}, expected a number that FP32 holds, or storage f64"
+                )
         if self.epilogue == "update" and self.beta:
             raise ValueError(f"beta is {self.beta:g}, expected 0 with epi-update, which reads C by itself")
         if self.epilogue == "update" and (stored := split_dtype(self.dtype)[1]) not in ("f64", "f32"):
@@ -272,7 +276,13 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        return 2 * self.batch * self.m * self.n * self.k
+        """Multiply-adds as two; 0 where alpha is 0, since BLAS then need not look at A and B."""
+        return 2 * self.batch * self.m * self.n * self.k if self.alpha else 0
+
+    @property
+    def touched(self) -> tuple[Operand, ...]:
+        operands = self.operands()
+        return operands if self.alpha else tuple(operand for operand in operands if operand.name not in ("a", "b"))
 
     def _as_batch(self, array: Array) -> Array:
         return array if self.batch > 1 else array[None]
@@ -290,6 +300,11 @@ def _whole(word: str, text: str) -> int:
     if not re.fullmatch(WHOLE, text):
         raise ValueError(f"{word!r} holds no whole number without leading zeros")
     return int(text)
+
+
+def _fits_fp32(value: float) -> bool:
+    """Return whether FP32 has a normal number next to it."""
+    return value == 0 or 2.0**-126 <= abs(value) < 2.0**128
 
 
 def _decimal(word: str, text: str) -> float:

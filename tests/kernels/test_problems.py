@@ -51,6 +51,8 @@ REFUSED = {
     "gemm": [
         ("m2n2k131072/s8.s32/NT", "k is 131072, expected at most 131071 with s8.s32: sums of more pass 2^31 - 1"),
         ("m2n2k2/s8.s32/NT/alpha2", "alpha is 2.0, expected 1 with s8.s32"),
+        ("m2n2k2/f32/NT/alpha1e39", "alpha is 1e+39, expected a number that FP32 holds, or storage f64"),
+        ("m2n2k2/f16/NT/beta-1e-45", "beta is -1e-45, expected a number that FP32 holds, or storage f64"),
         ("m2n2k2/s8.s32/NT/beta1", "beta is 1.0, expected 0 with s8.s32"),
         ("m2n2k2/s8.s32/NT/epi-sigmoid", "epilogue is sigmoid, expected plain with s8.s32"),
         ("m3n5k7/f16/NT/scale-blocks", "the storage type is f16, expected e4m3.f32 or e4m3.bf16 with scale-blocks"),
@@ -124,6 +126,8 @@ COUNTED = [
     ),
     ("gemm/m8n8k8/f32/NN", None, 3 * 8 * 8 * 4),
     ("gemm/m8n8k8/f32/NN/beta1", None, 4 * 8 * 8 * 4),
+    ("gemm/m8n8k8/f32/NN/alpha0", 0, 8 * 8 * 4),  # BLAS returns before it looks at A and B
+    ("gemm/m8n8k8/f32/NN/alpha0/beta1", 0, 2 * 8 * 8 * 4),
     # VGG-16 conv3_2: 2 x 256 x 256 x 9 x 56^2; 256 x 56^2 twice and 256 x 256 x 9 elements of 4 bytes.
     ("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", 3_699_376_128, 8_781_824),
     ("conv/n1c256h56w56k256r3s3pad1/f32/nhwc/wgrad", 3_699_376_128, 8_781_824),
