@@ -54,6 +54,8 @@ KILLS_AGE_S = 1.0
 #: The signals that come from another process: a fault of the worker's own raises others.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 
+#: Statuses that another kernel of the process may have caused.
+BLAMED = (Status.WRONG, Status.FAILED, Status.OOM)
 #: What measures a job in the worker of a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
@@ -78,7 +80,7 @@ class Worker:
     def __init__(self, key: WorkerKey) -> None:
         self._shared = scratch_file()
         self._board = Board(self._shared.fileno())
-        self._fresh, self._look_s = True, next_look_s(_spare_bytes())
+        self.is_fresh, self._look_s = True, next_look_s(_spare_bytes())
         self._kills, self._kills_at_s = memory.kills_by_system(), now()
         variables = idle_variables() | environment(key.isa) | ({"CUDA_VISIBLE_DEVICES": key.gpu} if key.gpu else {})
         shared, words = self._shared.fileno(), msgspec.json.encode(key).decode()
@@ -86,7 +88,7 @@ class Worker:
 
     def ask(self, job: Job, progress: Progress) -> Reply | Death:
         """The rows of a job, or how the worker ended in it. Raises UsageError for what the worker refuses."""
-        fresh, self._fresh = self._fresh, self._fresh and not job.entrants
+        fresh, self.is_fresh = self.is_fresh, self.is_fresh and not job.entrants
         self._board.clear()
         if now() - self._kills_at_s > KILLS_AGE_S:
             self._kills, self._kills_at_s = memory.kills_by_system(), now()
@@ -218,6 +220,7 @@ class Workers(AbstractContextManager["Workers", None]):
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress or Progress()
         self._waiting: dict[WorkerKey, Worker] = {}
+        self._had_company = False
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -248,11 +251,24 @@ class Workers(AbstractContextManager["Workers", None]):
         """
         return self._survive(job, key)
 
+    def _confirmed(self, job: Job, row: Measurement, key: WorkerKey) -> Measurement:
+        """Measure a kernel again, alone in a fresh process, before it is blamed: another may have spoilt its result."""
+        if row.status not in BLAMED:
+            return row
+        if worker := self._waiting.pop(key, None):
+            worker.close()
+        (again,) = self._survive(job.only([row.entrant]), key, row.attempt + 1)
+        if again.status != Status.OK:
+            return row
+        again.note(f"measured alone, since in company it was {row.status}: {row.reason}")
+        return again
+
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
         worker = self._waiting.pop(key, None) or Worker(key)
         for other in list(self._waiting):  # those of the pass before are done
             if other.process < key.process or len(self._waiting) >= MAX_WAITING:
                 self._waiting.pop(other).close()
+        self._had_company = len(job.entrants) > 1 or not worker.is_fresh
         try:
             reply = worker.ask(job, self.progress)
         except BaseException:
@@ -271,9 +287,10 @@ class Workers(AbstractContextManager["Workers", None]):
         """
         reply = self._ask(job, key)
         if isinstance(reply, Reply):
+            had_company = self._had_company
             for row in reply.rows:
                 row.attempt = attempt
-            return reply.rows
+            return [self._confirmed(job, row, key) if had_company else row for row in reply.rows]
         if not job.entrants:
             raise UsageError(f"plugin {' and '.join(job.plugins)}: {reply.reason}")
         if not reply.fresh and reply.status != Status.TIMEOUT:  # an earlier job may have been the cause

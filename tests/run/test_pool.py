@@ -104,6 +104,22 @@ def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure
     assert (victim.ratio, victim.attempt) == (None, 2)
 
 
+@pytest.mark.parametrize(("status", "victim"), [("wrong", "wrong_beside_spoils"), ("failed", "raises_beside_spoils")])
+def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
+    measure: Measure, status: str, victim: str
+) -> None:
+    spoils, suffers, honest = measure("spoils", victim, "honest")
+    assert (spoils.status, suffers.status, honest.status) == ("ok", "ok", "ok")
+    assert f"measured alone, since in company it was {status}: " in suffers.disturbed
+    assert ALONE not in spoils.disturbed + honest.disturbed
+
+
+def test_a_kernel_that_is_wrong_alone_too_keeps_its_row(measure: Measure) -> None:
+    wrong, honest = measure("wrong", "honest")
+    assert (wrong.status, wrong.disturbed, honest.status) == ("wrong", "", "ok")
+    assert wrong.job == honest.job
+
+
 def test_a_job_is_not_blamed_for_what_an_earlier_one_left_behind(measure: Measure) -> None:
     measure("corrupts")
     (victim,) = measure("reads")

@@ -176,6 +176,19 @@ def reads() -> None:
     ctypes.string_at(int(SHARED[1]))
 
 
+#: What one kernel leaves, and others suffer from.
+LEFT: list[str] = []
+
+
+def spoils() -> None:
+    LEFT.append("a setting of the library")
+
+
+def raises_beside_spoils() -> None:
+    if LEFT:
+        raise FloatingPointError(LEFT[0])
+
+
 #: The problems that `beside_another` was asked about in this process.
 SEEN: set[str] = set()
 
@@ -204,6 +217,8 @@ ACTS: tuple[Act, ...] = (
     raises_interrupt,
     corrupts,
     reads,
+    spoils,
+    raises_beside_spoils,
 )
 for _act in ACTS:
     declare(_act.__name__, _act)
@@ -217,3 +232,21 @@ declare("exits", lambda: os._exit(3))
 declare("prints", lambda: print("what a kernel prints", flush=True))
 declare("tells", lambda: tell(os.getpid()))
 declare("honest", lambda: None)
+
+
+def declare_wrong(name: str, is_wrong: Callable[[], bool]) -> None:
+    """A kernel that copies, but for the first element where `is_wrong` holds."""
+
+    def set_up(problem: Any, x: Any) -> Launch:
+        def launch() -> None:
+            np.copyto(x.b, x.a)
+            if is_wrong():
+                x.b[0, 0] = 7
+
+        return launch
+
+    kernel("copy", provider="bad", device="cpu", numerics="exact", name=name)(set_up)
+
+
+declare_wrong("wrong", lambda: True)
+declare_wrong("wrong_beside_spoils", lambda: bool(LEFT))
