@@ -11,8 +11,7 @@ from kernelmark.kernels.gemm._epilogue import EPILOGUES
 from kernelmark.kernels.gemm._groups import GROUPED
 from kernelmark.kernels.gemm._steps import Rows, finish
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
-from kernelmark.kernels.transpose._openblas import imatcopy, omatcopy
-from kernelmark.kernels.transpose.cpu import imatcopy_scratch
+from kernelmark.kernels.transpose._openblas import imatcopy, imatcopy_scratch, omatcopy
 
 _CPU: dict[str, Any] = {"device": "cpu", "modules": ("numpy",), "threaded": True}
 _SCIPY: dict[str, Any] = {"device": "cpu", "provider": "scipy", "modules": ("scipy",), "threaded": True}
@@ -110,7 +109,7 @@ def tnn_openblas(problem: GemmProblem, x: GemmOperands) -> Launch:
     dtypes=_REAL,
     layouts=("NT",),
     supports=plain,
-    library_scratch=lambda p: imatcopy_scratch(p.n, p.k, p.dtype),
+    library_scratch=lambda p: max(imatcopy_scratch(p.n, p.k, p.dtype), imatcopy_scratch(p.k, p.n, p.dtype)),
     **_CPU,
 )
 def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
 
-from kernelmark import Launch, Unsupported
+from kernelmark import DTYPES, Launch, Unsupported
 from kernelmark.kernels._launches import in_bands
 
 ROW_MAJOR, TRANS = 101, 112  # CBLAS_ORDER and CBLAS_TRANSPOSE
@@ -53,7 +53,24 @@ def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
     return in_bands(n, threads, band)
 
 
+def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
+    """Return the bytes that imatcopy allocates for m x n, unless it is square; it touches no more than a copy."""
+    return 0 if m == n else m * max(m, n) * DTYPES[dtype].itemsize
+
+
 def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
-    """A launch that transposes the m x n matrix at `address` in place, as far as its caller can see."""
-    function = _function("imatcopy", dtype)
+    """A launch that transposes the m x n matrix at `address` in place, as far as its caller can see.
+
+    Raises MemoryError where the system does not give what imatcopy allocates, which would end the process.
+    """
+    function, nbytes = _function("imatcopy", dtype), imatcopy_scratch(m, n, dtype)
+    libc = ctypes.CDLL(None)
+    libc.malloc.argtypes, libc.malloc.restype, libc.free.argtypes = (
+        [ctypes.c_size_t],
+        ctypes.c_void_p,
+        [ctypes.c_void_p],
+    )
+    if (found := libc.malloc(nbytes)) is None and nbytes:
+        raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB by itself, which the system does not give")
+    libc.free(found)
     return lambda: function(ROW_MAJOR, TRANS, m, n, 1.0, address, n, m)

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import DTYPES, Launch, kernel
+from kernelmark import Launch, kernel
 from kernelmark.kernels._launches import in_bands, in_turn
 from kernelmark.kernels._worth import threads_that_pay
 from kernelmark.kernels.transpose._openblas import imatcopy as _imatcopy
+from kernelmark.kernels.transpose._openblas import imatcopy_scratch
 from kernelmark.kernels.transpose._openblas import omatcopy as _omatcopy
 from kernelmark.kernels.transpose.problem import TransposeOperands, TransposeProblem
 
@@ -39,11 +40,6 @@ def omatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 def omatcopy_threaded(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """OpenBLAS omatcopy in bands of the result's rows, one a thread."""
     return _omatcopy(x.a, x.b, problem.dtype, x.threads)
-
-
-def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
-    """Bytes that imatcopy allocates and touches: a full copy, unless the matrix is square."""
-    return 0 if m == n else m * n * DTYPES[dtype].itemsize
 
 
 @kernel(
