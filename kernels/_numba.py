@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from kernelmark import Launch
+from kernelmark import Launch, Unsupported
 from kernelmark.kernels._host import Compiled, cache_folder, registers
 
 KEPT_S = 30 * 24 * 3600
@@ -30,7 +30,7 @@ def jit(function: F) -> F:
     Numba holds a cached function for fresh as long as its own file is as it was, though it has compiled those that it
     calls into it. So the cache belongs to the whole of our source.
     """
-    return cast(F, _cached(cast(Any, numba).njit(nogil=True, cache=True, no_cfunc_wrapper=True), function))
+    return cast(F, _cached(partial(cast(Any, numba).njit, nogil=True, no_cfunc_wrapper=True), function))
 
 
 def part(function: F) -> F:
@@ -46,17 +46,30 @@ def inlined(function: F) -> F:
 
 def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:
     """Return what compiles a function of C types, cached as by `jit`; its `address` is where it is."""
-    return lambda function: _cached(cast(Any, numba).cfunc(signature, nopython=True, cache=True), function)
+    return lambda function: _cached(partial(cast(Any, numba).cfunc, signature, nopython=True), function)
 
 
-def _cached(compiled: Callable[[Callable[..., Any]], Any], function: Callable[..., Any]) -> Any:
+def _cached(decorator: Callable[..., Any], function: Callable[..., Any]) -> Any:
+    """Let Numba keep what it compiles, or compile without a cache where nothing can be written. Raises Unsupported."""
     config = cast(Any, numba).config
+    if config.DISABLE_JIT:
+        raise Unsupported("NUMBA_DISABLE_JIT is set, so that Numba compiles nothing; unset it")
     before = config.CACHE_DIR
     config.CACHE_DIR = str(_compiled())
     try:
-        return compiled(function)
+        compiled = decorator(cache=True)(function)
+    except (OSError, RuntimeError):  # the latter where Numba finds no folder at all
+        return decorator(cache=False)(function)
     finally:
         config.CACHE_DIR = before
+    save = compiled._cache.save_overload
+
+    def save_where_there_is_room(*words: Any) -> None:
+        with suppress(OSError):
+            save(*words)
+
+    compiled._cache.save_overload = save_where_there_is_room
+    return compiled
 
 
 @lru_cache

@@ -15,6 +15,7 @@ import numba
 import numpy as np
 import pytest
 
+from kernelmark import Unsupported
 from kernelmark.kernels._host import ALONE, NEAR
 from kernelmark.kernels._launches import Shared, beside, in_bands, in_turn
 from kernelmark.kernels._numba import bind, jit, part
@@ -53,10 +54,10 @@ def answer(tmp_path: Path):
         shutil.copy(ROOT / "kernels" / name, tmp_path / "kernels")
     (tmp_path / "kernels" / "_caller.py").write_text(CALLER)
 
-    def run(value: int) -> int:
+    def run(value: int, before: str = "") -> int:
         (tmp_path / "kernels" / "_callee.py").write_text(CALLEE.format(value=value))
         env = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-c", "from kernelmark.kernels._caller import answer; print(answer())"]
+        command = [sys.executable, "-c", f"{before}\nfrom kernelmark.kernels._caller import answer; print(answer())"]
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
         return int(done.stdout)
 
@@ -76,6 +77,17 @@ def test_what_is_compiled_is_kept_and_what_is_a_month_old_is_removed(answer) -> 
     os.utime(folder, (0, 0))
     answer(20)
     assert folder not in list(answer.cache.iterdir())
+
+
+def test_a_function_is_compiled_where_no_file_can_be_written(answer) -> None:
+    assert answer(10, "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))") == 11
+    assert not list(answer.cache.rglob("*.nbc"))
+
+
+def test_functions_are_refused_where_numba_compiles_nothing(monkeypatch) -> None:
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    with pytest.raises(Unsupported, match="NUMBA_DISABLE_JIT is set, so that Numba compiles nothing; unset it"):
+        jit(lambda: None)
 
 
 @part
