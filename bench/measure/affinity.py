@@ -8,7 +8,8 @@ from pathlib import Path
 
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
-TASKS = Path("/proc/self/task")
+PROC = Path("/proc")
+TASKS = PROC / "self/task"
 #: A thread that ran less than this share of the busiest one's time has not worked but waited.
 WORKING_SHARE = 0.1
 _PIECE_BYTES = 2**16
@@ -102,6 +103,29 @@ def thread_times() -> dict[str, int]:
         for task in names(TASKS):
             times[task] = int(contents(f"{TASKS}/{task}/schedstat").split()[0])
     return times
+
+
+def family_times() -> dict[str, int]:
+    """Return the nanoseconds that each thread of this process, and of those below it, has been on a CPU."""
+    times, processes = {}, ["self"]
+    for process in processes:
+        tasks = f"{PROC}/{process}/task"
+        for task in names(tasks):
+            with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile, or no list is kept
+                times[task] = int(contents(f"{tasks}/{task}/schedstat").split()[0])
+                processes += contents(f"{tasks}/{task}/children").decode().split()
+    return times
+
+
+def cpus_beyond(before: Mapping[str, int]) -> set[int]:
+    """Return CPUs that are not this process's, and that threads which have worked since `before` may run on."""
+    grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
+    beyond: set[int] = set()
+    for task, ns in grown.items():
+        if ns > WORKING_SHARE * max(grown.values()):
+            with suppress(ProcessLookupError):
+                beyond |= os.sched_getaffinity(int(task))
+    return beyond - os.sched_getaffinity(0) if beyond else beyond
 
 
 def contents(path: Path | str) -> bytes:

@@ -8,10 +8,11 @@ from statistics import median
 
 import msgspec
 
+from kernelmark.bench.measure.affinity import affinity, cpus_in
 from kernelmark.bench.measure.audit import Freshness, complaint
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
-from kernelmark.bench.measure.disturbance import disturbance
+from kernelmark.bench.measure.disturbance import beyond, disturbance
 from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.launch import cuda_launch, launched
 from kernelmark.bench.measure.machine import versions
@@ -237,6 +238,8 @@ class Contender:
         if not self.live or self.series is None:
             return
         self._keep_samples(self.series)
+        if set(cpus_in(self.report.affinity)) - set(cpus_in(affinity())):
+            self.report.note(beyond(self.report.affinity))
         clock = self.series.clock
         if isinstance(clock, CudaClock) and not clock.held:
             self.report.note("timed without holding the stream: what a launch costs the host may be in it")

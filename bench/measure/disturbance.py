@@ -16,6 +16,8 @@ _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampli
 _CEILING = "the {} ceiling was disturbed: {}"
 #: The words of today, and those that older stores have.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
+#: The remark on a row whose kernel also worked on CPUs that were not its own.
+_BEYOND = "ran on CPUs beyond its own"
 
 
 class Disturbance(NamedTuple):
@@ -57,3 +59,13 @@ def disturbances(text: str) -> list[Disturbance]:
 def was_noisy(disturbed: str) -> bool:
     """Return whether a text of the column `disturbed` makes a timed row a noisy one."""
     return any(one.share_pct >= LEAST_PCT for one in disturbances(disturbed))
+
+
+def beyond(cpus: str) -> str:
+    """Return the remark on a row whose kernel has worked on these CPUs, of which some are not its process's."""
+    return f"{_BEYOND}: {cpus}"
+
+
+def ran_beyond(disturbed: str) -> bool:
+    """Return whether a kernel had more CPUs than its threads, so that no ratio can be formed at their count."""
+    return _BEYOND in disturbed

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from kernelmark.bench.measure.affinity import affinity, thread_times, working_threads
+from kernelmark.bench.measure.affinity import (
+    affinity,
+    cpus_beyond,
+    cpus_in,
+    family_times,
+    listed,
+    thread_times,
+    working_threads,
+)
 from kernelmark.bench.measure.device import Monitor
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.sample import Series
@@ -40,10 +48,15 @@ class Threads(Observer):
         self._times = thread_times()
 
     def after(self) -> None:
-        self._found = {"threads_used": working_threads(self._times), "affinity": affinity()}
+        self._count = working_threads(self._times)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        return self._found if self.series.device.name == "cpu" else {}
+        """Look for work on other CPUs once more, since a kernel may begin it when its threads have been counted."""
+        if self.series.device.name != "cpu":
+            return {}
+        before = family_times()
+        self.series.burst(BURST_S)
+        return {"threads_used": self._count, "affinity": listed({*cpus_in(affinity()), *cpus_beyond(before)})}
 
 
 class Machine(Observer):

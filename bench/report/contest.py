@@ -16,6 +16,7 @@ from math import inf, log
 from statistics import mean
 from typing import NamedTuple
 
+from kernelmark.bench.measure.disturbance import ran_beyond
 from kernelmark.bench.measure.stats import ALPHA, speedup
 from kernelmark.bench.plan.dtypes import DTYPES, precision, split_dtype
 from kernelmark.bench.plan.kernel import VENDORS
@@ -266,9 +267,9 @@ def is_timed(r: Result) -> bool:
 
 
 def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
-    """Return the timed rows by problem and setting, in the order of the rows."""
+    """Return the timed rows by problem and setting, in the order of the rows; without kernels that had further CPUs."""
     problems: dict[str, list[Result]] = {}
-    for r in filter(is_timed, rows):
+    for r in (r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)):
         problems.setdefault(r.problem, []).append(r)
     return [
         Contest(problem, setting, sorted(found, key=lambda r: r.time_s_median or 0.0), store, {})

@@ -12,6 +12,7 @@ import threadpoolctl
 from kernelmark.bench.measure.board import IMPORT, Board
 from kernelmark.bench.measure.contender import Contender
 from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.disturbance import ran_beyond
 from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.launch_pycuda import take_stream
 from kernelmark.bench.measure.measurement import Measurement
@@ -275,7 +276,7 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
     for (problem, kernel), report in live.items():
         name = job.baseline_of(problem)
         base = live.get(Entrant(problem, name)) if name and name != kernel else None
-        if base:
+        if base and not ran_beyond(base.disturbed + report.disturbed):
             report.ratio = speedup([base.samples], [report.samples])
 
 

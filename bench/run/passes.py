@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.measure.disturbance import ran_beyond, was_noisy
 from kernelmark.bench.measure.measurement import BETWEEN, RULES, Measurement
 from kernelmark.bench.measure.stats import pooled_interval, speedup
 from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob
@@ -54,7 +54,8 @@ def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> 
     merged = {entrant: _merge(found, len(runs)) for entrant, found in own.items()}
     for entrant, found in merged.items():
         base = merged.get(Entrant(entrant.problem, baseline_of(entrant.problem) or ""))
-        if base and base is not found and base.interval and found.interval and found.job == base.job:
+        in_turn = base and base is not found and base.interval and found.interval and found.job == base.job
+        if base and in_turn and not ran_beyond(base.disturbed + found.disturbed):
             found.ratio = speedup(_groups(own[base.entrant]), _groups(own[entrant]))
     return list(merged.values())
 

@@ -135,7 +135,7 @@ def test_outside_its_domain_a_kernel_is_unsupported_with_the_reason() -> None:
 def test_scratch_is_reported_in_bytes() -> None:
     tnn, inplace = _run("gemm/m8n16k32/f32/NT", "gemm/numpy.tnn", "gemm/openblas.inplace", mode=Mode.VERIFY)
     assert tnn.scratch_bytes == 16 * 32 * 4
-    assert inplace.scratch_bytes == 16 * 32 * 4
+    assert inplace.scratch_bytes == 32 * 32 * 4  # what OpenBLAS allocates to turn B back
 
 
 def test_operands_that_do_not_fit_are_oom_before_they_are_allocated() -> None:

@@ -114,6 +114,16 @@ def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
     assert ALONE not in spoils.disturbed + honest.disturbed
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU beside the kernel's own")
+def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(measure: Measure) -> None:
+    honest, another, prints = measure("honest", "another_cpu", "prints")
+    assert re.search(r"ran on CPUs beyond its own: \d+(,|-)", another.disturbed)
+    assert another.affinity != honest.affinity
+    assert (another.status, another.ratio) == ("ok", None)
+    assert prints.ratio is not None
+    assert "beyond" not in honest.disturbed + prints.disturbed
+
+
 def test_a_kernel_that_is_wrong_alone_too_keeps_its_row(measure: Measure) -> None:
     wrong, honest = measure("wrong", "honest")
     assert (wrong.status, wrong.disturbed, honest.status) == ("wrong", "", "ok")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import count
@@ -250,3 +251,27 @@ def declare_wrong(name: str, is_wrong: Callable[[], bool]) -> None:
 
 declare_wrong("wrong", lambda: True)
 declare_wrong("wrong_beside_spoils", lambda: bool(LEFT))
+
+
+@kernel("copy", provider="bad", device="cpu", numerics="exact")
+def another_cpu(problem: Any, x: Any) -> Launch:
+    """Copies half of the rows on a thread that has left the CPU of its process."""
+    half, work, done = problem.m // 2, threading.Semaphore(0), threading.Semaphore(0)
+
+    def other() -> None:
+        os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - os.sched_getaffinity(0))
+        while True:
+            work.acquire()
+            time.sleep(CALL_S)
+            sum(range(10**5))
+            np.copyto(x.b[half:], x.a[half:])
+            done.release()
+
+    threading.Thread(target=other, daemon=True).start()
+
+    def launch() -> None:
+        work.release()
+        np.copyto(x.b[:half], x.a[:half])
+        done.acquire()
+
+    return launch
