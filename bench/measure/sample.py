@@ -256,7 +256,9 @@ class Series:
     def _drawn_to_be_judged(self) -> int | None:
         """Return the number of the shared change that a window gets, if any: a reservoir sample of all windows."""
         self._offered += 1
-        number = self._offered - 1 if self._offered <= len(self.shared) else self._random.randrange(self._offered)
+        number = self._random.randrange(self._offered)
+        if self._offered <= len(self.shared):
+            return self._offered - 1
         return number if number < len(self.shared) else None
 
     def _time_window(self, window: _Timed) -> float:
