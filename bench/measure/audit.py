@@ -25,7 +25,7 @@ def complaint(series: Series) -> str | None:
 
 
 def _spared_work(series: Series) -> str | None:
-    """Compare calls alone in their windows: some met new values, and some the values that the call before had met."""
+    """Compare calls alone in their stretches: some met new values, and some the values that the call before had met."""
     if not series.meets_known:
         return None
     kept = series.mark()

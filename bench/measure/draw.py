@@ -12,7 +12,7 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Operand, Problem
 from kernelmark.bench.plan.verdict import equal
 
-#: Elements of each input that are new in every window of calls: each takes a line into the cache, on a GPU a copy.
+#: Elements of each input that are new in every stretch of calls: each takes a line into the cache, on a GPU a copy.
 SCATTERED = 8
 #: How many times that is drawn at once.
 AHEAD = 64

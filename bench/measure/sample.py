@@ -37,7 +37,7 @@ BLOCK_S = 10e-3
 SETTLED = 0.02
 #: The share of the time limit that warming up may take.
 WARM_UP_SHARE = 0.25
-#: Of the sets of one window that many get fresh values, the last ones.
+#: Of the sets of one stretch that many get fresh values, the last ones.
 FRESHENED = 16
 #: Calls of a batch that are taken apart.
 APART = 32
@@ -56,8 +56,8 @@ class Mark(NamedTuple):
 
 
 @dataclass
-class _Timed:
-    """A window: the set of each call, and whether they hold values that the call before has met.
+class _Stretch:
+    """A stretch: the set of each call, and whether they hold values that the call before has met.
 
     shared: the number of its shared change if its output is judged. spots: elements of the output that are poisoned.
     """
@@ -104,7 +104,7 @@ class Series:
         self._started = self._call_s = 0.0
         self.batch = 1
         self.samples: list[float] = []
-        #: Of each sample the waking calls before it; the seconds of calls alone in a window, on new and known values.
+        #: Of each sample the waking calls before it; the seconds of calls alone in a stretch, on new and known values.
         self.woken: list[int] = []
         self.new_s: list[float] = []
         self.known_s: list[float] = []
@@ -114,39 +114,39 @@ class Series:
         self.stopped_by: str | None = None
 
     def sample(self) -> None:
-        """Take one sample: call to wake, then time a batch in windows on fresh values; keep the seconds a call.
+        """Take one sample: call to wake, then time a batch in stretches on fresh values; keep the seconds a call.
 
-        The windows that wake differ from the others in nothing but that their time is not kept.
+        The stretches that wake differ from the others in nothing but that their time is not kept.
         """
         waking = 0 if self.is_long else self._random.randint(1, 2)
-        windows = [self._next_window(calls) for calls in (*[1] * waking, *self._split())]
-        for window in windows[waking:]:
-            window.known = self.cuts and len(window.sets) == 1 and self._random.random() < 0.5
-        seconds = self._take(windows)[waking:]
+        stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
+        for stretch in stretches[waking:]:
+            stretch.known = self.cuts and len(stretch.sets) == 1 and self._random.random() < 0.5
+        seconds = self._take(stretches)[waking:]
         self.samples.append(math.fsum(seconds) / self.batch)
         self.woken.append(waking)
-        for window, took in zip(windows[waking:], seconds, strict=True):
-            if self.cuts and len(window.sets) == 1:
-                (self.known_s if window.known else self.new_s).append(took)
+        for stretch, took in zip(stretches[waking:], seconds, strict=True):
+            if self.cuts and len(stretch.sets) == 1:
+                (self.known_s if stretch.known else self.new_s).append(took)
 
-    def _take(self, windows: list[_Timed]) -> list[float]:
-        """Time windows of calls, each prepared before; return what each took. One eviction does for all.
+    def _take(self, stretches: list[_Stretch]) -> list[float]:
+        """Time stretches of calls, each prepared before; return what each took. One eviction does for all.
 
-        Windows that use a set again are prepared, and evicted, one by one.
+        Stretches that use a set again are prepared, and evicted, one by one.
         """
-        used = [which for window in windows for which in window.sets]
+        used = [which for stretch in stretches for which in stretch.sets]
         together = self._evict and len(set(used)) == len(used)
         seconds: list[float] = []
-        for group in [windows] if together else [[window] for window in windows]:
-            for window in group:
-                self._prepare(window)
+        for group in [stretches] if together else [[stretch] for stretch in stretches]:
+            for stretch in group:
+                self._prepare(stretch)
             if self._evict:
                 self.device.evict()
-            seconds += map(self._time_window, group)
+            seconds += map(self._time_stretch, group)
         return seconds
 
     def _split(self) -> list[int]:
-        """Return the calls of each window of a batch. If any are cut, half are, and half of the cuts after one call.
+        """Return the calls of each stretch of a batch. If any are cut, half are, and half of the cuts after one call.
 
         What is both read and written is restored before each call.
         """
@@ -159,19 +159,19 @@ class Series:
 
     def take_pair(self) -> None:
         """Time a call on new values and one on the same, as an audit of batches in which some calls meet known ones."""
-        windows = [_Timed([0]), _Timed([0], known=True)]
-        for seconds, took in zip((self.new_s, self.known_s), self._take(windows), strict=True):
+        stretches = [_Stretch([0]), _Stretch([0], known=True)]
+        for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
 
     def take_apart(self) -> tuple[float, float]:
         """Return the seconds a call of a batch, and of one in which the calls are a few microseconds apart."""
-        window = self._next_window(min(self.batch, APART))
-        together_s = self._take([window])[0] / len(window.sets)
-        self._prepare(window)
+        stretch = self._next_stretch(min(self.batch, APART))
+        together_s = self._take([stretch])[0] / len(stretch.sets)
+        self._prepare(stretch)
         with self._called("sampling"):
-            return together_s, self.clock.time_apart([self._launches[which] for which in window.sets])
+            return together_s, self.clock.time_apart([self._launches[which] for which in stretch.sets])
 
-    def _next_window(self, calls: int) -> _Timed:
+    def _next_stretch(self, calls: int) -> _Stretch:
         """Draw the set of each call from the quarter that has waited longest, so that nothing is known beforehand."""
         among = max(1, min(len(self._waiting) - 1, max(2, len(self._waiting) // 4)))
         found = []
@@ -179,7 +179,7 @@ class Series:
             which = self._waiting.pop(self._random.randrange(among)) if among > 1 else self._waiting.pop(0)
             self._waiting.append(which)
             found.append(which)
-        return _Timed(found)
+        return _Stretch(found)
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors know the code, and choose the batch.
@@ -233,42 +233,42 @@ class Series:
         with self._called(stage):
             return self.clock.time(calls)
 
-    def _prepare(self, window: _Timed) -> None:
-        """Give the sets of a window new values, or, with as many writes, the values that they have.
+    def _prepare(self, stretch: _Stretch) -> None:
+        """Give the sets of a stretch new values, or, with as many writes, the values that they have.
 
-        Every window of new values has the same chance to be one of those whose output is judged.
+        Every stretch of new values has the same chance to be one of those whose output is judged.
         """
-        *others, last = list(dict.fromkeys(reversed(window.sets)))[FRESHENED - 1 :: -1]
+        *others, last = list(dict.fromkeys(reversed(stretch.sets)))[FRESHENED - 1 :: -1]
         for which in others:
             self.sets[which].freshen(self.draw, self.draw.change())
         operands = self.sets[last]
-        if window.known and operands.change:
+        if stretch.known and operands.change:
             operands.freshen(self.draw, operands.change)
         else:
-            window.shared = self._drawn_to_be_judged()
-            change = self.draw.change() if window.shared is None else self.shared[window.shared]
+            stretch.shared = self._drawn_to_be_judged()
+            change = self.draw.change() if stretch.shared is None else self.shared[stretch.shared]
             operands.freshen(self.draw, change)
-        self._restore(window.sets)
-        window.spots = operands.spots(self.draw) if self._random.random() < 0.5 else []
-        for spot in window.spots:
+        self._restore(stretch.sets)
+        stretch.spots = operands.spots(self.draw) if self._random.random() < 0.5 else []
+        for spot in stretch.spots:
             spot.poison()
 
     def _drawn_to_be_judged(self) -> int | None:
-        """Return the number of the shared change that a window gets, if any: a reservoir sample of all windows."""
+        """Return the number of the shared change that a stretch gets, if any: a reservoir sample of all stretches."""
         self._offered += 1
         number = self._random.randrange(self._offered)
         if self._offered <= len(self.shared):
             return self._offered - 1
         return number if number < len(self.shared) else None
 
-    def _time_window(self, window: _Timed) -> float:
-        """Time the calls of a window; look at once at what they have written."""
-        calls = [self._launches[which] for which in window.sets]
+    def _time_stretch(self, stretch: _Stretch) -> float:
+        """Time the calls of a stretch; look at once at what they have written."""
+        calls = [self._launches[which] for which in stretch.sets]
         seconds = self._time(calls, "sampling") * len(calls)
-        if late := next((spot.operand for spot in window.spots if not spot.written().all()), None):
+        if late := next((spot.operand for spot in stretch.spots if not spot.written().all()), None):
             self.unwritten = self.unwritten or late
-        if window.shared is not None:
-            self.snapshots[window.shared] = self.sets[window.sets[-1]].snapshot()
+        if stretch.shared is not None:
+            self.snapshots[stretch.shared] = self.sets[stretch.sets[-1]].snapshot()
         return seconds
 
     def _restore(self, timed: Iterable[int]) -> None:
@@ -295,7 +295,7 @@ class Series:
         return self.cuts or (self._cold and self.batch > FRESHENED)
 
     def forget(self, mark: Mark) -> None:
-        """Forget the samples since a mark, but for what they have shown of windows."""
+        """Forget the samples since a mark, but for what they have shown of stretches."""
         del self.samples[mark.samples :], self.woken[mark.samples :]
 
     def set_aside(self, mark: Mark, seconds: float) -> None:

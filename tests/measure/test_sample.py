@@ -49,7 +49,7 @@ def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time
     assert rig.device.evictions == 1
 
 
-def test_every_call_of_a_hot_batch_is_timed_in_windows_of_random_length(rig: Rig) -> None:
+def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig: Rig) -> None:
     series = rig.warmed(seconds=10e-6)
     for _ in range(100):
         series.sample()
@@ -103,7 +103,7 @@ def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_ti
     assert rig.device.evictions >= 5
 
 
-def test_every_window_meets_new_values_in_a_few_elements(fake_time: FakeTime) -> None:
+def test_every_stretch_meets_new_values_in_a_few_elements(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     met = []
     series = _series_of(rig, lambda operands: met.append(operands.flat["a"].copy()))
@@ -115,7 +115,7 @@ def test_every_window_meets_new_values_in_a_few_elements(fake_time: FakeTime) ->
     assert len({values.tobytes() for values in met}) == len(met)
 
 
-def test_outputs_that_are_judged_are_of_windows_drawn_from_all(fake_time: FakeTime) -> None:
+def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     calls = iter(range(10**6))
 

@@ -102,7 +102,7 @@ def trace() -> dict[str, Any]:
 
 
 FAKE = Fake()
-sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # type: ignore[assignment]  # windows are drawn alike, too
+sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # type: ignore[assignment]  # stretches are drawn alike, too
 DEVICES["fake"] = lambda: FAKE
 declared.DEVICES.add("fake")
 
