@@ -95,8 +95,9 @@ def test_a_pair_that_is_left_out_has_no_row(registry):
 
 def test_siblings_that_do_not_fit_together_are_measured_apart_and_say_so(registry, monkeypatch):
     """The larger one would fit, with the values drawn for both, but not with the other's set too."""
-    bytes_of = {"f32": 2 * 4 * 300 * 500, "f64": 2 * 8 * 300 * 500}
-    available = 2 * bytes_of["f64"] + bytes_of["f32"]
+    # Drawn values, a set of operands, and sixteen outputs to be judged.
+    bytes_of = {"f32": (2 + 2 + 16) * 4 * 300 * 500, "f64": (2 + 2 + 16) * 8 * 300 * 500}
+    available = bytes_of["f64"] + bytes_of["f32"] / 2
     monkeypatch.setattr(memory, "SMALL_BYTES", 0)
     monkeypatch.setattr(memory, "available_bytes", lambda: available / memory.MEMORY_SHARE)
     names = tuple(f"copy/m300n500/{dtype}" for dtype in bytes_of)
@@ -104,7 +105,7 @@ def test_siblings_that_do_not_fit_together_are_measured_apart_and_say_so(registr
     assert (f32.status, f64.status) == ("ok", "ok")
     assert f32.job != f64.job
     for row in (f32, f64):
-        assert f"{APART}, since with them: operands need 0.0072 GB of host memory; " in row.disturbed
+        assert f"{APART}, since with them: operands need 0.036 GB of host memory; " in row.disturbed
 
 
 def test_what_has_no_memory_left_beside_its_siblings_gets_it_alone(registry):

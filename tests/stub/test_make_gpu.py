@@ -112,12 +112,15 @@ def strikes(found: Slot, task: str, fault: str) -> None:
     assert {row["device"] for row in rows} == {"cuda"}
     # On a busy machine the host may wake up so late that a row is mistrusted.
     bad = [row for row in rows if row["status"] not in ("ok", "mistrusted")]
+    if fault == "oom":  # it may not strike again where the kernel is alone in a fresh process
+        assert all(reason in row["reason"] for row in bad)
+        assert bad or any("in company it was oom: " in row["disturbed"] for row in rows)
+        return
     assert {row["status"] for row in bad} == {status}
     assert [row for row in bad if reason not in row["reason"]] == []
     out = {row["kernel"] for row in bad if row["reason"].startswith("left out after")}
     assert out <= set(found.agenda["left_out"])
-    if fault != "oom":  # which strikes whatever allocates next, too
-        assert {row["kernel"].partition("@")[0] for row in bad} - out == {STRUCK[task][0]}
+    assert {row["kernel"].partition("@")[0] for row in bad} - out == {STRUCK[task][0]}
 
 
 @pytest.mark.long
