@@ -225,12 +225,13 @@ class Contender:
 
         A kernel is wrong here that does less when it is timed, or that returns an old result.
         """
-        snapshot = self.series.snapshots.pop(number, None) if self.series else None
-        if snapshot is None or self.series is None:
+        assert self.series is not None
+        if (snapshot := self.series.snapshots.pop(number, None)) is None:
             return
         with self._blamed():
             outputs = self.series.sets[0].outputs(self.kernel.order, snapshot)
             verdict = check(self.kernel, self.problem, outputs, references, self.called)
+            verdict = msgspec.structs.replace(verdict, reason=verdict.reason or self.series.damage)
             self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
 
     def conclude(self) -> None:

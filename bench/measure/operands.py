@@ -157,6 +157,13 @@ class OperandSet:
         """Return the names of the operands that a run writes."""
         return self._named("out") + self._named("inout")
 
+    def repaired(self, draw: Draw) -> str | None:
+        """Return the damage that a run has done, after which everything is as drawn again."""
+        if damage := self.damage(draw):
+            self.load(draw)
+            self.poison()
+        return damage
+
     def damage(self, draw: Draw) -> str | None:
         """Return what a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
         with draw.holding(self.change):

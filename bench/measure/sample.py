@@ -91,8 +91,8 @@ class Series:
         self._cold, self._called, self.shared = cold, called, shared
         #: What timed calls have written, by the number of the shared change that they met.
         self.snapshots: dict[int, dict[str, Array]] = {}
-        #: Operands that a timed call had not written when it returned.
-        self.unwritten = ""
+        #: The operand that a timed call had not written when it returned, and what it wrote that it must not.
+        self.unwritten = self.damage = ""
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
         self._evict = cold and (evict or self._restores)
@@ -246,8 +246,12 @@ class Series:
             operands.freshen(self.draw, operands.change)
         else:
             stretch.shared = self._drawn_to_be_judged()
+            if stretch.shared is not None:
+                operands.repaired(self.draw)  # what an earlier stretch has done, perhaps another contender's
             change = self.draw.change() if stretch.shared is None else self.shared[stretch.shared]
             operands.freshen(self.draw, change)
+            if stretch.shared is not None:
+                operands.spoil(self.draw)
         self._restore(stretch.sets)
         stretch.spots = operands.spots(self.draw) if self._random.random() < 0.5 else []
         for spot in stretch.spots:
@@ -268,7 +272,10 @@ class Series:
         if late := next((spot.operand for spot in stretch.spots if not spot.written().all()), None):
             self.unwritten = self.unwritten or late
         if stretch.shared is not None:
-            self.snapshots[stretch.shared] = self.sets[stretch.sets[-1]].snapshot()
+            operands = self.sets[stretch.sets[-1]]
+            self.snapshots[stretch.shared] = operands.snapshot()
+            if damage := operands.repaired(self.draw):
+                self.damage = self.damage or damage
         return seconds
 
     def _restore(self, timed: Iterable[int]) -> None:

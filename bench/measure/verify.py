@@ -74,9 +74,7 @@ def judge(
 ) -> Verdict:
     """Compare what stands in a set with the reference of its inputs, and look for what a run must not change."""
     verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
-    if damage := operands.damage(draw):
-        operands.load(draw)
-        operands.poison()
+    if damage := operands.repaired(draw):
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
     return verdict
 

@@ -65,12 +65,8 @@ def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
     """
     function, nbytes = _function("imatcopy", dtype), imatcopy_scratch(m, n, dtype)
     libc = ctypes.CDLL(None)
-    libc.malloc.argtypes, libc.malloc.restype, libc.free.argtypes = (
-        [ctypes.c_size_t],
-        ctypes.c_void_p,
-        [ctypes.c_void_p],
-    )
-    if (found := libc.malloc(nbytes)) is None and nbytes:
+    libc.malloc.restype = ctypes.c_void_p
+    if (found := libc.malloc(ctypes.c_size_t(nbytes))) is None and nbytes:
         raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB by itself, which the system does not give")
-    libc.free(found)
+    libc.free(ctypes.c_void_p(found))
     return lambda: function(ROW_MAJOR, TRANS, m, n, 1.0, address, n, m)

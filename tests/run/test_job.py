@@ -40,6 +40,7 @@ def _run(problem: str, *kernels: str, mode: Mode = Mode.HOT, threads: int = 1) -
         ("nan_element", "wrong", "b[0, 1] is nan"),
         ("in_set_up", "wrong", "1023 of 1023 elements wrong"),
         ("zeroes_input", "wrong", "changed its input a"),
+        ("out_of_bounds_when_timed", "wrong", "of which a few elements had changed: wrote beyond the bounds of b"),
         ("out_of_bounds", "wrong", "wrote beyond the bounds of b"),
         ("raises_in_set_up", "failed", "RuntimeError: no such thing"),
         ("raises_in_run", "failed", "ValueError: cannot"),
