@@ -92,6 +92,15 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it() -> None:
     assert json.loads(measured.tunables)["tile"] == "108x54"
 
 
+def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
+    problem = discover().problem("conv/n1c4h1w9k2r1s7pad14/f32/nchw/fprop")
+    for side in (8, 16, 32):
+        axis = cuts(problem, (side, side)).x.width
+        found = [_planes.met(axis, axis.first + tile * axis.step) for tile in range(axis.tiles)]
+        assert all(0 <= first <= last for first, last in found)
+        assert {column for part in found for column in range(*part)} == set(range(axis.size))
+
+
 @pytest.mark.parametrize("choose", [cpu.chosen, cpu.straight])
 def test_larger_filters_take_larger_tiles(choose) -> None:
     sides = [choose(discover().problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")) for r in (3, 7, 31)]

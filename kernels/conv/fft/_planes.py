@@ -69,9 +69,12 @@ def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
 
 @jit
 def met(axis: Axis, begin: int) -> tuple[int, int]:
-    """Elements of the tensor that lie in a tile from `begin` on."""
+    """Elements of the tensor that lie in a tile from `begin` on; none, first and end being equal, where padding is all.
+
+    An end before the first would, in a slice, count from the end of the tensor.
+    """
     first = max(0, -(-begin // axis.spacing))
-    return first, min(axis.size, (begin + axis.extent - 1) // axis.spacing + 1)
+    return first, max(first, min(axis.size, (begin + axis.extent - 1) // axis.spacing + 1))
 
 
 @jit
@@ -91,7 +94,7 @@ def _fetch(flat: Array, cut: Cut, offset: int, top: int, left: int, target: Arra
     for row in range(row_0, row_1):
         source = offset + row * by_row
         i = row * height.spacing - top
-        if by_column == 1 and width.spacing == 1 and column_0 < column_1:
+        if by_column == 1 and width.spacing == 1:
             part = flat[source + column_0 : source + column_1]
             _copy(part, target[i, column_0 - left : column_1 - left], np.float32(1))
             continue
@@ -109,7 +112,7 @@ def _store(flat: Array, cut: Cut, offset: int, top: int, left: int, source: Arra
     for row in range(row_0, row_1):
         target = offset + row * by_row
         i = height.lead + row * height.spacing - top
-        if by_column == 1 and width.spacing == 1 and column_0 < column_1:
+        if by_column == 1 and width.spacing == 1:
             first = width.lead - left
             part = source[i, first + column_0 : first + column_1]
             _copy(part, flat[target + column_0 : target + column_1], scale)
