@@ -26,6 +26,8 @@ _TRACKER = b"multiprocessing.resource_tracker"
 _PASSES, _PAUSE_S = 1000, 5e-3
 #: The passes in which a resource tracker may still remove what is shared: four seconds, for it may have yet to start.
 _GRACE_PASSES = 800
+#: Milliseconds that a process may be without a name before it is taken for one that hides it.
+_LOADING_PASSES = 200
 
 #: What a keeper waits for.
 _SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
@@ -157,11 +159,18 @@ def _kill(how: Callable[[int, int], None], pid: int) -> None:
 
 
 def _tracks(pid: int) -> bool:
-    """Return whether a process is a resource tracker, which ends by itself when the others have."""
-    try:
-        return _TRACKER in PROC.joinpath(str(pid), "cmdline").read_bytes()
-    except OSError:
-        return False
+    """Return whether a process is a resource tracker, which ends by itself when the others have.
+
+    While a program is being loaded into a process, it has no name; those who started it go on meanwhile.
+    """
+    folder = PROC / str(pid)
+    with suppress(OSError):
+        for _ in range(_LOADING_PASSES):
+            name = (folder / "cmdline").read_bytes()
+            if name or (folder / "stat").read_bytes().rpartition(b") ")[2].startswith(b"Z"):
+                return _TRACKER in name
+            select.select([], [], [], 1e-3)
+    return False
 
 
 def main(parent: int, module: str, words: Sequence[str]) -> None:

@@ -7,11 +7,12 @@ import sqlite3
 import subprocess
 import time
 from contextlib import suppress
+from multiprocessing.util import spawnv_passfds
 from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.run.family import below
+from kernelmark.bench.run.family import _tracks, below
 from kernelmark.bench.run.pool import Workers
 from support.processes import at_work_in, complaints, gone, wait_for
 from support.runs import TIMEOUT_S, WORDS, Measure, Start, all_are_there_and_ok, query, visible
@@ -80,6 +81,16 @@ def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure: M
     bad, _ = measure("shares_memory", "honest")
     assert bad.reason.startswith("verification: the process ended with status 3")
     assert not Path("/dev/shm", told.with_suffix(".name").read_text()).exists()
+
+
+def test_a_resource_tracker_is_known_while_its_program_is_being_loaded() -> None:
+    for _ in range(20):
+        words = ["sh", "-c", "kill -STOP $$", "multiprocessing.resource_tracker"]
+        pid = spawnv_passfds(b"/bin/sh", words, ())
+        assert _tracks(pid)
+        os.kill(pid, signal.SIGKILL)
+        assert os.waitpid(pid, 0)[0] == pid
+        assert not _tracks(pid)
 
 
 def test_no_worker_outlives_a_run_that_is_killed(hanging: tuple[subprocess.Popen[str], int]) -> None:
