@@ -96,7 +96,7 @@ def _values(measured: dict[str, Any], run_id: str, processes: int, rows: Iterabl
         parts = [x for _ in range(processes) for x in (SAMPLES / processes, row.seconds * rng.uniform(0.99, 1.01))]
         own |= {"sample_blob": array("d", [row.seconds * each for each in samples]), "part_blob": array("d", parts)}
         own |= {"kernel": kernel, "problem": problem, "case": case_key(kernel, problem, "hot", measured["threads"])}
-        own |= {"layout": row.layout, "dims": json.dumps(dict(zip("mnk", row.sizes, strict=True))), "job": str(m)}
+        own |= {"layout": row.layout, "dims": json.dumps(dict(zip("mnk", row.sizes, strict=True))), "job": "all"}
         own |= {"started_at": f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.5+00:00", "place": i}
         yield tuple({**measured, **common, **own}.values())
 

@@ -27,13 +27,13 @@ from kernelmark.bench.compare.stats import POWER
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import Ratio, faster
+from kernelmark.bench.report.contest import Ratio, faster, is_timed
 from kernelmark.bench.report.export import check_writable, write_text
 from kernelmark.bench.report.format import count, interval, percent, seconds, short
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.runs import RunSummary, summary_of
 
-#: Pairs that are read: each costs four queries for its samples.
+#: Pairs of siblings that are read, the first of NEW: each costs eight queries.
 MOST_PAIRS = 200
 
 
@@ -53,12 +53,12 @@ class Siblings(NamedTuple):
 
 def siblings(base: Side, new: Side) -> Iterator[Siblings]:
     """Yield the pairs that both runs have measured in turn, each in one job, in the order of NEW."""
-    known = set(base.store.sibling_cases(base.run_id, MOST_PAIRS))
     for pair in new.store.sibling_cases(new.run_id, MOST_PAIRS):
-        if pair in known:
+        if all(base.store.has(base.run_id, case) for case in pair):
             before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
-            ratios = [faster(side.store, other, first) for side, (first, other) in ((base, before), (new, now))]
-            yield Siblings(now[1], now[0], *ratios)
+            if before[0].job == before[1].job != "" and all(map(is_timed, before)):
+                ratios = [faster(side.store, other, first) for side, (first, other) in ((base, before), (new, now))]
+                yield Siblings(now[1], now[0], *ratios)
 
 
 #: Cases that the terminal is shown.
@@ -199,7 +199,10 @@ def _pairs(pairs: Sequence[Siblings]) -> str:
         (short(pair.one.kernel), pair.one.problem, pair.other.problem, str(pair.base), str(pair.new), pair.change.words)
         for pair in shown
     ]
-    return table(PAIRS, cells, titled=True) if cells else ""
+    if not cells:
+        return ""
+    more = f"\nand {len(pairs) - LISTED} more, of the first {MOST_PAIRS} of NEW" if len(pairs) > LISTED else ""
+    return table(PAIRS, cells, titled=True) + more
 
 
 def _cells(case: CasePair) -> Sequence[str]:

@@ -360,14 +360,16 @@ class Reader:
         return bool(self._of_case("1", _only(int), run_id, case))
 
     def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
-        """The pairs of cases that are one kernel's on two problems, timed in one job; by the order of their rows."""
+        """The first pairs of cases that are one kernel's on two problems, timed in one job; by the order of their rows.
+
+        Of n siblings, n^2 / 2 pairs are not formed: the first of a group are also the first of all that it could have.
+        """
         own = "job, kernel, mode, threads, isa"
-        query = f"""SELECT {own}, result_id, problem, "case" FROM result
+        query = f"""SELECT {own}, result_id, "case" FROM result
             WHERE run_id = :run_id AND job != '' AND time_s_median IS NOT NULL ORDER BY {own}, result_id"""
         groups = groupby(self._rows(query, run_id=run_id), itemgetter(slice(5)))
-        pairs = (pair for _, rows in groups for pair in combinations((row[5:] for row in rows), 2))
-        first = nsmallest(limit, ((one, other) for one, other in pairs if one[1] != other[1]))
-        return [(one[2], other[2]) for one, other in first]
+        pairs = (pair for _, rows in groups for pair in islice(combinations((row[5:] for row in rows), 2), limit))
+        return [(one[1], other[1]) for one, other in nsmallest(limit, pairs)]
 
     def samples(self, run_id: str, case: str) -> list[float]:
         """The samples of a case, seconds a call, in the order in which they were taken."""

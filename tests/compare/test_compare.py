@@ -235,11 +235,12 @@ def test_the_change_of_a_pair_is_free_of_what_slowed_both_siblings(drifted):
     assert pair.change.side == "faster"
 
 
-def test_rows_of_different_jobs_are_no_pair(store):
+@pytest.mark.parametrize("apart", [("base",), ("new",), ("base", "new")])
+def test_rows_of_different_jobs_are_no_pair(store, apart):
     for run_id in ("base", "new"):
         begin(store, run_id)
         add_sibling(store, run_id, NT, drifting(1.0, 0.0), job="j1")
-        add_sibling(store, run_id, NN, drifting(1.0, 0.0), job="j2")
+        add_sibling(store, run_id, NN, drifting(1.0, 0.0), job="j2" if run_id in apart else "j1")
     assert list(siblings(Side(store, "base"), Side(store, "new"))) == []
 
 
@@ -253,6 +254,26 @@ def test_a_pair_that_one_run_alone_has_is_left_out(drifted):
     add_sibling(drifted, "new", NT, drifting(1.0, 0.0), kernel="gemm/a.other")
     add_sibling(drifted, "new", NN, drifting(1.0, 0.0), kernel="gemm/a.other")
     assert len(list(siblings(Side(drifted, "base"), Side(drifted, "new")))) == 1
+
+
+def test_the_first_pairs_are_found_in_the_order_of_their_rows(drifted):
+    for kernel in ("gemm/a.a", "gemm/a.c"):
+        for problem in (NT, NN, "gemm/m8n8k8/f32/TN"):
+            add_sibling(drifted, "new", problem, drifting(1.0, 0.0), kernel=kernel)
+    found = drifted.sibling_cases("new", 3)
+    assert [tuple(case.split()[0][-1] + case.split()[1][-2:] for case in pair) for pair in found] == [
+        ("bNT", "bNN"),
+        ("aNT", "aNN"),
+        ("aNT", "aTN"),
+    ]
+
+
+def test_pairs_that_are_not_shown_are_counted(store):
+    for run_id in ("base", "new"):
+        begin(store, run_id)
+        for size in range(12):
+            add_sibling(store, run_id, f"gemm/m{size}n8k8/f32/NN", drifting(1.0, 0.0))
+    assert "and 16 more, of the first 200 of NEW" in compared(store)[0]
 
 
 def test_compare_prints_the_pairs(drifted):
