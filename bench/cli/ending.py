@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import select
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -83,11 +84,31 @@ def _stand_in_for_closed() -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
 
 
+class _Whole(io.FileIO):
+    """An open file that is written to the end: the system may take a part of what it is given, or nothing yet.
+
+    Python drops the rest where it has no buffer, as under PYTHONUNBUFFERED, and fails where a pipe does not wait.
+    """
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        while left:
+            if (written := super().write(left)) is None:
+                select.select([], [self], [])
+            left = left[written or 0 :]
+        return len(data)
+
+
 def _print_everything() -> None:
-    """Print UTF-8 in any locale, as files hold it, and bytes of a path that are none with a backslash."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    """Print whole texts, as UTF-8 in any locale, as files hold it; bytes of a path that are none with a backslash."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        buffer = getattr(stream, "buffer", None)
+        if stream is getattr(sys, f"__{name}__") and isinstance(getattr(buffer, "raw", buffer), io.FileIO):
+            raw = _Whole(stream.fileno(), "w", closefd=False)
+            how = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
+            out = raw if stream.write_through else io.BufferedWriter(raw)
+            setattr(sys, name, io.TextIOWrapper(out, "utf-8", "backslashreplace", **how))
 
 
 def _done(work: Callable[[], object]) -> int:

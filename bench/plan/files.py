@@ -1,8 +1,10 @@
 """What can be read or written as a file: no folder, and nothing that would wait for another process."""
 
+import os
+import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kernelmark.bench.plan.errors import UsageError
@@ -24,6 +26,32 @@ def require_file(path: Path) -> None:
         return
     if kind != stat.S_IFREG:
         raise UsageError(f"{path}: is {_KINDS.get(kind, 'of an unknown kind')}, expected a file")
+
+
+@contextmanager
+def replacing(path: Path, remedy: str = "name another file", only_try: bool = False) -> Iterator[Path]:
+    """Give a file beside one, which takes its place where nothing fails: no reader sees half of it.
+
+    A disk that is full then leaves the old file as it was. Raises UsageError.
+    """
+    require_file(path)
+    target = path.resolve()  # a link stays a link
+    beside = target.with_name(f".writing-{secrets.token_hex(4)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside.touch()
+        if target.exists():
+            if not ((mode := target.stat().st_mode) & 0o222 and os.access(target, os.W_OK)):  # a rename would not care
+                raise UsageError(f"{path}: is read-only; make it writable, or {remedy}")
+            beside.chmod(mode)
+        yield beside
+        if not only_try:
+            beside.replace(target)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 @contextmanager

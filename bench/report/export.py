@@ -10,7 +10,7 @@ from typing import IO, Any
 import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
@@ -126,16 +126,14 @@ def check_writable(path: Path) -> None:
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
     """Write a run in one of the styles of `WRITERS`; LaTeX to a file an operation besides. Raises UsageError."""
     if style == "latex":
-        with writing(path):
-            write_latex_files(store, run_id, path)
+        write_latex_files(store, run_id, path)
         return
     write_text(path, lambda out: WRITERS[style](store, run_id, out))
 
 
 def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:
     """Write a file that `write` fills. Raises UsageError."""
-    require_file(path)
-    with writing(path), path.open("w", newline="", encoding="utf-8") as out:
+    with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as out:
         write(out)
 
 

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from kernelmark.bench.plan.files import replacing
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
@@ -233,13 +234,14 @@ def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
 
 
 def write_latex_files(store: Store, run_id: str, path: Path) -> None:
-    """Write all tables of a run to `NAME.tex`, and those of each operation to `NAME-OPERATION.tex` beside it."""
+    """Write all tables of a run to `NAME.tex`, those of each operation to `NAME-OPERATION.tex`. Raises UsageError."""
     with store.snapshot(), ExitStack() as stack:
         head = _head(store, run_id)
         files: dict[str, IO[str]] = {}
 
         def file(target: Path) -> IO[str]:
-            opened = stack.enter_context(target.open("w", newline="", encoding="utf-8"))
+            beside = stack.enter_context(replacing(target))
+            opened = stack.enter_context(beside.open("w", newline="", encoding="utf-8"))
             opened.write(head)
             return opened
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -229,10 +229,8 @@ def _write_page(
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
     parts = {"claims": None if data.tunes else claims, "method": text, "environment": environment, "tables": tables}
     before, begin, after = _page(data, registry, _figures(planned, drawn) | parts).partition(_DATA)
-    with (folder / "index.html").open("w", encoding="utf-8") as out:
-        out.write(before + begin)
-        out.writelines(_json_pieces(page_data(data), page_columns(data)))
-        out.write(after)
+    pieces = _json_pieces(page_data(data), page_columns(data))
+    write_text(folder / "index.html", lambda out: out.writelines(chain([before + begin], pieces, [after])))
 
 
 def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:

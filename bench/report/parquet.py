@@ -10,11 +10,10 @@ from typing import IO, Any
 import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.files import replacing
 from kernelmark.bench.record.result import COLUMNS, KINDS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.anonymity import records
-from kernelmark.bench.report.export import writing
 
 #: Rows that are held at a time.
 ROW_GROUP = 2000
@@ -64,11 +63,8 @@ def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
 def write_parquet_file(store: Store, run_id: str, path: Path) -> None:
     """Call `write_parquet` on a file, which is not touched where pyarrow is missing. Raises UsageError."""
     _pyarrow()
-    require_file(path)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as out:
-            write_parquet(store, run_id, out)
+    with replacing(path) as beside, beside.open("wb") as out:
+        write_parquet(store, run_id, out)
 
 
 def _pyarrow() -> tuple[Any, Any]:

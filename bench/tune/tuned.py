@@ -4,12 +4,10 @@ An entry is stale once the kernel's source, its compiler or its tunables have ch
 """
 
 import hashlib
-import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +19,7 @@ from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.errors import Unsupported, UsageError
-from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.text import one_line
@@ -36,6 +34,7 @@ from kernelmark.bench.tune.subject import limits_here
 #: Stands for the file of the device that is here.
 AUTO = "auto"
 _FORMAT = 1
+_ANOTHER = "--tuned FILE names another"
 
 
 class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +96,7 @@ def opened(where: str, device: str) -> TileFile:
     """Return the file of a device, which can be read and replaced. Raises UsageError now, not after an hour."""
     file = file_of(where, device)
     tiles_in(file)
-    with _writing(file.path):
+    with replacing(file.path, _ANOTHER, only_try=True):
         return file
 
 
@@ -135,28 +134,8 @@ def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) ->
 
 
 def _write(path: Path, found: Tuned) -> None:
-    """Write beside and rename, so that no reader sees half of it."""
-    with _writing(path) as beside:
+    with replacing(path, _ANOTHER) as beside:
         beside.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-        beside.replace(path)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[Path]:
-    """Give a file beside it to write, which is removed unless it was renamed. Raises UsageError."""
-    remedy = "--tuned FILE names another"
-    if path.exists() and not path.stat().st_mode & 0o222:  # which a rename would not respect
-        raise UsageError(f"{path}: is read-only; make it writable, or {remedy}")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.touch()
-        yield beside
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
 
 
 class Stale(NamedTuple):

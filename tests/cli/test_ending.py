@@ -1,5 +1,6 @@
 """How the command ends where something goes wrong, as a shell sees it: one line, and the exit status that fits."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -85,6 +86,22 @@ def test_a_reader_that_has_gone_is_no_failure(tmp_path, monkeypatch, code, statu
 def test_output_that_cannot_be_written_exits_2_in_one_line(tmp_path) -> None:
     with Path("/dev/full").open("w") as full:
         done = called(MAIN, "list", folder=tmp_path, stdout=full)
+    assert (done.returncode, done.stderr) == (2, "kernelmark: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_is_printed_is_written_to_its_end_or_refused(tmp_path, monkeypatch, small_disk, unbuffered) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    whole = called(MAIN, "list", folder=tmp_path, stdout=subprocess.PIPE).stdout
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    listing = subprocess.Popen([sys.executable, "-c", MAIN, "list"], stdout=write)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        assert (pipe.read(), listing.wait()) == (whole, 0)
+    with (small_disk("8k") / "list").open("w") as out:
+        done = called(MAIN, "list", folder=tmp_path, stdout=out)
     assert (done.returncode, done.stderr) == (2, "kernelmark: standard output: No space left on device\n")
 
 

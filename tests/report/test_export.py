@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -13,7 +14,7 @@ import pytest
 from kernelmark.bench.record.result import COLUMNS, KINDS, Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
-from kernelmark.bench.report.export import WRITERS, write_csv
+from kernelmark.bench.report.export import WRITERS, write_csv, write_file
 from kernelmark.bench.report.parquet import unit, write_parquet, write_parquet_file
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
 from support.pages import strict
@@ -119,6 +120,16 @@ def test_markdown_holds_the_table_and_the_failures(written):
 @pytest.mark.parametrize("style", ["csv", "json", "markdown", "latex"])
 def test_a_run_without_rows_can_be_exported(empty, style):
     assert exported(empty, style).endswith("\n")
+
+
+@pytest.mark.parametrize("style", [*WRITERS, "parquet"])
+def test_a_full_disk_leaves_the_old_file_as_it_was(written, store, small_disk, complaint, style):
+    folder = small_disk("4k")
+    old = folder / "out"
+    old.write_text("old")
+    write = partial(write_file, store, "r", style) if style in WRITERS else partial(write_parquet_file, store, "r")
+    assert complaint(lambda: write(old)) == (f"{old}: cannot be written: No space left on device; name another file")
+    assert [(file.name, file.read_text()) for file in folder.iterdir()] == [("out", "old")]
 
 
 @pytest.mark.parametrize(("problems", "pivots"), [(2, 1), (1, 0), (MOST_PROBLEMS + 1, 0)])

@@ -7,11 +7,10 @@ import msgspec
 
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import default_store
-from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures.style import file_name
 from kernelmark.bench.tune.select.formula import Formula
 from kernelmark.bench.tune.select.regret import Regret, Share
@@ -96,13 +95,9 @@ def file_of(op: str, device: str, where: str = AUTO) -> Path:
 
 
 def write(path: Path, model: Model) -> None:
-    """Write a selector beside and rename, so that no reader sees half of it. Raises UsageError."""
-    require_file(path)
-    with writing(path, "; --model FILE names another"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.new")
+    """Write a selector, of which no reader sees half. Raises UsageError."""
+    with replacing(path, "--model FILE names another") as beside:
         beside.write_text(as_json(model), encoding="utf-8")
-        beside.replace(path)
 
 
 def as_json(model: Model) -> str:
