@@ -1,6 +1,7 @@
 """The commands that manage a store: `runs`, `merge`, `import`."""
 
 import re
+import sys
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import IO
 import click
 import msgspec
 
-from kernelmark.bench.cli.options import complete_runs, db_option, json_option, plugin_option
+from kernelmark.bench.cli.options import AGAINST, OK, complete_runs, db_option, json_option, plugin_option
 from kernelmark.bench.cli.output import as_json, reading
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
@@ -88,13 +89,14 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
     """Merge the stores of shards: their rows become one run.
 
     The result goes into the store --db; runs that are not sharded are copied. Files may be given in any order, and
-    merged again or later. Shards and problems that are missing are listed.
+    merged again or later. Shards that are missing or have not ended are listed, and the exit status is 1.
     """
     target = db or default_store()
     found = merge_files(target, files)
     with closing(Store(target, create=False)) as store:
         for line in merged_lines(store, found, _problems):
             click.echo(line)
+    sys.exit(OK if found.complete else AGAINST)
 
 
 def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str]]:

@@ -99,6 +99,11 @@ class Campaign(NamedTuple):
         """Return the numbers of the shards that no file had."""
         return [index for index in range(1, self.shard.count + 1) if index not in self.parts]
 
+    @property
+    def unfinished(self) -> list[ShardRun]:
+        """Return the shards whose runs have not ended."""
+        return [part for part in self.parts.values() if not part.finished_at]
+
     def until(self, count: int) -> tuple[Run, str | None]:
         """Return the run that the parts of the first `count` files become, and when the last one ended, if all have."""
         parts = list(self._replace(new=self.new[:count]).parts.values())
@@ -146,6 +151,11 @@ class Merged(NamedTuple):
     copied: list[str]
     rows: int
     places: dict[str, ShardPlace]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no shard is missing and the run of each has ended."""
+        return not any(campaign.missing or campaign.unfinished for campaign in self.campaigns)
 
 
 def merge_files(db: Path, paths: Sequence[Path]) -> Merged:

@@ -197,6 +197,9 @@ def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, ShardPlace
 
 
 def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
+    for part in campaign.unfinished[:_LISTED]:
+        which = f"shard {part.index} of {campaign.shard.count} has not ended"
+        yield paragraph(f"{which}; `kernelmark run --resume {part.run_id}` goes on with it, then merge it again")
     if not campaign.missing:
         return
     shown = ", ".join(map(str, campaign.missing[:_LISTED])) + (", ..." if campaign.missing[_LISTED:] else "")

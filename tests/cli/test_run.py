@@ -309,8 +309,9 @@ def shards(tmp_path):
 
 
 def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
-    printed = called("merge", *reversed(shards), "--db", "all.db").printed
-    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    done = called("merge", *reversed(shards), "--db", "all.db")
+    assert done.status == 1
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
     assert re.fullmatch(r"run 3-shards-[0-9a-f]{8}: 2 of 3 shards, \d+ of 36 cases", lines[0])
     assert [line.split()[0] for line in lines if re.match(r"\d/3 \d", line)] == ["1/3", "2/3"]
     assert [line.split()[2] for line in lines if re.match(r"\d/3 \d", line)] == ["one", "two"]
@@ -340,7 +341,7 @@ def test_what_a_merge_prints_is_no_wider_than_the_terminal(called, shards, monke
 def test_problems_that_cannot_be_planned_again_are_not_listed(called, shards, tmp_path):
     (tmp_path / "s.toml").unlink()
     done = called("merge", *shards, "--db", "all.db")
-    assert done.status == 0
+    assert done.status == 1
     assert "their problems are not known here" in " ".join(done.out.split())
 
 
@@ -350,10 +351,22 @@ def test_shards_measured_by_the_command_are_the_whole_suite(called, tmp_path):
         done = called("run", "s.toml", "--shard", shard, *ONE_KERNEL, "--db", f"{shard[0]}.db")
         assert done.status == 0, done.err
     done = called("merge", "1.db", "2.db", "--db", "all.db")
+    assert done.status == 0
     assert "2 of 2 shards, 10 of 10 cases" in done.out
     assert "missing" not in done.out
     assert re.search(r",host-[0-9a-f]{8},", called("export", "--db", "all.db").out)
     assert not re.search(r",host-[0-9a-f]{8},", called("export", "--identify", "--db", "all.db").out)
+
+
+def test_a_merge_names_a_shard_that_has_not_ended(called, tmp_path):
+    suite = suite_file(tmp_path, range(1, 7))
+    run_id = measure(tmp_path / "1.db", suite, "1/2", most=3)
+    measure(tmp_path / "2.db", suite, "2/2")
+    done = called("merge", "1.db", "2.db", "--db", "all.db")
+    assert done.status == 1
+    assert f"shard 1 of 2 has not ended; `kernelmark run --resume {run_id}` goes on with it, then merge it again" in (
+        " ".join(done.out.split())
+    )
 
 
 def test_what_a_run_or_a_shard_would_take_is_listed_without_a_store(called, tmp_path):
