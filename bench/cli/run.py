@@ -211,11 +211,11 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) ->
 
 def _exit(session: Session, planned: int, finished: bool, noisy: bool) -> NoReturn:
     done = session.tally.total()
+    if done < planned:
+        click.echo(f"\n{done} of {planned} cases done; `kernelmark run --resume {session.run_id}`")
     if not finished:
-        if done < planned:
-            click.echo(f"\n{done} of {planned} cases done; `kernelmark run --resume {session.run_id}`")
         sys.exit(INTERRUPTED)
-    sys.exit(AGAINST if session.against or noisy else OK)
+    sys.exit(AGAINST if session.against or noisy or done < planned else OK)
 
 
 def _run_elsewhere(store: Store, asked: RunRequest) -> Done:

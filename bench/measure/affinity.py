@@ -113,8 +113,17 @@ def family_times() -> dict[str, int]:
         for task in names(tasks):
             with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile, or no list is kept
                 times[task] = int(contents(f"{tasks}/{task}/schedstat").split()[0])
-                processes += contents(f"{tasks}/{task}/children").decode().split()
+        processes += children_of(process)
     return times
+
+
+def children_of(pid: str) -> list[str]:
+    """Return the children of a process; none where the system has no lists."""
+    found, tasks = [], f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
+    for task in names(tasks):
+        with suppress(OSError):  # the thread has ended meanwhile
+            found += contents(f"{tasks}/{task}/children").decode().split()
+    return found
 
 
 def cpus_beyond(before: Mapping[str, int]) -> set[int]:

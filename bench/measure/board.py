@@ -1,4 +1,8 @@
-"""What foreign code is being called, and since when: a few shared bytes that show a parent what its worker does."""
+"""What foreign code is being called, and since when: a few shared bytes that show a parent what its worker does.
+
+A process that foreign code has forked must not return to the harness: it would answer in place of its worker. Where one
+does, it notes the call here, and ends.
+"""
 
 import mmap
 import os
@@ -38,12 +42,12 @@ class Board:
         if fd is None:
             fd = -1
         else:
-            os.pwrite(fd, bytes(_LAYOUT.size), 0)  # a file of holes would end the process where the disk is full
-        self._memory = mmap.mmap(fd, _LAYOUT.size)
+            os.pwrite(fd, bytes(2 * _LAYOUT.size), 0)  # a file of holes would end the process where the disk is full
+        self._memory, self._pid = mmap.mmap(fd, 2 * _LAYOUT.size), os.getpid()
 
     def calling(self, contender: int, stage: str) -> "_Calling":
         """Note what is being called: whatever happens to the process meanwhile is its doing. Calls do not nest."""
-        return _Calling(self._memory, _NUMBER_OF[stage], contender + 1)
+        return _Calling(self._memory, _NUMBER_OF[stage], contender + 1, self._pid)
 
     def clear(self) -> None:
         """Note that nothing foreign is being called."""
@@ -55,6 +59,11 @@ class Board:
         since_s, stage, _ = _LAYOUT.unpack_from(self._memory)
         return Call(number - 1, STAGES[stage], since_s) if number else None
 
+    def returned_twice(self, since_s: float = 0.0) -> Call | None:
+        """The last call from which a forked process returned too, if it began later than this."""
+        began_s, stage, number = _LAYOUT.unpack_from(self._memory, _LAYOUT.size)
+        return Call(number - 1, STAGES[stage], began_s) if number and began_s >= since_s else None
+
     def close(self) -> None:
         """Give the memory back."""
         self._memory.close()
@@ -63,15 +72,19 @@ class Board:
 class _Calling:
     """Notes one call while it lasts; a generator would take longer than the shortest calls do."""
 
-    __slots__ = ("_memory", "_number", "_stage")
+    __slots__ = ("_memory", "_number", "_pid", "_since_s", "_stage")
 
-    def __init__(self, memory: mmap.mmap, stage: int, number: int) -> None:
-        self._memory, self._stage, self._number = memory, stage, number
+    def __init__(self, memory: mmap.mmap, stage: int, number: int, pid: int) -> None:
+        self._memory, self._stage, self._number, self._pid = memory, stage, number, pid
 
     def __enter__(self) -> None:
         # The number goes last: who reads in the midst of it must not take an earlier call's time for this one's.
-        _LAYOUT.pack_into(self._memory, 0, now(), self._stage, self._number)
+        self._since_s = now()
+        _LAYOUT.pack_into(self._memory, 0, self._since_s, self._stage, self._number)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if os.getpid() != self._pid:
+            _LAYOUT.pack_into(self._memory, _LAYOUT.size, self._since_s, self._stage, self._number)
+            os._exit(0)
         # A signal that ends the process leaves the call standing, to be read.
         _NUMBER.pack_into(self._memory, _NUMBER_AT, 0)

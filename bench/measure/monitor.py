@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelmark.bench.measure.affinity import contents, core_of, names
+from kernelmark.bench.measure.affinity import children_of, contents, core_of
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.memory import CGROUP, group_folders
 from kernelmark.bench.measure.timing import now
@@ -129,7 +129,7 @@ class CpuMonitor:
         if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
             ours = [every]
         used = [seconds for own in map(_usage, (_SELF, _REAPED)) for seconds in (own.ru_utime, own.ru_stime)]
-        below_s = _below_s("self") if _has_children() else 0.0
+        below_s = _below_s("self") if has_children() else 0.0
         own = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
         return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, own, len(counters))
 
@@ -148,16 +148,15 @@ class CpuMonitor:
 
 def _below_s(pid: str) -> float:
     """Return what the living processes below one have had of any CPU, in seconds; 0 where the system has no lists."""
-    spent, tasks = 0.0, f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
-    for task in names(tasks):
-        with suppress(OSError, ValueError, IndexError):  # one of them has ended meanwhile, or no list is kept
-            for child in contents(f"{tasks}/{task}/children").decode().split():
-                words = contents(f"{PROC}/{child}/stat").rpartition(b")")[2].split()
-                spent += math.fsum(int(word) for word in words[11:15]) * TICK_S + _below_s(child)
+    spent = 0.0
+    for child in children_of(pid):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            words = contents(f"{PROC}/{child}/stat").rpartition(b")")[2].split()
+            spent += math.fsum(int(word) for word in words[11:15]) * TICK_S + _below_s(child)
     return spent
 
 
-def _has_children() -> bool:
+def has_children() -> bool:
     """Return whether this process has a child, without reading the lists of all its threads."""
     try:
         if _wait:

@@ -54,6 +54,8 @@ KILLS_AGE_S = 1.0
 #: The signals that come from another process: a fault of the worker's own raises others.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 
+#: What goes against a kernel that forks its worker.
+FORKED = "the call returned in a process that it forked too, expected os._exit there"
 #: Statuses that another kernel of the process may have caused.
 BLAMED = (Status.WRONG, Status.FAILED, Status.OOM)
 #: What measures a job in the worker of a key.
@@ -92,7 +94,10 @@ class Worker:
         self._board.clear()
         if now() - self._kills_at_s > KILLS_AGE_S:
             self._kills, self._kills_at_s = memory.kills_by_system(), now()
+        asked_s = now()
         reply = self._answer(job, progress)
+        if call := self._board.returned_twice(asked_s):
+            reply = Death(_blamed(job, call), Status.CRASHED, f"{call.stage}: {FORKED}")
         relay(self._child.log, sys.stderr)
         return reply._replace(fresh=fresh) if isinstance(reply, Death) else reply
 

@@ -7,15 +7,20 @@ from functools import partial
 
 import msgspec
 
-from kernelmark.bench.measure.affinity import pin
+from kernelmark.bench.measure.affinity import children_of, pin
 from kernelmark.bench.measure.board import Board
 from kernelmark.bench.measure.device import DeviceLost
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.monitor import has_children
+from kernelmark.bench.measure.timing import now, pause
 from kernelmark.bench.plan.case import Entrant, Job, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.child import Channel, to_parent
 from kernelmark.bench.run.job import Show, run_job
 from kernelmark.bench.run.progress import Glimpse
+
+#: How long a process that a call has forked has to end, or to return from the call too, before the job is answered.
+FORKED_S, _PAUSE_S = 0.25, 2e-3
 
 
 class Reply(msgspec.Struct):
@@ -35,12 +40,25 @@ def main(parent: Channel, board: Board, key: WorkerKey) -> None:
     """Run jobs until there are no more, or until one has lost the device."""
     if key.device != "cuda":  # what feeds a GPU may run anywhere
         pin(key.threads)
+    known: set[str] = set()
     while message := parent.receive():
         job = msgspec.msgpack.decode(message.body, type=Job)
         reply = _answer(job, board, partial(_show, parent, message.number))
+        known = _let_return(board, known)
         parent.send(message.number, reply)
         if reply.lost:
             os._exit(0)  # what is left in the process would touch the lost device once more
+
+
+def _let_return(board: Board, known: set[str]) -> set[str]:
+    """Give new children time to return from a call, which the board then shows; return the children that are left."""
+    found, until_s = set[str](), now() + FORKED_S
+    while has_children() and not board.returned_twice():
+        found = set(children_of("self"))
+        if found <= known or now() > until_s:
+            break
+        pause(_PAUSE_S)
+    return found
 
 
 def _show(parent: Channel, number: int, found: list[Glimpse]) -> None:

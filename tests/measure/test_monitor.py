@@ -28,12 +28,12 @@ class Machine:
         self.steal = [0, 0]
         for module in (monitor, affinity):
             monkeypatch.setattr(module, "CPUS", folder)
+            monkeypatch.setattr(module, "PROC", folder / "proc")
         monkeypatch.setattr(monitor, "STAT", folder / "stat")
         monkeypatch.setattr(monitor, "CGROUP", folder)
         monkeypatch.setattr(monitor, "CPUINFO", folder / "cpuinfo")
         monkeypatch.setattr(monitor, "now", lambda: self.now_s)
-        monkeypatch.setattr(monitor, "PROC", folder / "proc")
-        monkeypatch.setattr(monitor, "_has_children", lambda: True)
+        monkeypatch.setattr(monitor, "has_children", lambda: True)
         spent = {monitor._SELF: lambda: self.own_s, monitor._REAPED: lambda: self.reaped_s}
         monkeypatch.setattr(monitor, "_usage", lambda who: SimpleNamespace(ru_utime=spent[who](), ru_stime=0))
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours)
@@ -98,14 +98,14 @@ def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both: 
 def test_a_process_has_a_child_until_it_has_waited_for_it() -> None:
     code = """
         import os, subprocess
-        from kernelmark.bench.measure.monitor import _has_children
-        found = [_has_children()]
+        from kernelmark.bench.measure.monitor import has_children
+        found = [has_children()]
         child = subprocess.Popen(["sleep", "60"])
-        found.append(_has_children())
+        found.append(has_children())
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        found.append(_has_children())
-        print(*found, child.wait(), _has_children())
+        found.append(has_children())
+        print(*found, child.wait(), has_children())
     """
     found = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "True", "True", "-9", "False"]

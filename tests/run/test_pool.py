@@ -66,6 +66,8 @@ SILENT = "verification: the process answers no more, and has not ended"
         ("raises_interrupt", "crashed", "KeyboardInterrupt"),
         ("closes_all_files", "crashed", SILENT),
         ("writes_into_the_pipe", "crashed", SILENT),
+        ("forks_in_set_up", "crashed", f"set-up: {pool.FORKED}"),
+        ("forks_in_sampling", "crashed", f"sampling: {pool.FORKED}"),
         pytest.param("begins_a_reply", "timeout", "", marks=pytest.mark.long),
     ],
 )

@@ -224,6 +224,7 @@ ACTS: tuple[Act, ...] = (
 for _act in ACTS:
     declare(_act.__name__, _act)
 for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling", SAMPLING)):
+    declare(f"forks_in_{_name}", os.fork, _at)
     declare(f"hangs_in_{_name}", hangs, _at)
     declare(f"segv_in_{_name}", segv, _at)
 declare("interrupts_at_m4", interrupts_once, None, on=lambda problem: "/m4n" in problem)
