@@ -14,8 +14,8 @@ import click
 from click import echo
 
 from kernelmark import __version__
-from kernelmark.bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
-from kernelmark.bench.plan.errors import Unsupported, UsageError, message
+from kernelmark.bench.cli.options import AGAINST, DEFECT, INTERRUPTED, OK, USAGE
+from kernelmark.bench.plan.errors import StoreGone, Unsupported, UsageError, message
 from kernelmark.bench.plan.text import MOST, one_line
 
 #: What a write to standard output fails with; the error names no file then.
@@ -46,6 +46,8 @@ def _ended(work: Callable[[], object]) -> int:
     _print_everything()
     try:
         return _done(work)
+    except StoreGone as error:
+        return _complain(str(error), AGAINST)
     except (UsageError, Unsupported) as error:
         return _complain(message(error) or "no message", USAGE)
     except click.ClickException as error:

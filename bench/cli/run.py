@@ -176,6 +176,7 @@ def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
         done = (_run_elsewhere if elsewhere else _run_here)(store, asked)
         (print_run if asked.resume else print_end)(store, done.session.run_id)
         noisy = _write(store, done.session.run_id, done.registry, wanted)
+        store.require_in_place()
     _exit(done.session, done.planned, done.finished, noisy)
 
 

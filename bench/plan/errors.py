@@ -7,6 +7,10 @@ class UsageError(Exception):
     """Bad usage or input, reported in one line: subject, found, expected, remedy. The command exits with 2."""
 
 
+class StoreGone(UsageError):
+    """The store that results went to is no longer in its place; the command exits with 1."""
+
+
 class Unsupported(Exception):
     """A kernel cannot take a problem, or cannot run here; the message is the reason in the row."""
 

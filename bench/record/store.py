@@ -44,6 +44,17 @@ def default_store() -> Path:
     return Path(home) / "kernelmark" / "results.db"
 
 
+def files_of(path: Path) -> dict[str, tuple[int, int]]:
+    """Return device and number of a store's files that are not empty, by the ends that SQLite gives their names."""
+    found = {}
+    for end in ("", "-wal", "-shm"):
+        with suppress(OSError):
+            file = os.stat(f"{path}{end}")  # noqa: PTH116 # a path would have to be made of both
+            if file.st_size:
+                found[end] = file.st_dev, file.st_ino
+    return found
+
+
 class Run(msgspec.Struct, frozen=True):
     """What was asked for, where and with what; immutable once it has begun.
 
@@ -66,8 +77,9 @@ class Store(Reader):
     """Rows on disk; a row that was acknowledged outlives the process. Raises UsageError for files it cannot use."""
 
     def __init__(self, path: Path, create: bool = True) -> None:
-        self.path = path
+        self.path = path.absolute()  # a plug-in may change the folder
         self._db = _open(path, create)
+        self._opened = files_of(self.path)
 
     def require_sound(self) -> None:
         """Raise UsageError for a damaged file, to which nothing must be added."""
@@ -84,7 +96,19 @@ class Store(Reader):
             with self._db:
                 yield
         except sqlite3.Error as error:
+            self.require_in_place()
             raise UsageError(f"{self.path}: cannot be written: {error}; rows recorded so far are safe") from None
+        self.require_in_place()
+
+    def require_in_place(self) -> None:
+        """Raise StoreGone where the file that was opened is no longer in its place, having written its rows beside."""
+        found = files_of(self.path)
+        if "" in found and found[""] == self._opened.get(""):
+            self._opened = found
+            return
+        from kernelmark.bench.record.rescue import gone  # which is seldom needed
+
+        raise gone(self._db, self.path, [end for end in found if found[end] == self._opened.get(end)])
 
     def begin(self, run: Run) -> None:
         """Record a run before its first result. Raises UsageError for a name that another run has, and for damage."""
@@ -132,9 +156,10 @@ class Store(Reader):
                 self._db.executemany(statement, [(run_id, job) for job in noisy])
 
     def finish(self, run_id: str, finished_at: str) -> None:
-        """Note when a run ended."""
+        """Note when a run ended. Raises UsageError where the file was damaged meanwhile."""
         with self._writing():
             self._db.execute("UPDATE run SET finished_at = ? WHERE run_id = ?", (finished_at, run_id))
+        self.require_sound()
 
     def run(self, run_id: str) -> Run:
         """Return a run: the one with this id, or the only one that begins with it. Raises UsageError."""

@@ -1,5 +1,6 @@
 """Runs that are interrupted, or that a full disk ends, and taken up again, in real processes or in this one."""
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import plan_of
-from support.processes import complaints
+from support.processes import complaints, wait_for
 from support.runs import (
     KERNELS,
     PROBLEMS,
@@ -252,3 +253,26 @@ def stopped(folder: Path, done, db: str = "r.db"):
     kept = visible(folder / db)
     assert 0 < len(kept) < PROBLEMS * len(KERNELS)
     return done.stdout.split()[1], kept
+
+
+#: What happens to a store, and how the complaint calls it.
+SPOILT = {"rm r.db": "removed or moved", "mv other r.db": "replaced", ": > r.db": "cut short"}
+
+
+@pytest.mark.parametrize(("words", "what"), SPOILT.items())
+def test_a_store_that_is_gone_ends_the_run_in_one_line_and_its_rows_are_beside(folder: Path, start: Start, words, what):
+    Store(folder / "other").close()
+    run = start(*WORDS)
+    wait_for(lambda: len(visible(folder / "r.db")) > 1)
+    subprocess.run(["sh", "-c", words], cwd=folder, check=True)
+    _, err = run.communicate()
+    (line,) = complaints(err)
+    beside = re.findall(r"in (\S+/r-\w{8}\.db);", line)
+    assert (run.returncode, line.split("; ")[0]) == (
+        1,
+        f"kernelmark: {folder}/r.db: was {what} while rows were written to it",
+    )
+    assert len(visible(Path(*beside))) > 1
+    assert not list(folder.glob("r.db-*"))
+    if what == "replaced":
+        assert not visible(folder / "r.db")

@@ -1,0 +1,39 @@
+"""What becomes of a store whose file was removed, moved, replaced or cut short while rows were written to it."""
+
+import ctypes
+import secrets
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from kernelmark.bench.plan.errors import StoreGone
+
+
+def gone(db: sqlite3.Connection, path: Path, own: Sequence[str]) -> StoreGone:
+    """Write the rows to a file beside the store, and return a complaint that names it.
+
+    own: the ends of the names of the files in this place that still belong to the store.
+    """
+    kept = _rescued(db, path)
+    # A file that has replaced the store must not meet its log; to close the store would remove the log of that file.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+    for end in own:
+        Path(f"{path}{end}").unlink(missing_ok=True)
+    what = "removed or moved" if not path.exists() else "replaced" if path.stat().st_size else "cut short"
+    rest = f"its rows are in {kept}; `kernelmark show --db` shows them" if kept else "its rows are lost; measure again"
+    return StoreGone(f"{path}: was {what} while rows were written to it; {rest}")
+
+
+def _rescued(db: sqlite3.Connection, path: Path) -> Path | None:
+    """Copy the rows to a file beside the store, or to a folder where one can be made; None where they are damaged."""
+    name = f"{path.stem}-{secrets.token_hex(4)}.db"
+    for copy in (path.with_name(name), Path(name).absolute(), Path(tempfile.gettempdir(), name)):
+        with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as target:
+            db.backup(target)
+            if target.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
+                return copy
+        with suppress(OSError):
+            copy.unlink()
+    return None
