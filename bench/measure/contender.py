@@ -48,7 +48,7 @@ class Contender:
         self.report = Measurement(
             kernel=kernel.id,
             problem=problem.id,
-            **{name: getattr(device, name) for name in ("device_name", "device_uuid")},
+            **{name: getattr(device, name) for name in ("device_name", "device_uuid", "llc_bytes")},
             numerics=kernel.numerics_for(problem),
             threads=job.threads if kernel.threaded else 1,
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -199,6 +199,7 @@ class Measured(msgspec.Struct, kw_only=True):
     wire_bytes: Annotated[int | None, _alike] = None
     compression_error: Annotated[Finite | None, _largest] = None
     launched: str = ""
+    llc_bytes: int | None = None
 
 
 class Measurement(Measured, kw_only=True):

@@ -172,7 +172,7 @@ def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -
         contender.report.tuned = tuned
     except Unsupported as error:
         contender = Contender(kernel, problem, get_device("cpu"), job, called)
-        contender.report.device_name = contender.report.device_uuid = ""
+        contender.report.device_name, contender.report.device_uuid, contender.report.llc_bytes = "", "", None
         contender.fail(error)
     return contender
 

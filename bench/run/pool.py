@@ -58,6 +58,8 @@ FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 FORKED = "the call returned in a process that it forked too, expected os._exit there"
 #: Statuses that another kernel of the process may have caused.
 BLAMED = (Status.WRONG, Status.FAILED, Status.OOM)
+#: A worker and the plug-ins that it has loaded: a ceiling is measured in one that has loaded none.
+_Own = tuple[WorkerKey, tuple[str, ...]]
 #: What measures a job in the worker of a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
@@ -224,7 +226,7 @@ class Workers(AbstractContextManager["Workers", None]):
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress or Progress()
-        self._waiting: dict[WorkerKey, Worker] = {}
+        self._waiting: dict[_Own, Worker] = {}
         self._had_company = False
 
     def __exit__(self, *_: object) -> None:
@@ -245,7 +247,7 @@ class Workers(AbstractContextManager["Workers", None]):
             threads, isa = plan.threads[0], plan.isas[0]
             job = Job((), (), plan.mode, plan.plugins, plan.seed, Budget(), threads, timeout_s=plan.timeout_s)
             key = WorkerKey("cpu", threads, isa)
-            self._waiting[key] = Worker(key)
+            self._waiting[key, plan.plugins] = Worker(key)
             discover()  # while the worker starts: what is installed takes this process as long
             self.run(job, key)
 
@@ -260,7 +262,7 @@ class Workers(AbstractContextManager["Workers", None]):
         """Measure a kernel again, alone in a fresh process, before it is blamed: another may have spoilt its result."""
         if row.status not in BLAMED:
             return row
-        if worker := self._waiting.pop(key, None):
+        if worker := self._waiting.pop((key, job.plugins), None):
             worker.close()
         (again,) = self._survive(job.only([row.entrant]), key, row.attempt + 1)
         if again.status != Status.OK:
@@ -269,9 +271,10 @@ class Workers(AbstractContextManager["Workers", None]):
         return again
 
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
-        worker = self._waiting.pop(key, None) or Worker(key)
+        own = key, job.plugins
+        worker = self._waiting.pop(own, None) or Worker(key)
         for other in list(self._waiting):  # those of the pass before are done
-            if other.process < key.process or len(self._waiting) >= MAX_WAITING:
+            if other[0].process < key.process or len(self._waiting) >= MAX_WAITING:
                 self._waiting.pop(other).close()
         self._had_company = len(job.entrants) > 1 or not worker.is_fresh
         try:
@@ -282,7 +285,7 @@ class Workers(AbstractContextManager["Workers", None]):
         if isinstance(reply, Death):
             worker.close()
         else:
-            self._waiting[key] = worker  # last in order: the one used most recently
+            self._waiting[own] = worker  # last in order: the one used most recently
         return reply
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:

@@ -230,7 +230,10 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
     assert [r.run_id for r, _ in begun.results("r2")] == ["r2"]
 
 
-SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error", "launched")
+SINCE_4 = (
+    *("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error", "launched"),
+    "llc_bytes",
+)
 
 
 def schema_4(path):

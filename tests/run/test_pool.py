@@ -16,9 +16,9 @@ from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run import pool
 from kernelmark.bench.run.family import below
-from kernelmark.bench.run.pool import Wary
+from kernelmark.bench.run.pool import Wary, Workers
 from support.processes import complaints, gone, wait_for
-from support.runs import QUICK, TIMEOUT_S, Measure
+from support.runs import QUICK, SMALL, TIMEOUT_S, Measure
 
 HONEST = "copy/bad.honest"
 #: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.
@@ -54,6 +54,17 @@ def test_the_next_job_is_unharmed(measure: Measure) -> None:
     assert (row.status, row.attempt) == ("crashed", 1)
     (row,) = measure("honest")
     assert (row.status, row.attempt) == ("ok", 1)
+
+
+REPLACES = "import numpy\n\ndef nothing(*ignored):\n    pass\n\nnumpy.copyto = nothing\n"
+
+
+def test_a_worker_that_has_loaded_a_plug_in_measures_no_job_without_it(workers: Workers, tmp_path: Path) -> None:
+    (tmp_path / "replaces.py").write_text(REPLACES)
+    key, job = WorkerKey("cpu", 1), Job((SMALL,), ("copy/numpy.copyto",), Mode.HOT, (), 0, Budget(0.01), 1)
+    with_plugin = msgspec.structs.replace(job, plugins=(str(tmp_path / "replaces.py"),))
+    (spoilt,), (row,) = workers.run(with_plugin, key), workers.run(job, key)
+    assert (spoilt.status, row.status, row.attempt) == ("wrong", "ok", 1)
 
 
 SILENT = "verification: the process answers no more, and has not ended"
