@@ -29,7 +29,8 @@ HOST_MEMORY = {
     "cuda": ("", "pinned", "write_combined", "mapped", "managed"),
 }
 #: Ids stand in globs, in the names of files and in the cases of a run, which blanks, slashes and stars would split.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII)
+NAME = "[A-Za-z0-9_][A-Za-z0-9_+-]*"
+_NAME = re.compile(NAME)
 _EXPECTED_NAME = "letters, digits, _, + and -"
 #: What an operation has to define: the base class only describes what each is for.
 _METHODS = ("operands", "reference", "check", "flop")

@@ -1,5 +1,6 @@
 """What can be read or written as a file: no folder, and nothing that would wait for another process."""
 
+import math
 import os
 import secrets
 import stat
@@ -18,14 +19,17 @@ _KINDS = {
 }
 
 
-def require_file(path: Path) -> None:
-    """Raise UsageError for what is there and is no file; what is not there, or hidden, is left to whoever opens it."""
+def require_file(path: Path, most_bytes: float = math.inf) -> None:
+    """Raise UsageError for what is no file, or a larger one; what is not there, or hidden, is left to who opens it."""
     try:
-        kind = stat.S_IFMT(path.stat().st_mode)
+        found = path.stat()
     except (OSError, ValueError):
         return
+    kind = stat.S_IFMT(found.st_mode)
     if kind != stat.S_IFREG:
         raise UsageError(f"{path}: is {_KINDS.get(kind, 'of an unknown kind')}, expected a file")
+    if found.st_size > most_bytes:
+        raise UsageError(f"{path}: has {found.st_size / 1e6:.3g} MB, expected at most {most_bytes / 1e6:g}")
 
 
 @contextmanager

@@ -163,6 +163,16 @@ def damaged(path, **changes):
     path.write_text(json.dumps({**found, **changes}))
 
 
+#: What would end a string in C or in Python, or a comment.
+ENDS = '"; */ evil() """'
+LEAF = {"order": [0, 1], "share": {"mean": 1.0, "low": None, "high": None}, "worst": 1.0}
+
+
+def chain(length):
+    """Nodes that each lead to the next one alone, by both ways: 2 to the power of their number."""
+    return [{"expression": "m", "below": i, "above": i} for i in range(1, length)] + [LEAF]
+
+
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
@@ -172,6 +182,20 @@ def damaged(path, **changes):
         ({"op": "sort"}, "is of 'sort', which is no operation"),
         ({"op": "transpose"}, "has the inputs m, n, k, batch, expected m, n;"),
         ({"tree": []}, "has a tree with a node that leads nowhere"),
+        ({"tree": chain(40)}, "that two lead to"),
+        ({"tree": [{"expression": "m", "below": 1, "above": 1}, {"order": [0, 1]}]}, "has a tree with a node"),
+        ({"kernels": [ENDS, FIRST]}, "Expected `str` matching regex"),
+        ({"kernels": [FIRST, FIRST]}, "has a name twice"),
+        ({"words": {ENDS: ["NN", "NT"]}}, "is not an axis of gemm"),
+        ({"words": {"m": [1, 2]}}, "Expected `str`, got `int`"),
+        ({"words": {"layout": ["NN", ENDS]}}, "expected one of NN, NT, TN, TT"),
+        ({"fixed": {"m": 64}}, "has an axis 'm', which no selector of gemm has"),
+        ({"dtype": ENDS}, "has the dtype"),
+        ({"ranges": {"m": [1, 2]}}, "has the ranges m, expected m, n, k, batch"),
+        ({"single": ENDS}, "calls a kernel that is none of its own"),
+        ({"measured": []}, "Expected `array` of length >= 1"),
+        ({"measured": [{"problem": "transpose/m3n5/f32/out", "fastest": FIRST}]}, "has a problem of transpose"),
+        ({"device_name": "x" * 2**24}, "has 16.8 MB, expected at most 16"),
         ({"inputs": ["m"]}, "has the inputs m, expected m, n, k, batch"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

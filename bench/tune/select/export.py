@@ -99,7 +99,7 @@ def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
 
 def as_python(model: Model) -> str:
     """Return a module with a function that returns the ids of kernels, the one to call first."""
-    about = "\n".join(_about(model)).replace("\\", "/").replace('"""', "'''")
+    about = "\n".join(map(_comment, _about(model)))
     lines = [f'"""{about}\n"""', "", *(_python_formula(model, model.formula) if model.formula else _python_tree(model))]
     return "\n".join(lines) + "\n"
 
@@ -203,4 +203,5 @@ def _macro(prefix: str, name: str, word: str) -> str:
 
 
 def _comment(text: str) -> str:
-    return one_line(text).replace("*/", "* /").replace("/*", "/ *")
+    """Return a text without what could end a comment in C or a string in Python, or begin anything in one."""
+    return one_line(re.sub(r"[^\w .,:;()\[\]@%/+-]|[^\x20-\x7e]", "?", text))

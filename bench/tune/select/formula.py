@@ -44,6 +44,8 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return why it is no formula of a space, or nothing."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
             return f"has a formula of {unknown[0]!r}, which is no expression of it"
+        if len({axis.expression for axis in self.axes}) < len(self.axes):
+            return "has a formula with an expression twice"
         shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels
         found = {(len(self.weights), len(table), len(row)) for table in self.weights for row in table}
         return "" if found == {shape} else f"has a formula whose coefficients are not {' x '.join(map(str, shape))}"

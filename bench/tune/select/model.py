@@ -1,24 +1,43 @@
 """A selector: a tree or a formula over the shapes of one operation in one setting; how it is kept."""
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.plan.declared import DEVICES, NAME
+from kernelmark.bench.plan.dtypes import DTYPES
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import replacing, require_file
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.figures.style import file_name
 from kernelmark.bench.tune.select.formula import Formula
 from kernelmark.bench.tune.select.regret import Regret, Share
-from kernelmark.bench.tune.select.training import FeatureSpace, expressions, inputs_of, slopes_of
+from kernelmark.bench.tune.select.training import (
+    FeatureSpace,
+    expressions,
+    inputs_of,
+    others_of,
+    slopes_of,
+    words_of,
+)
+from kernelmark.bench.tune.select.tree import DEPTH
 from kernelmark.bench.tune.tuned import device_name
 
 _FORMAT = 2
 AUTO = "auto"
+#: The largest file that is read; one of 10,000 problems has a tenth of this.
+_MOST_BYTES = 16e6
+#: Texts that stand in exported code, and hold nothing that ends a string or a comment.
+KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length=200)]
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,7 +83,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     precision: str
     isa: str
     runs: list[str]
-    kernels: list[str]
+    kernels: Annotated[list[KernelId], Meta(min_length=1, max_length=255)]
     inputs: list[str]
     words: dict[str, list[str]]
     fixed: dict[str, int | float | str]
@@ -74,7 +93,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     grown: str
     tree: list[Split]
     formula: Formula | None
-    measured: list[TrainingProblem]
+    measured: Annotated[list[TrainingProblem], Meta(min_length=1)]
 
     @property
     def subject(self) -> str:
@@ -107,7 +126,7 @@ def as_json(model: Model) -> str:
 
 def read(path: Path, registry: Registry) -> Model:
     """Return the selector in a file. Raises UsageError for what is none, or one of another schema."""
-    require_file(path)
+    require_file(path, _MOST_BYTES)
     train = "`kernelmark select --train` makes one"
     try:
         model = msgspec.json.decode(path.read_bytes(), type=Model)
@@ -120,27 +139,67 @@ def read(path: Path, registry: Registry) -> Model:
     return model
 
 
-def _complaint(model: Model, registry: Registry) -> str:
-    """Return why a selector cannot be used, or nothing. What is evaluated of it has to be a text of ours."""
+def _complaint(model: Model, registry: Registry) -> str | None:
+    """Return why a selector cannot be used, or None. What is evaluated and exported of it has to be a text of ours."""
     if model.format != _FORMAT:
         return f"has format {model.format}, expected {_FORMAT}"
     if model.op not in registry.operations:
         return f"is of {model.op!r}, which is no operation"
+    return next(_complaints(model, registry), None)
+
+
+def _complaints(model: Model, registry: Registry) -> Iterator[str]:
+    kind, kernels = registry.operations[model.op], set(model.kernels)
+    for what, names in (("inputs", model.inputs), ("ranges", list(model.ranges))):
+        if names != list(inputs_of(kind)):
+            yield f"has the {what} {', '.join(names)}, expected {', '.join(inputs_of(kind))}"
+    for name, known in (("device", DEVICES), ("mode", list(Mode)), ("dtype", DTYPES)):
+        if (value := getattr(model, name)) not in known:
+            yield f"has the {name} {value!r}, expected one of {', '.join(sorted(known))}"
+    for name, value in chain(((n, v) for n, values in model.words.items() for v in values), model.fixed.items()):
+        if complaint := kind.complaint(name, value):
+            yield complaint
+    words = set(words_of(kind))
+    if unknown := sorted(model.words.keys() - words | model.fixed.keys() - words - set(others_of(kind))):
+        yield f"has an axis {unknown[0]!r}, which no selector of {model.op} has"
+    if any(len(set(values)) != len(values) for values in (model.kernels, *model.words.values())):
+        yield "has a name twice"
     space = space_in(model, registry)
     if unknown := [n.expression for n in model.tree if n.expression and n.expression not in space.texts]:
-        return f"compares {unknown[0]!r}, which is no expression of {model.op}"
-    if list(space.inputs) != model.inputs:
-        return f"has the inputs {', '.join(model.inputs)}, expected {', '.join(space.inputs)}"
+        yield f"compares {unknown[0]!r}, which is no expression of {model.op}"
+    if not {model.single or model.kernels[0], *(one.fastest for one in model.measured)} <= kernels:
+        yield "calls a kernel that is none of its own"
+    if not (model.single or model.regret.recovered) or not model.regret.lines:
+        yield "has no share of the gap that it recovers"
     if model.formula and (wrong := model.formula.complaint(space, len(model.kernels))):
-        return wrong
-    whole = all(_is_whole(at, node, model) for at, node in enumerate(model.tree))
-    return "" if model.tree and whole else "has a tree with a node that leads nowhere"
+        yield wrong
+    if not _is_tree(model):
+        yield f"has a tree with a node that leads nowhere, that two lead to, or below more than {DEPTH} others"
+    for one in model.measured:
+        try:
+            found = registry.problem(one.problem).op
+        except UsageError as error:
+            yield str(error)
+        else:
+            if found != model.op:
+                yield f"has a problem of {found}, expected {model.op}"
 
 
-def _is_whole(at: int, node: Split, model: Model) -> bool:
-    if node.expression:
-        return all(at < to < len(model.tree) for to in (node.below, node.above))
-    return sorted(node.order) == list(range(len(model.kernels)))
+def _is_tree(model: Model) -> bool:
+    """Return whether each node is reached once, from one before it, and each leaf has its order and its shares."""
+    depths = {0: 0}
+    for at, node in enumerate(model.tree):
+        if at not in depths:
+            return False
+        if not node.expression:
+            if sorted(node.order) != list(range(len(model.kernels))) or not node.share or not node.worst:
+                return False
+            continue
+        for to in (node.below, node.above):
+            if to <= at or to in depths or model.formula:
+                return False
+            depths[to] = depths[at] + 1
+    return len(depths) == len(model.tree) and max(depths.values()) <= DEPTH
 
 
 def space_in(model: Model, registry: Registry) -> FeatureSpace:
