@@ -199,6 +199,13 @@ def order(r: Result) -> str:
     return _COLUMN_MAJOR if r.kernel.endswith(_COLMAJOR) else ""
 
 
+def why_unranked(r: Result) -> str:
+    """Return why a timed row has no rank among the others; nothing for one that has."""
+    if ran_beyond(r.disturbed):
+        return "ran on CPUs beyond its own"
+    return "reads the operands as column-major matrices: another product" if order(r) else ""
+
+
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
     """Return rows by setting, thread counts ascending.
 
@@ -237,6 +244,16 @@ class Contest(NamedTuple):
     @property
     def lead(self) -> Ratio | None:
         return self.faster(self.ranked[0], self.ranked[1]) if len(self.ranked) > 1 else None
+
+    def by_lead(self) -> "Contest":
+        """Return the contest with its first two in the order of the samples that they took in turn.
+
+        Their medians may have another, where one of them was slow for a while that the other did not see.
+        """
+        if self.lead is None or self.lead.side != "slower":
+            return self
+        first, second, *others = self.ranked
+        return self._replace(ranked=[second, first, *others])
 
     def of(self, kernel: str) -> Result | None:
         return next((r for r in self.ranked if r.kernel == kernel), None)

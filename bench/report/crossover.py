@@ -86,15 +86,7 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
     order = {problem: place for place, problem in enumerate(problems)}
     found = contests((r for r in store.table(run_id, NEEDED).rows if r.problem in order), store)
     know_leads(found, store, run_id)
-    return sorted(map(_by_lead, found), key=lambda c: order[c.problem])
-
-
-def _by_lead(c: Contest) -> Contest:
-    lead = c.lead
-    if lead is None or lead.side != "slower":
-        return c
-    first, second, *others = c.ranked
-    return c._replace(ranked=[second, first, *others])
+    return sorted((c.by_lead() for c in found), key=lambda c: order[c.problem])
 
 
 def fastest_fft(c: Contest) -> Result | None:

@@ -13,7 +13,7 @@ from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report import tuning
-from kernelmark.bench.report.contest import TIE, Contest, Ratio, speedup_of
+from kernelmark.bench.report.contest import TIE, Contest, Ratio, speedup_of, why_unranked
 from kernelmark.bench.report.format import count, digits, factor, interval, pace, rate, row_time, seconds, short, time
 from kernelmark.bench.report.founding import FoundingProduct, answers
 from kernelmark.bench.report.noise import marked
@@ -60,17 +60,38 @@ class Winner(NamedTuple):
 
 
 def verdict(data: RunData) -> str:
-    """Return the answer of a run in one or two sentences: of a tuning, to the founding question, or who is fastest.
+    """Return the answer of a run in a few sentences: of a tuning, to the founding question, or who is fastest.
 
-    The page begins with this text, and `run` ends with it.
+    It names the kernels that head tables without being ranked. The page begins with this text, and `run` ends with it.
     """
     if data.tunes:
         return tuning.verdict(data)
     if founding := answers(data):
-        return founding[0].words
+        problem = founding[0].contest.problem
+        return " ".join([founding[0].words, *unranked(data, [r for r in data.timed if r.problem == problem])])
+    return " ".join([_who_is_fastest(data), *unranked(data, data.timed)])
+
+
+def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
+    """Yield a sentence for each reason why a kernel heads tables of these rows and is not ranked."""
+    tables: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for r in rows:
+        tables[r.problem, r.mode, r.isa].append(r)
+    several = [own for own in tables.values() if len(own) > 1]
+    ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
+    found: dict[str, list[str]] = defaultdict(list)
+    for first in (min(own, key=lambda r: r.time_s_median or 0.0) for own in several):
+        if first.case not in ranked:
+            found[why_unranked(first) or "has no rival of its device, threads and precision"].append(first.kernel)
+    for why, kernels in found.items():
+        where = f"{len(kernels)} of {count(len(several), 'table')}" if len(several) > 1 else "the table"
+        yield f"First in {where}, but not ranked: {', '.join(map(short, dict.fromkeys(kernels)))}, which {why}."
+
+
+def _who_is_fastest(data: RunData) -> str:
     found = winners(data)
     if not found:
-        return "There is no verdict: no problem has the times of two kernels."
+        return "There is no verdict: no problem has the times of two kernels that can be ranked."
     if len(found) == 1:
         return _of_one(found[0])
     first = sorted(found[:MOST_OPERATIONS], key=lambda w: not w.leads_most)
@@ -99,8 +120,9 @@ def _of_one(w: Winner) -> str:
     after = short(c.ranked[1].kernel)
     if lead.side == TIE:
         return f"Fastest: {short(w.kernel)}, in a tie with {after}: {lead} (the interval includes 1)."
-    remarks = f" ({', '.join(lead.remarks)})" if lead.remarks else ""
-    return f"Fastest: {short(w.kernel)}, {pace(lead.median)} {after}: {lead}{remarks}."
+    slower = row_time(c.fastest) > row_time(c.ranked[1])
+    remarks = ", ".join([*lead.remarks, *["round by round, although its median is longer"] * slower])
+    return f"Fastest: {short(w.kernel)}, {pace(lead.median)} {after}: {lead}{f' ({remarks})' if remarks else ''}."
 
 
 def _how_sure(found: Sequence[Winner]) -> str:

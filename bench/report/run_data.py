@@ -50,12 +50,13 @@ class RunData:
         here where others were measured. On a GPU speedups are over the vendors' kernels.
         """
         found = contests(self.timed, self._store)
-        return over_vendors([c for c in found if not c.setting.order] or found)
+        found = over_vendors([c for c in found if not c.setting.order] or found)
+        know_leads(found, self._store, self.run_id)
+        return [c.by_lead() for c in found]
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
         """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
-        know_leads(self.contests, self._store, self.run_id)
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     @property

@@ -12,7 +12,7 @@ from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import KernelTotal
 from kernelmark.bench.record.result import Result, row
-from kernelmark.bench.report.contest import speedup_of
+from kernelmark.bench.report.contest import speedup_of, why_unranked
 from kernelmark.bench.report.format import (
     count,
     digits,
@@ -88,7 +88,9 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
     if timed:
         shown = _shown(timed)
         lines = [(r.time_s_median or 0.0, _cells(r, shown)) for r in timed] + list(_bounds(timed, shown))
-        parts.append(_drawn([cells for _, cells in sorted(lines, key=lambda line: line[0])], style, shown.unit))
+        cells = [cells for _, cells in sorted(lines, key=lambda line: line[0])]
+        ranked = min(timed, key=lambda r: (why_unranked(r) != "", r.time_s_median))
+        parts.append(_drawn(cells, style, shown.unit, cells.index(_cells(ranked, shown))))
     parts += [paragraph(line, "  ", style=style) for line in _below(rows, timed)]
     # In Markdown a line right below a table would be another row of it.
     return ("\n\n" if style == "github" else "\n").join(parts)
@@ -112,6 +114,9 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
     """Yield what stands below the table: noise, scratch, rows without a median, rows that are not ok and why."""
     if sentence := noise_of(timed).sentence:
         yield f"{MARK} {sentence}"
+    first = min(timed, key=lambda r: r.time_s_median or 0.0, default=None)
+    if first and (why := why_unranked(first)) and not all(map(why_unranked, timed)):
+        yield f"not ranked: {short(first.kernel)} {why}"
     if names := ", ".join(dict.fromkeys(short(r.kernel) for r in timed if by_name_only(r))):
         yield f"* in place by name only, with scratch of more than a tenth of the matrix: {names}"
     for r in (r for r in rows if r.status == Status.OK and not r.time_s_median):
@@ -127,7 +132,7 @@ def scope_note(results: Iterable[Result]) -> str:
     return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 
-def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str) -> str:
+def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str, best: int) -> str:
     columns = list(COLUMNS)
     columns[_RATE] = columns[_RATE]._replace(header=unit)
     if not any(row[_RATE] for row in cells):
@@ -135,7 +140,6 @@ def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str) -> str:
     if style != TERMINAL:
         return table(columns, cells, style)
     barred = with_bars(cells, _ROOF)
-    best = next(i for i, row in enumerate(cells) if not row[0].startswith(_BOUND))
     return table(columns, barred if natural_width(columns, barred) <= width() else cells, style, best=best)
 
 

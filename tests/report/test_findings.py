@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernelmark.bench.measure.disturbance import beyond
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.run_data import RunData
 from support.rows import begin, fail, in_turn, put
@@ -29,6 +30,57 @@ def test_a_tie_for_the_first_place_is_called_one(begun):
     in_turn(begun, SMALL, base=1e-3, same=1e-3)
     assert verdict(begun).endswith(" (the interval includes 1).")
     assert ", in a tie with some." in verdict(begun)
+
+
+COLUMNS = "which reads the operands as column-major matrices: another product."
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("first_colmajor", {}, COLUMNS),
+        ("first", {"disturbed": beyond("2, 3")}, "which ran on CPUs beyond its own."),
+        ("first", {"numerics": "tf32"}, "which has no rival of its device, threads and precision."),
+    ],
+)
+def test_a_kernel_that_heads_a_table_without_a_rank_is_named_with_the_reason(begun, name, values, why):
+    in_turn(begun, SMALL, base=1.25e-3, fast=1e-3)
+    put(begun, SMALL, f"gemm/some.{name}", 0.5e-3, job="one", **values)
+    assert verdict(begun) == (
+        f"Fastest: some.fast, 25 % faster than some.base: 1.25x [1.25, 1.25]. First in the table, but not ranked: "
+        f"some.{name}, {why}"
+    )
+
+
+def test_kernels_without_a_rank_are_named_once_for_all_tables_that_they_head(begun):
+    for n in (2, 3, 4):
+        in_turn(begun, f"gemm/m{n}n6k8/f32/NT", base=1e-3, slow=2e-3, a_colmajor=0.25e-3 * n, b_colmajor=0.6e-3)
+    put(begun, "gemm/m9n9k9/f32/NT", "gemm/some.alone")
+    in_turn(begun, "gemm/m4n6k8/f32/NT", best=0.1e-3)
+    assert verdict(begun).endswith(
+        f". First in 2 of 3 tables, but not ranked: some.a_colmajor, some.b_colmajor, {COLUMNS}"
+    )
+
+
+def test_the_founding_question_is_answered_beside_what_heads_its_table(begun):
+    product(begun, matmul=2e-3, tnn=3e-3, sgemm_colmajor=1e-3)
+    in_turn(begun, SMALL, base=1e-3, small_colmajor=0.5e-3)
+    assert verdict(begun).endswith(f"First in the table, but not ranked: some.sgemm_colmajor, {COLUMNS}")
+    assert "small" not in verdict(begun)
+
+
+def test_kernels_on_column_major_operands_contend_where_no_others_were_measured(begun):
+    in_turn(begun, SMALL, a_colmajor=1e-3, b_colmajor=2e-3)
+    assert verdict(begun) == "Fastest: some.a_colmajor, 2x as fast as some.b_colmajor: 2x [2, 2]."
+
+
+def test_rounds_in_turn_decide_where_medians_have_another_order(begun):
+    put(begun, SMALL, "gemm/some.a", taken=[1.0] * 40, time_s_median=0.9, job="one")
+    put(begun, SMALL, "gemm/some.b", taken=[0.5] * 40, time_s_median=1.0, job="one")
+    assert verdict(begun) == (
+        "Fastest: some.b, 2x as fast as some.a: 2x [2, 2] (round by round, although its median is longer)."
+    )
+    assert [row.kernel for row in findings.fastest(RunData(begun, "r1"))[0]] == ["some.b"]
 
 
 def test_the_verdict_on_an_operation_counts_wins_and_those_that_are_certain(begun):

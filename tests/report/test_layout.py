@@ -215,6 +215,18 @@ def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
     assert other.startswith("a.c ")
 
 
+def test_a_kernel_without_a_rank_is_not_bold_and_the_reason_stands_below_where_it_is_first():
+    rows = [
+        result(kernel=f"gemm/a.{name}", time_s_median=t) for name, t in (("b", 2e-3), ("c", 1e-3), ("x_colmajor", 3e-3))
+    ]
+    assert "not ranked" not in run_table(rows)
+    rows.append(result(kernel="gemm/a.d_colmajor", time_s_median=0.5e-3))
+    *_, first, second, third, fourth, note = run_table(rows, TERMINAL).splitlines()
+    assert [line.startswith("\033[1m") for line in (first, second, third, fourth)] == [False, True, False, False]
+    assert note == "  not ranked: a.d_colmajor reads the operands as column-major matrices: another product"
+    assert "not ranked" not in run_table(rows[2:])
+
+
 @pytest.mark.parametrize(("columns", "bars"), [("200", True), ("40", False)])
 def test_bars_are_left_out_where_they_do_not_fit(monkeypatch, columns, bars):
     monkeypatch.setenv("COLUMNS", columns)
