@@ -4,6 +4,7 @@ import ctypes
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.plan.discovery import discover
@@ -61,8 +63,14 @@ def tile(monkeypatch: pytest.MonkeyPatch):
     forget()
 
 
-@pytest.mark.parametrize(("sizes", "words"), RAGGED)
-@pytest.mark.parametrize("direction", DIRECTIONS)
+def _ragged() -> Iterator[ParameterSet]:
+    """Yield sizes, words and directions; the short run has all sizes, and each direction twice."""
+    for i, (sizes, words) in enumerate(RAGGED):
+        for j, direction in enumerate(DIRECTIONS):
+            yield pytest.param(sizes, words, direction, marks=() if i % 3 == j else pytest.mark.long)
+
+
+@pytest.mark.parametrize(("sizes", "words", "direction"), list(_ragged()))
 def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, words, direction, tile, monkeypatch) -> None:
     batch = _spectra._batch  # of no bytes, so that each operand takes several batches
     monkeypatch.setattr(_spectra, "_batch", lambda count, threads, _, least: batch(count, threads, 0, least))
