@@ -13,7 +13,7 @@ from kernelmark.bench.plan.errors import UsageError
 
 FILES = (("kernelmark.toml", ()), ("pyproject.toml", ("tool", "kernelmark")))
 #: What names, continues or removes a run, or changes its tiles, is given on the command line alone.
-NEVER = ("name", "resume", "delete", "prune", "tuned", "shard", "list", "dry-run")
+NEVER = ("name", "resume", "reproduce", "delete", "prune", "tuned", "shard", "list", "dry-run")
 Commands = Mapping[str, click.Command]
 
 

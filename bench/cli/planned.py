@@ -1,5 +1,6 @@
 """The plan and the jobs of `run`, before anything is measured; `--list` and `--dry-run` print no more."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,9 +10,10 @@ import msgspec
 
 from kernelmark.bench.measure.cpu import default_threads
 from kernelmark.bench.measure.machine import machine
-from kernelmark.bench.plan.case import Plan, PlannedJob, Shard, case_count
+from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, Shard, case_count, case_of
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of, sharded
 from kernelmark.bench.plan.suites import Suite
@@ -29,7 +31,8 @@ class RunRequest(NamedTuple):
     """What a run is asked for by its command. options: those to its plan.
 
     executor, start_timeout_s, gpus: who measures, where this machine does not do it as a whole: the executor of a file,
-    whose first worker must start in time, or GPUs by their numbers. known: the plan of a run that goes on as before.
+    whose first worker must start in time, or GPUs by their numbers. known: the plan of a run that goes on as before, or
+    that is measured again.
     """
 
     suites: tuple[str, ...]
@@ -38,6 +41,7 @@ class RunRequest(NamedTuple):
     name: str
     resume: str | None = None
     noisy_again: bool = False
+    reproduce: str | None = None
     tuned: str | None = None
     shard: Shard | None = None
     executor: Path | None = None
@@ -59,9 +63,10 @@ def asked_of(given: dict[str, Any]) -> RunRequest:
     """Return what the command was given. Raises UsageError for what contradicts itself, whatever the machine."""
     own = {name: value for name, value in given.items() if name in RunRequest._fields}
     asked = RunRequest(**own, options={name: value for name, value in given.items() if name not in own})
-    if asked.resume == "":
-        raise UsageError("--resume '': is empty, expected a run; `kernelmark runs` lists them")
-    if not asked.suites and asked.resume is None:
+    if "" in (asked.resume, asked.reproduce):
+        option = "resume" if asked.resume == "" else "reproduce"
+        raise UsageError(f"--{option} '': is empty, expected a run; `kernelmark runs` lists them")
+    if not asked.suites and asked.resume is None and asked.reproduce is None:
         raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
     if asked.name and asked.resume is not None:
         raise UsageError(f"--name {asked.name}: a run that goes on keeps its name; leave the option out")
@@ -83,6 +88,8 @@ def plan_only(asked: RunRequest, only_list: bool, dry_run: bool) -> None:
         raise UsageError(f"{found}; leave one of them out")
     if asked.resume is not None:
         raise UsageError("--resume: goes on with a run, and --list and --dry-run begin none; leave one of them out")
+    if not asked.suites:
+        raise UsageError("--reproduce: has the suites of its run, and --list and --dry-run need a SUITE; name one")
     plan = plan_asked(asked.suites, asked.options)
     registry = discover(plan.plugins, plan.timeout_s)
     plan, _, expanded = expanded_plan(plan, asked.tuned or "", asked.shard, registry)
@@ -93,7 +100,7 @@ def plan_only(asked: RunRequest, only_list: bool, dry_run: bool) -> None:
 
 
 def expanded_plan(
-    plan: Plan, tuned: str, shard: Shard | None, registry: Registry
+    plan: Plan, tuned: str, shard: Shard | None, registry: Registry, store: Store | None = None
 ) -> tuple[Plan, list[Suite], list[PlannedJob]]:
     """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none.
 
@@ -107,6 +114,8 @@ def expanded_plan(
         raise UsageError(_why_none(plan, chosen, registry))
     if shard:
         plan, expanded = sharded(plan, shard, expanded, registry)
+    if plan.reproduce and store:
+        expanded = list(_reproduced(expanded, registry, store, plan.reproduce))
     _name_tiles(plan, expanded)
     return plan, chosen, expanded
 
@@ -122,6 +131,30 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
             listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             return f"{which}; on {device}, {listed} would; `kernelmark doctor` reports what is missing here"
     return f"{which}; `kernelmark list --all` names those there are"
+
+
+def _reproduced(
+    planned_jobs: Sequence[PlannedJob], registry: Registry, store: Store, run_id: str
+) -> Iterator[PlannedJob]:
+    """Yield the jobs with what the values of a run's rows were drawn from; those drawn apart are measured apart.
+
+    Kernels without a row are measured beside those that have one.
+    """
+    mode, known = Mode(store.run(run_id).plan.get("mode", Mode.COLD)), store.entropies(run_id)
+    missing = total = 0
+    for planned in planned_jobs:
+        job, alike = planned.job, defaultdict[str, list[Entrant]](list)
+        before = msgspec.structs.replace(job, mode=mode)
+        drawn = [known.get(case_of(before, e.problem, registry.kernels[e.kernel]), "") for e in job.entrants]
+        shared = next(filter(None, drawn), "")
+        for entrant, entropy in zip(job.entrants, drawn, strict=True):
+            alike[entropy or shared].append(entrant)
+        missing, total = missing + len(alike.get("", ())), total + len(job.entrants)
+        for entropy, entrants in alike.items():
+            yield msgspec.structs.replace(planned, job=msgspec.structs.replace(job.only(entrants), entropy=entropy))
+    if missing:
+        found = f"run {run_id} has no `entropy` of {missing} of {total} cases"
+        click.echo(f"--reproduce: {found}; their values are drawn anew", err=True)
 
 
 def _with_tuned(plan: Plan, where: str, registry: Registry) -> Plan:

@@ -45,13 +45,18 @@ from kernelmark.bench.run.asked import plan_asked
 from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.dispatch import Broker, Dispatch, first_answer
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, plan_of, run_jobs
+from kernelmark.bench.run.session import Session, plan_again, plan_of, run_jobs
 from kernelmark.bench.run.station import Task
 
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        function = json_option(name_option(db_option(function)))
+        function = click.option(
+            "--reproduce",
+            metavar="RUN",
+            shell_complete=complete_runs,
+            help="Draw the values that this run drew; without SUITE, measure what it measured.",
+        )(json_option(name_option(db_option(function))))
         for option in reversed(options):
             function = plan_option(option)(function)
         return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=complete_suites)(function)
@@ -169,6 +174,8 @@ def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
     with closing(Store(asked.db or default_store(), create=asked.resume is None)) as store:
         if asked.resume is not None and not asked.suites:
             asked = asked._replace(known=plan_of(store, asked.resume))
+        elif asked.reproduce is not None:
+            asked = _reproducing(store, asked, asked.reproduce)
         if wanted.csv is not None:
             check_writable(wanted.csv)
         known = asked.known
@@ -180,12 +187,30 @@ def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
     _exit(done.session, done.planned, done.finished, noisy)
 
 
+def _reproducing(store: Store, asked: RunRequest, run_id: str) -> RunRequest:
+    """Return the request with a run to be reproduced and its seed; without SUITE, its plan for the kernels asked for.
+
+    Raises UsageError.
+    """
+    run = store.run(run_id)
+    if not store.entropies(run.run_id):
+        raise UsageError(f"--reproduce {run.run_id}: none of its rows has `entropy`; nothing can draw its values again")
+    if asked.suites:
+        again = {"reproduce": run.run_id, "seed": run.plan.get("seed", 0)}
+        return asked._replace(options={**asked.options, **again})
+    plan, options = plan_again(store, run.run_id), asked.options
+    mode = options["mode"] if options["mode"] == Mode.VERIFY else plan.mode
+    return asked._replace(known=msgspec.structs.replace(plan, mode=mode, kernels=options["kernels"] or plan.kernels))
+
+
 def _run_here(store: Store, asked: RunRequest) -> Done:
     plan = asked.known or plan_asked(asked.suites, asked.options)
     with Workers() as workers:
         workers.load(plan)
         registry = discover(plan.plugins, plan.timeout_s)
-        plan, chosen, expanded = expanded_plan(plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry)
+        plan, chosen, expanded = expanded_plan(
+            plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry, store
+        )
         planned = case_count(expanded, registry)
         display = Display(expanded, plan.processes, registry, None if asked.resume else table_style())
         workers.progress = display
@@ -226,7 +251,9 @@ def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
         with Workers() as workers:
             workers.load(plan)
         registry = discover(plan.plugins, plan.timeout_s)
-        plan, chosen, expanded = expanded_plan(plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry)
+        plan, chosen, expanded = expanded_plan(
+            plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry, store
+        )
         planned = case_count(expanded, registry)
         display = Display(expanded, 1, registry, None if asked.resume else table_style())
         own = {"name": asked.name, "planned": planned, **_recorded(store, asked.resume, host)}
@@ -255,7 +282,8 @@ def _who(asked: RunRequest) -> tuple[str, tuple[str, ...]]:
     known = asked.known
     assert known is not None  # no option chooses, so the run goes on as it was asked for before
     if missing := [gpu for gpu in known.gpus if gpu not in present]:
-        raise UsageError(f"--resume {asked.resume}: {missing[0]} is not here; it goes on only on its own GPUs")
+        which = f"--resume {asked.resume}" if asked.resume else f"--reproduce {asked.reproduce}"
+        raise UsageError(f"{which}: {missing[0]} is not here; it is measured only on its own GPUs")
     return (_file(Path(known.executor)) if known.executor else ""), known.gpus
 
 

@@ -1,4 +1,4 @@
-"""Values of operands: drawn from a seed, never the same twice, and seen as arrays of their shapes."""
+"""Values of operands: drawn from a seed and bits of chance, never the same twice, and seen as arrays."""
 
 import math
 import zlib
@@ -42,7 +42,9 @@ class Draw:
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
-        self._rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(problem.id.encode())]))
+        self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
+        self._redraws = 0
+        self._rng = self._changes = self._generator(0)
         self._specs = [operand for operand in problem.operands() if operand.role != "out"]
         self._scatter: dict[str, Iterator[tuple[Array, Array]]] = {}
         #: Another object whenever values have changed, so that copies of them can tell.
@@ -52,9 +54,20 @@ class Draw:
             self.flat[operand.name] = np.empty(operand.elements, numpy_dtype(operand.dtype))
             poison(self.flat[operand.name], operand.dtype)
 
+    def _generator(self, number: int) -> np.random.Generator:
+        return np.random.Generator(np.random.SFC64([*self._key, number]))
+
+    def mix(self, entropy: int) -> None:
+        """Let all that is drawn from now on follow from these bits too, so that no code that ran before can know it."""
+        self._key = (*self._key, entropy)
+        self._changes = self._generator(0)
+        self._scatter.clear()
+
     def redraw(self) -> None:
-        """Fresh values in place."""
+        """Fresh values in place. Those of the n-th time do not depend on how often elements were changed before."""
         self.state = object()
+        self._redraws += 1
+        self._rng = self._generator(self._redraws)
         for operand in self._specs:
             flat = self.flat[operand.name]
             if operand.pad:
@@ -87,7 +100,7 @@ class Draw:
     def scattered(self, operand: Operand) -> tuple[Array, Array]:
         """Places in an operand's buffer that are not padding, drawn anew, and values for them."""
         if operand.name not in self._scatter:
-            self._scatter[operand.name] = _scattered(self._rng, operand)
+            self._scatter[operand.name] = _scattered(self._changes, operand)
         return next(self._scatter[operand.name])
 
     def is_held(self, found: Array, name: str) -> bool:

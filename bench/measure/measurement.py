@@ -12,7 +12,7 @@ import msgspec
 
 from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.case import Entrant
-from kernelmark.bench.plan.numbers import Finite, NotNegative
+from kernelmark.bench.plan.numbers import Entropy, Finite, NotNegative
 from kernelmark.bench.plan.status import Status
 
 #: What an interval holds for: the process that was asked, or the next one too.
@@ -164,6 +164,10 @@ def _time_first(values: Sequence[str]) -> str:
     return "time" if "time" in values else "interval"
 
 
+def _in_a_line(values: Sequence[str]) -> str:
+    return " ".join(values)
+
+
 def _joint_id(jobs: Sequence[str]) -> str:
     """Return an id that two kernels share only if they were measured in turn in every process."""
     return hashlib.sha256(" ".join(jobs).encode()).hexdigest()[:12]
@@ -199,6 +203,7 @@ class Measured(msgspec.Struct, kw_only=True):
     wire_bytes: Annotated[int | None, _alike] = None
     compression_error: Annotated[Finite | None, _largest] = None
     launched: str = ""
+    entropy: Annotated[Entropy, _in_a_line] = ""
     llc_bytes: int | None = None
 
 

@@ -39,6 +39,7 @@ class Job(msgspec.Struct, frozen=True):
     Every kernel contends on every problem, but for the pairs `without`. baseline:
     what the others on a problem are set against; baselines: of problems that have another, by their ids, "" for none.
     absent: devices of contenders that the run does not use; these are `unsupported`. tiles: taken for the defaults.
+    entropy: that of rows to be reproduced, one for each process; "" to draw it.
     """
 
     problems: tuple[str, ...]
@@ -56,6 +57,7 @@ class Job(msgspec.Struct, frozen=True):
     baselines: Mapping[str, str] = {}
     absent: tuple[str, ...] = ()
     tiles: tuple[TunedTile, ...] = ()
+    entropy: str = ""
 
     @property
     def entrants(self) -> tuple[Entrant, ...]:
@@ -72,6 +74,10 @@ class Job(msgspec.Struct, frozen=True):
     def apart(self) -> list[Self]:
         """One job for each of the problems."""
         return [self.only([e for e in self.entrants if e.problem == name]) for name in self.problems]
+
+    def of_process(self, number: int) -> Self:
+        """The job as the process of this number, from 1 on, has it."""
+        return msgspec.structs.replace(self, entropy=" ".join(self.entropy.split()[number - 1 : number]))
 
     def baseline_of(self, problem: str) -> str | None:
         """The kernel that the others on a problem are set against."""
@@ -107,6 +113,7 @@ class Plan(msgspec.Struct, frozen=True):
     least spread_s apart. share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere;
     tiles: those. tunes: what is tuned, and how; None for a run of suites. shard: the part that is measured; None for
     all. executor: the file of the executor whose workers measure; gpus: those that measure, by their UUIDs.
+    reproduce: the run whose values are drawn again, "" for none.
     """
 
     devices: tuple[str, ...]
@@ -131,6 +138,7 @@ class Plan(msgspec.Struct, frozen=True):
     shard: Shard | None = None
     executor: str = ""
     gpus: tuple[str, ...] = ()
+    reproduce: str = ""
 
 
 class PlannedJob(msgspec.Struct, frozen=True):

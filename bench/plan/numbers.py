@@ -14,6 +14,8 @@ _MOST = sys.float_info.max
 #: Numbers of which neither NaN nor infinity is one.
 Finite = Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=_MOST)]
+#: Of each process whose values a row stands for, 128 random bits in hexadecimal.
+Entropy = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32}( [0-9a-f]{32})*)?$")]
 
 
 def finite(value: Any) -> Any:

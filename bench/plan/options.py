@@ -108,7 +108,14 @@ OPTIONS = (
         unset="what the libraries choose",
         metavar="SET,..",
     ),
-    Option("seed", "seed", "Seed of the operands.", 0, parse=_seed, metavar="N"),
+    Option(
+        "seed",
+        "seed",
+        "Seed of the operands; 128 random bits of each process are mixed in.",
+        0,
+        parse=_seed,
+        metavar="N",
+    ),
     Option(
         "timeout",
         "timeout_s",

@@ -17,7 +17,7 @@ import msgspec
 from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement, Need, ProcessPart
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.numbers import Finite, finite
+from kernelmark.bench.plan.numbers import Entropy, Finite, finite
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import (
     RUN_COLUMNS,
@@ -314,6 +314,11 @@ class Reader:
     def recorded(self, run_id: str) -> set[str]:
         """Return the cases that the run has a row for."""
         return set(self._rows("SELECT [case] FROM result WHERE run_id = :run_id", _only(str), run_id=run_id))
+
+    def entropies(self, run_id: str) -> dict[str, str]:
+        """Return from what the values of each row of a run were drawn, beside its seed; by case."""
+        query = "SELECT [case], entropy FROM result WHERE run_id = :run_id AND entropy != ''"
+        return dict(self._of_run(run_id, query, _all(tuple[str, Entropy])))
 
     def kernel_totals(self, run_id: str) -> list[KernelTotal]:
         """Return what each kernel's rows come to, in order of appearance; speedup: the geometric mean."""

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from kernelmark.bench.measure.measurement import ProcessPart
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 from kernelmark.bench.record.result import COLUMNS, HINTS, Result
@@ -116,6 +117,8 @@ class JobBegun(NamedTuple):
 class _StoredPlan(msgspec.Struct):
     """What reports read of a plan; older runs and runs from elsewhere lack some of it, or all."""
 
+    seed: int = 0
+    mode: Mode = Mode.COLD
     processes: int = 1
     max_time_s: float | None = None
     rel_ci: float | None = None

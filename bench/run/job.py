@@ -190,6 +190,11 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
         return ""
     for stock in found:
         _set_up(stock)
+    entropy = job.entropy or f"{secrets.randbits(128):032x}"  # which no set-up has seen
+    for stock in found:
+        stock.draw.mix(int(entropy, 16))
+        for contender in stock.live:
+            contender.report.entropy = entropy
         # Drawn again after set-up: results computed there from the values are stale now.
         began_s = now()
         _judge(stock)

@@ -256,15 +256,16 @@ class Workers(AbstractContextManager["Workers", None]):
 
         Raises UsageError for ids and plug-ins that do not exist, never for a kernel's sake.
         """
-        return self._survive(job, key)
+        return self._survive(job.of_process(key.process), key)
 
     def _confirmed(self, job: Job, row: Measurement, key: WorkerKey) -> Measurement:
-        """Measure a kernel again, alone in a fresh process, before it is blamed: another may have spoilt its result."""
+        """Measure a kernel again, alone on the same values, before it is blamed: another may have spoilt its result."""
         if row.status not in BLAMED:
             return row
         if worker := self._waiting.pop((key, job.plugins), None):
             worker.close()
-        (again,) = self._survive(job.only([row.entrant]), key, row.attempt + 1)
+        alone = msgspec.structs.replace(job.only([row.entrant]), entropy=row.entropy)
+        (again,) = self._survive(alone, key, row.attempt + 1)
         if again.status != Status.OK:
             return row
         again.note(f"measured alone, since in company it was {row.status}: {row.reason}")

@@ -254,15 +254,25 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """Return the plan of a run. Raises UsageError for a run that cannot be taken up."""
     found = store.run(run_id)
     _refuse_merged(found)
+    return _recorded_plan(found, "--resume", "the command that began the tuning goes on with it")
+
+
+def plan_again(store: Store, run_id: str) -> Plan:
+    """Return the plan of a run that is to be measured again, on the values that it had. Raises UsageError."""
+    found = store.run(run_id)
+    plan = _recorded_plan(found, "--reproduce", "name the suites")
+    return msgspec.structs.replace(plan, shard=None, reproduce=found.run_id)
+
+
+def _recorded_plan(run: Run, option: str, if_tuned: str) -> Plan:
     try:
-        plan = msgspec.convert(found.plan, Plan)
+        plan = msgspec.convert(run.plan, Plan)
     except msgspec.ValidationError as error:
-        raise UsageError(f"--resume {found.run_id}: its plan is damaged: {error}; start a new run") from None
+        raise UsageError(f"{option} {run.run_id}: its plan is damaged: {error}; start a new run") from None
     if plan.tunes:
-        remedy = "the command that began the tuning goes on with it"
-        raise UsageError(f"--resume {found.run_id}: is a run of `kernelmark tune`; {remedy}")
+        raise UsageError(f"{option} {run.run_id}: is a run of `kernelmark tune`; {if_tuned}")
     if not plan.suites:
-        raise UsageError(f"--resume {found.run_id}: the run has no record of its suites; name them")
+        raise UsageError(f"{option} {run.run_id}: the run has no record of its suites; name them")
     return plan
 
 

@@ -44,6 +44,7 @@ EXPECTED = {
     "copies_from_its_last_output": _COPY._replace(mode=Mode.COLD),
     "first_half_later": _TRANSPOSE._replace(mode=Mode.VERIFY),
     "in_set_up": Cheat(),
+    "foresees": Cheat(mode=Mode.VERIFY),
     "zeroes_input": Cheat(),
     "on_another_thread": Cheat(CAUGHT),
     "returns_early": Cheat(CAUGHT),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
+from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.registry import REGISTRY
@@ -150,6 +151,19 @@ def in_set_up(problem: Any, x: Any) -> Launch:
     """Computes its answer during set-up."""
     answer = x.a @ x.b
     return lambda: np.copyto(x.c, answer)
+
+
+@kernel("gemm", **CPU)
+def foresees(problem: Any, x: Any) -> Launch:
+    """Draws in its set-up, from the first seeds, what it is about to be given, and looks its answer up."""
+    answers = {}
+    for seed in range(10):
+        draw = Draw(problem, seed)
+        for _ in range(3):
+            draw.redraw()
+            drawn = draw.views("C")
+            answers[drawn["a"][0, 0]] = drawn["a"] @ drawn["b"]
+    return lambda: np.copyto(x.c, answers.get(x.a[0, 0], 0))
 
 
 @kernel("gemm", **CPU)

@@ -124,6 +124,27 @@ def test_verify_times_nothing(kernelmark):
     assert "GFLOP/s" not in done.stdout
 
 
+def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_processes_drew(kernelmark, tmp_path):
+    passes = (*QUICK, "--processes", "2", "--spread", "0", "--no-ceilings")
+    both, more = ("--kernels", "gemm/numpy.*"), ("--kernels", "gemm/scipy.sgemm")
+    assert kernelmark("run", NT, *passes, *both, "--seed", "5", "--name", "first", "--db", "r.db").returncode == 0
+    for words in (
+        ("run",),
+        ("run", NT, *passes, *both, *more),
+        ("verify", "--kernels", "*numpy.mat*"),
+        ("verify", NT, *more),
+    ):
+        done = kernelmark(*words, "--reproduce", "first", "--db", "r.db")
+        assert (done.returncode, "anew" in done.stderr) == (0, words == ("verify", NT, *more)), done.stderr
+    with closing(sqlite3.connect(tmp_path / "r.db")) as db:
+        found = db.execute("SELECT seed, entropy FROM result ORDER BY result_id").fetchall()
+    assert {seed for seed, _ in found} == {5}
+    *timed, verified, drawn_anew = (entropy for _, entropy in found)
+    assert timed == timed[:1] * (2 + 2 + 3)
+    assert verified == timed[0].split()[0]
+    assert drawn_anew not in timed[0].split()
+
+
 def test_verify_exits_with_1_for_a_wrong_kernel(kernelmark):
     done = kernelmark("verify", NT, "--plugin", ADVERSARIES, "--kernels", "gemm/test.zeros")
     assert (done.returncode, complaints(done.stderr)) == (1, [])

@@ -39,6 +39,21 @@ def test_the_same_seed_draws_the_same_values() -> None:
     assert not np.array_equal(first.flat["a"], other.flat["a"])
 
 
+def test_values_follow_from_what_is_mixed_in_and_not_from_how_often_elements_have_changed() -> None:
+    def drawn(entropy: int, changes: int = 0) -> tuple[list[float], ...]:
+        draw = _loaded("copy/m31n33/f32")[1]
+        draw.mix(entropy)
+        draw.redraw()
+        before = draw.flat["a"].tolist()
+        for _ in range(changes):
+            draw.change()
+        draw.redraw()
+        return before, draw.flat["a"].tolist()
+
+    assert drawn(3) == drawn(3, changes=100)
+    assert all(one != other for one, other in zip(drawn(3), drawn(4), strict=True))
+
+
 def test_a_draw_ends_with_the_last_that_holds_it() -> None:
     _, draw, _ = _loaded("copy/m3n5/f32")
     draw.change()

@@ -232,6 +232,7 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
 
 SINCE_4 = (
     *("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error", "launched"),
+    "entropy",
     "llc_bytes",
 )
 

@@ -65,6 +65,17 @@ def test_unwritten_padding_accuses_no_right_kernel() -> None:
     assert (row.status, row.reason) == ("ok", "")
 
 
+def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be_drawn_again() -> None:
+    job = Job(("gemm/m9n8k7/f32/NT",), ("gemm/numpy.matmul", "gemm/numpy.tnn"), Mode.VERIFY, (), 0, QUICK, 1)
+    first, other, again = (run_job(msgspec.structs.replace(job, entropy=e)) for e in ("", "", "0" * 31 + "7"))
+    assert [row.entropy for row in first] == [first[0].entropy] * 2
+    assert again[0].entropy == "0" * 31 + "7"
+    assert len({first[0].entropy, other[0].entropy, again[0].entropy}) == 3
+    assert len({first[0].max_error, other[0].max_error, again[0].max_error}) == 3
+    found = run_job(msgspec.structs.replace(job, entropy=first[0].entropy))
+    assert [(row.entropy, row.max_error) for row in found] == [(row.entropy, row.max_error) for row in first]
+
+
 def test_a_kernel_that_does_less_when_it_is_timed_is_wrong() -> None:
     (row,) = _run("copy/m401n409/f32", "copy/test.looks_at_one")
     assert row.status == "wrong"

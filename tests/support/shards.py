@@ -21,7 +21,7 @@ from support.plugins import FAKE
 
 KERNELS = ("copy/fake.*", "!copy/fake.sticky")
 #: What differs from run to run even where every time is the same.
-RUN_OWN = {"run_id", "job", "started_at", "setup_s", "load", "threads_used"}
+RUN_OWN = {"run_id", "job", "entropy", "started_at", "setup_s", "load", "threads_used"}
 SUITE = """
 title = "Copies"
 max_time = 0.001
