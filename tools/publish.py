@@ -35,6 +35,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
@@ -44,7 +45,7 @@ from kernelmark.bench.report.publish_index import Price, write_index
 from kernelmark.bench.report.tables import status_line
 from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, interruptible, run_passes
+from kernelmark.bench.run.session import Session, run_passes
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("founding", "smoke", "filter-sweep", "alexnet", "transposition")

@@ -4,7 +4,7 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from kernelmark import __version__
 from kernelmark.bench.cli.defaults import default_map
 from kernelmark.bench.cli.ending import ReaderGone, leave_if_interrupted, status_of
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.signals import give, stop
 from kernelmark.bench.run.family import adopt, end_rest, known
 
 #: Where the function of each command is, and the first sentence of its help: the list of all commands imports none.
@@ -95,16 +96,18 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def call(interruptible: bool) -> int:
-    """Do what the words of the command line ask for, end what a plug-in left running, and return the exit status."""
+def call(taken: Iterable[int]) -> int:
+    """Do what the words of the command line ask for, end what a plug-in left running, and return the exit status.
+
+    taken: the signals that end it.
+    """
     adopt()
     others = known()
     sys.unraisablehook = leave_if_interrupted
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left then that an interrupt could end
+    atexit.register(give, dict.fromkeys(taken, signal.SIG_DFL))  # nothing is left then that an interrupt could end
 
     def work() -> None:
-        if interruptible:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        give(dict.fromkeys(taken, stop))
         try:
             cli.main(prog_name="kernelmark", standalone_mode=False, default_map=_defaults())
         finally:

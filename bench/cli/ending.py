@@ -16,6 +16,7 @@ from click import echo
 from kernelmark import __version__
 from kernelmark.bench.cli.options import AGAINST, DEFECT, INTERRUPTED, OK, USAGE
 from kernelmark.bench.plan.errors import StoreGone, Unsupported, UsageError, message
+from kernelmark.bench.plan.signals import exit_status
 from kernelmark.bench.plan.text import MOST, one_line
 
 #: What a write to standard output fails with; the error names no file then.
@@ -29,15 +30,16 @@ class ReaderGone(Exception):
 def status_of(work: Callable[[], object]) -> int:
     """Do the work of a command and return the exit status."""
     try:
-        return _ended(work)
+        status = _ended(work)
     except KeyboardInterrupt:  # a second one, while the first was reported
-        return INTERRUPTED
+        status = INTERRUPTED
+    return exit_status() if status == INTERRUPTED else status
 
 
 def leave_if_interrupted(found: Any) -> None:
     """End the process where an interrupt fell into what cannot raise it: a callback, a finaliser."""
     if issubclass(found.exc_type, KeyboardInterrupt):
-        os._exit(INTERRUPTED)
+        os._exit(exit_status())
     sys.__unraisablehook__(found)
 
 

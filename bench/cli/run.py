@@ -2,8 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -181,10 +181,13 @@ def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
         known = asked.known
         elsewhere = asked.executor or asked.gpus is not None or (known and (known.executor or known.gpus))
         done = (_run_elsewhere if elsewhere else _run_here)(store, asked)
-        (print_run if asked.resume else print_end)(store, done.session.run_id)
-        noisy = _write(store, done.session.run_id, done.registry, wanted)
-        store.require_in_place()
-    _exit(done.session, done.planned, done.finished, noisy)
+        with _resumable(done.session, done.planned):
+            (print_run if asked.resume else print_end)(store, done.session.run_id)
+            noisy = _write(store, done.session.run_id, done.registry, wanted)
+            store.require_in_place()
+    if not done.finished:
+        _interrupted(done.session, done.planned)
+    sys.exit(AGAINST if done.session.against or noisy else OK)
 
 
 def _reproducing(store: Store, asked: RunRequest, run_id: str) -> RunRequest:
@@ -218,7 +221,7 @@ def _run_here(store: Store, asked: RunRequest) -> Done:
             again = asked.resume, asked.noisy_again
             session = Session(store, chosen, plan, workers.run, *again, name=asked.name, planned=planned)
             click.echo(f"run {session.run_id}")
-            with held_run(store.path, session.run_id, "start a run of your own"), display:
+            with _held(store, session, planned), display:
                 finished = run_jobs(session, lambda: expanded, display.row, display)
     return Done(session, registry, planned, finished)
 
@@ -235,13 +238,26 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) ->
     return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 
-def _exit(session: Session, planned: int, finished: bool, noisy: bool) -> NoReturn:
+@contextmanager
+def _held(store: Store, session: Session, planned: int) -> Iterator[None]:
+    with held_run(store.path, session.run_id, "start a run of your own"), _resumable(session, planned):
+        yield
+
+
+@contextmanager
+def _resumable(session: Session, planned: int) -> Iterator[None]:
+    """Name the command that goes on with a run that is interrupted at once."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _interrupted(session, planned)
+
+
+def _interrupted(session: Session, planned: int) -> NoReturn:
     done = session.tally.total()
     if done < planned:
         click.echo(f"\n{done} of {planned} cases done; `kernelmark run --resume {session.run_id}`")
-    if not finished:
-        sys.exit(INTERRUPTED)
-    sys.exit(AGAINST if session.against or noisy or done < planned else OK)
+    sys.exit(INTERRUPTED)
 
 
 def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
@@ -259,7 +275,7 @@ def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
         own = {"name": asked.name, "planned": planned, **_recorded(store, asked.resume, host)}
         session = Session(store, chosen, plan, None, asked.resume, asked.noisy_again, **own)
         click.echo(f"run {session.run_id}")
-        with held_run(store.path, session.run_id, "start a run of your own"), display:
+        with _held(store, session, planned), display:
             dispatch = Dispatch(session, store, broker)
             finished = dispatch.run(expanded, host, display.row, display)
     return Done(session, registry, planned, finished)

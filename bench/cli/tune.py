@@ -25,6 +25,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import ALL, BUDGET, STRATEGIES, TUNE_OPTIONS
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.store import Store, default_store
@@ -41,7 +42,6 @@ from kernelmark.bench.report.tuning import (
 )
 from kernelmark.bench.run.asked import plan_asked, suites_asked
 from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import interruptible
 from kernelmark.bench.tune.static import arch_here, rank, words
 from kernelmark.bench.tune.subject import Subject, subjects_of
 from kernelmark.bench.tune.tuned import TileFile, keep, opened

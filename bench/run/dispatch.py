@@ -18,12 +18,13 @@ from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import PlannedJob
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.shards import group_of
+from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.broker import TaskReply
 from kernelmark.bench.run.child import Child
 from kernelmark.bench.run.pool import KILLS
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.run.session import Notify, Session, ignore, interruptible
+from kernelmark.bench.run.session import Notify, Session, ignore
 from kernelmark.bench.run.station import StationRows, Task
 
 #: How long an interrupt may wait for notice, and how long an executor may take to end what it has started.
@@ -110,7 +111,7 @@ class Dispatch:
     def run(
         self, jobs: Iterable[PlannedJob], expected: Host, notify: Notify = ignore, progress: Progress | None = None
     ) -> bool:
-        """Measure everything; return whether it was not interrupted. After a SIGINT the groups in hand are finished.
+        """Measure everything; return whether it was not interrupted. After a signal the groups in hand are finished.
 
         expected: what all hosts must have in common. Raises UsageError where the executor has ended.
         """

@@ -2,17 +2,14 @@
 
 import secrets
 import shlex
-import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 from socket import gethostname
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -25,6 +22,7 @@ from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, case_of
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import only_utf8
+from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import as_utf8
@@ -183,7 +181,7 @@ def run_jobs(
     progress: Progress | None = None,
     plan: Plan | None = None,
 ) -> bool:
-    """Measure everything; return True if it was not interrupted. The first SIGINT lets the job in hand finish."""
+    """Measure everything; return True if it was not interrupted. The first signal lets the job in hand finish."""
     with interruptible() as interrupted:
         if run_passes(session, planned_jobs, notify, progress, interrupted, plan):
             session.finish()
@@ -231,23 +229,6 @@ def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -
     while (left_s := until_s - now()) > 0 and not interrupted():
         progress.waits(left_s)
         pause(min(left_s, 1.0))
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT into a flag; the second one raises KeyboardInterrupt as usual."""
-    hits: list[int] = []
-    before: Any = signal.getsignal(signal.SIGINT)
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        hits.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield lambda: bool(hits)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def plan_of(store: Store, run_id: str) -> Plan:

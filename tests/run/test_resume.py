@@ -1,9 +1,13 @@
 """Runs that are interrupted, or that a full disk ends, and taken up again, in real processes or in this one."""
 
+import os
+import pty
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -218,6 +222,36 @@ def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(m
     _, session, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
     found = complaint(lambda: plan_of(store, session.run_id))
     assert found == f"--resume {session.run_id}: the run has no record of its suites; name them"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_run_with_its_last_line_and_no_lock(folder: Path, start: Start, number, status, times):
+    run = start(*WORDS)
+    wait_for(lambda: bool(visible(folder / "r.db")))
+    for _ in range(times):
+        run.send_signal(number)
+        time.sleep(0.01)  # those that come together are one
+    out, err = run.communicate()
+    done = len(visible(folder / "r.db"))
+    (run_id,) = run_ids(folder / "r.db")
+    assert (run.returncode, complaints(err)) == (status, [])
+    assert out.splitlines()[-1] == f"{done} of {PROBLEMS * len(KERNELS)} cases done; `kernelmark run --resume {run_id}`"
+    assert not list(folder.glob("*.lock"))
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_terminal_that_is_closed_costs_no_row_and_under_nohup_the_run_goes_on(folder: Path, closed) -> None:
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(folder)
+        script = str(Path(sys.executable).with_name("kernelmark"))
+        os.execv(*((script, [script, *WORDS]) if closed else ("/usr/bin/nohup", ["nohup", script, *WORDS])))
+    wait_for(lambda: bool(visible(folder / "r.db")))
+    os.close(terminal)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert (status, all_are_there_and_ok(folder / "r.db")) == ((129, False) if closed else (0, True))
+    assert not list(folder.glob("*.lock"))
 
 
 LIMITED = """

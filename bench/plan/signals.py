@@ -1,0 +1,70 @@
+"""The signals that end a command: an interrupt, that of `kill` and schedulers, and that of a terminal that is closed.
+
+The first one lets a run finish the row in hand, the second one ends it at once.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], object]
+_came: list[int] = []
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, whichever signal came."""
+    _came.append(number)
+    raise KeyboardInterrupt
+
+
+def exit_status() -> int:
+    """Return 128 and the number of the first signal that came."""
+    return 128 + (_came[0] if _came else signal.SIGINT)
+
+
+def take(handler: Handler) -> dict[int, Any]:
+    """Give a handler the signals that are not ignored, as under nohup; return those with the handlers that they had."""
+    before: dict[int, Any] = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    taken = {number: found for number, found in before.items() if found is not signal.SIG_IGN}
+    give(dict.fromkeys(taken, handler))
+    return taken
+
+
+def give(handlers: Mapping[int, Any]) -> None:
+    """Give each signal to its handler."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn the first signal into a flag; the next one does what it did before."""
+    hits: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        hits.append(number)
+        _came.append(number)
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        give(before)
+
+    before = take(handle)
+    try:
+        yield lambda: bool(hits)
+    finally:
+        give(before)
+
+
+def _leave_terminal() -> None:
+    """Let what is printed go nowhere where the terminal has gone: to write to it would end the run."""
+    for stream in (1, 2):
+        try:
+            os.write(stream, b"")
+        except OSError:
+            with open(os.devnull, "wb") as null:  # noqa: PTH123 # as a path would be opened
+                os.dup2(null.fileno(), stream)
