@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -36,7 +36,8 @@ class Verdict(msgspec.Struct, frozen=True):
 class Bound(NamedTuple):
     """How far a right result may lie from its float64 reference.
 
-    largest, rms: absolute error of an element before it is stored, at most, and root mean square over many.
+    largest, rms: absolute error of an element before it is stored, at most, and root mean square over many; in units of
+    `unit`, a number or an array that can be broadcast to the output: how large the operands of each element are.
     stored: the storage type that results are rounded to. roundings: how many independent roundings the errors of all
     elements come of at the least; the fewer, the more their rms scatters. uneven: the rms error of the elements that an
     algorithm computes least exactly, over that of all.
@@ -47,11 +48,17 @@ class Bound(NamedTuple):
     stored: str
     roundings: int = 2**31
     uneven: float = 1.0
+    unit: float | Array = 1.0
+
+    def of(self, part: Any, shape: tuple[int, ...]) -> "Bound":
+        """Return the bound of a part of an output of this shape."""
+        return self._replace(unit=np.broadcast_to(self.unit, shape)[part]) if np.ndim(self.unit) else self
 
     def limits(self, want: Array) -> Array:
         """The largest absolute error of each element, stored."""
         dtype = DTYPES[self.stored]
-        found: Array = self.largest * (1 + dtype.roundoff) + dtype.roundoff * np.abs(want) + dtype.underflow
+        before = self.largest * (1 + dtype.roundoff) * self.unit
+        found: Array = before + dtype.roundoff * np.abs(want) + dtype.underflow
         return found
 
     def variance(self, want: Array) -> Array:
@@ -61,11 +68,16 @@ class Bound(NamedTuple):
         found: Array = step**2 / 12
         return found
 
-    def rms_limit(self, stored_variance: float, count: int) -> float:
-        """The rms error that `count` right elements exceed once in ten million times."""
+    def share(self, error: Array, want: Array) -> float:
+        """The sum of squared errors, each over its variance; 0 for one that has none, which `limits` allow no error."""
+        variance = np.square(self.rms * self.unit) + self.variance(want)
+        return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
+
+    def rms_limit(self, count: int) -> float:
+        """How much larger than this the rms error of `count` right elements is once in ten million times."""
         dof = max(1.0, min(count, self.roundings) / 4)  # a quarter: variances differ from element to element
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
-        return math.sqrt((self.rms**2 + stored_variance) * (1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
+        return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
 
 
 class Errors:
@@ -73,7 +85,7 @@ class Errors:
 
     def __init__(self) -> None:
         self.count = self.wrong = 0
-        self.squares = self.stored_variance = 0.0
+        self.squares = 0.0
         self.largest = self.limit = 0.0
         self.nan = False
         self.first: tuple[int, ...] | None = None
@@ -87,8 +99,7 @@ class Errors:
             self.first = min(self.first or first, first)
             self.wrong += int((~right).sum())
         self.count += error.size
-        self.squares += float(np.sum(error * error))
-        self.nan |= math.isnan(self.squares)
+        self.nan |= math.isnan(float(np.sum(error)))
         share = np.where(error > 0, error, 0) / np.maximum(limits, np.finfo(float).tiny)
         if (closest := float(share.max())) > self._closest:
             place = np.unravel_index(int(share.argmax()), error.shape)
@@ -111,8 +122,9 @@ def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dt
         with np.errstate(invalid="ignore", over="ignore"):
             error = np.abs(got[block].astype(np.float64) - expected)
             if isinstance(bound, Bound):
-                limits = bound.limits(expected)
-                found.stored_variance += float(np.sum(bound.variance(expected)))
+                part = bound.of(block, want.shape)
+                limits = part.limits(expected)
+                found.squares += part.share(error, expected)
             else:
                 limits = np.broadcast_to(bound, want.shape)[block]
             found.add(error, limits, start)
@@ -142,7 +154,10 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[i
 def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str, found: Errors) -> Verdict:
     where = found.first
     assert where is not None
-    limit = bound.limits(want[where]) if isinstance(bound, Bound) else np.broadcast_to(bound, want.shape)[where]
+    if isinstance(bound, Bound):
+        limit = bound.of(where, want.shape).limits(want[where])
+    else:
+        limit = np.broadcast_to(bound, want.shape)[where]
     unwritten = got.view(bits_dtype(dtype))[where] == DTYPES[dtype].poison
     number = ".10g" if got.dtype.kind == "i" else ".9g"
     value = "was not written" if unwritten else f"is {float(got[where]):{number}}"
@@ -154,10 +169,12 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
 
 def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
     """Why the errors, each of them within its bound, are too large together."""
-    limit = bound.rms_limit(found.stored_variance / found.count, found.count)
+    limit = bound.rms_limit(found.count)
     if found.rms <= limit:
         return None
-    return f"{name} has an rms error of {found.rms:.3g}, expected at most {limit:.3g} from the declared arithmetic"
+    return (
+        f"{name} has an rms error {found.rms:.3g} times that of the declared arithmetic, expected at most {limit:.3g}"
+    )
 
 
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:

@@ -113,12 +113,20 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return tuple(found)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
-        """What was drawn; `want`, the exact result in float64; `parts`, where blocks are looked at."""
-        want = np.add.reduce(inputs["g"], axis=0, dtype=np.float64)
+        """What was drawn; `want`, the exact result in float64; `size` of operands; `parts`, where blocks are looked at.
+
+        size: the root of the sum of an element's squares over the gradients, in FP32 to take less memory.
+        """
+        want, size = np.add.reduce(inputs["g"], axis=0, dtype=np.float64), np.zeros(self.n, np.float32)
+        for row in inputs["g"]:
+            np.hypot(size, row, out=size, dtype=np.float32, casting="same_kind")
         if self.step == "update":
             want *= -LR
             want += inputs["weights"]
-        return {**inputs, "want": want, "parts": drawn_parts(self.n, rng)}
+            size *= LR
+            if self.dtype == "f64":  # the reference rounds new weights, too
+                np.hypot(size, inputs["weights"], out=size, dtype=np.float32, casting="same_kind")
+        return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
 
     def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
         """Compare the result, or where it is compressed what the residuals must obey."""
@@ -126,7 +134,8 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         if self.feedback == "ef" and numerics in FORMATS:
             verdict = Compressed(numerics, self.dtype, LR, reference, outputs).verdict()
         else:
-            verdict = compare(target, outputs[target], reference["want"], self.tolerance(numerics), self.dtype)
+            bound = self.tolerance(numerics)._replace(unit=reference["size"])
+            verdict = compare(target, outputs[target], reference["want"], bound, self.dtype)
             if self.feedback == "ef" and not np.array_equal(outputs["e"], reference["e"]):
                 kept = "e is changed, expected as before: an exact sum leaves nothing to be sent later"
                 verdict = msgspec.structs.replace(verdict, reason=verdict.reason or kept)
@@ -136,23 +145,19 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return verdict
 
     def tolerance(self, numerics: str) -> Bound:
-        """Bound sums of w numbers in [-1, 1] added in any order, each partial sum rounded by half a unit at most.
+        """Bound sums of w numbers added in any order, in units of the root of the sum of their squares.
 
-        A sum of k of them is at most k large and sqrt(k / 3) rms. Numbers that are rounded before they are sent are
-        once more when their sum is sent back.
+        w - 1 partial sums are each rounded by u of themselves at most, and are at most sqrt(w) large; their squares are
+        about j / w where j numbers are in them. Numbers that are rounded before they are sent are once more when their
+        sum is sent back. A step rounds once more where it multiplies the sum.
         """
         arithmetic, stored = NUMERICS[numerics], DTYPES[self.dtype]
         u = max(arithmetic.accumulate, stored.roundoff) * (2 if self.dtype == "f64" else 1)  # the reference errs too
         sent = arithmetic.operand if arithmetic.operand > stored.roundoff else 0.0
-        partial = range(2, self.w + 1)
-        largest = u * sum(partial) + 2 * sent * self.w
-        rms = math.hypot(u * math.sqrt(sum(partial) / 9), sent * math.sqrt(2 * self.w / 9))
-        if self.step == "sum":
-            return Bound(largest, rms, self.dtype)
-        # Weights are in [-1, 1] before the step. In float64 the reference rounds the new ones too.
-        again = stored.roundoff * (1 + LR * self.w) if self.dtype == "f64" else 0.0
-        step = math.hypot(LR * (rms + u * math.sqrt(self.w / 9)), again / 3)
-        return Bound(LR * (largest + u * self.w) + again, step, self.dtype)
+        roundings = self.w - 1 + (self.step == "update")
+        largest = (u * roundings + 2 * sent) * math.sqrt(self.w)
+        partial = sum(j / self.w for j in range(2, self.w + 1)) + (self.step == "update")
+        return Bound(largest, math.hypot(u * math.sqrt(partial / 3), sent * math.sqrt(2 / 3)), self.dtype)
 
     @property
     def flop(self) -> int:

@@ -87,6 +87,27 @@ def total(drawn: Any) -> Any:
     return drawn["g"].sum(0)
 
 
+@pytest.mark.parametrize("words", ["", "/update"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_sum_is_judged_by_the_size_of_what_is_added(dtype: str, words: str) -> None:
+    problem, rng = REGISTRY.problem(f"aggregate/w4n4000/{dtype}{words}"), np.random.default_rng(0)
+    size = 10 ** rng.uniform(-3, 3, 4000)
+    x = {o.name: (size * rng.uniform(-1, 1, o.shape)).astype(dtype.replace("32", "4").replace("64", "8"))
+         for o in problem.operands() if o.role != "out"}  # fmt: skip
+    reference, roundoff = problem.reference(x, rng), 2.0 ** {"f32": -24, "f64": -53}[dtype]
+
+    def reason(g: Any) -> str | None:
+        found = g[::-1].sum(0)
+        if words:
+            found = x["weights"] - LR * found
+        outputs = {"weights": found, "replicas": np.stack([found] * 4)} if words else {"s": found}
+        return problem.check(outputs, reference, dtype.replace("f", "fp")).reason
+
+    assert reason(x["g"]) is None
+    changed = x["g"] * (1 + np.where(size < 0.01, 1000 * roundoff, 0)).astype(x["g"].dtype)
+    assert reason(changed) is not None
+
+
 def test_an_exact_sum_that_changes_residuals_is_wrong() -> None:
     assert judged("w2n99/f32/ef", s=total, e=lambda drawn: drawn["e"]) is None
     assert "e is changed" in (judged("w2n99/f32/ef", s=total, e=lambda drawn: 0 * drawn["e"]) or "")
@@ -137,15 +158,18 @@ def test_sums_on_the_host_of_a_gpus_gradients_are_right_and_leave_residuals(name
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-@pytest.mark.parametrize("block", ["zeros", "negative"])
-def test_blocks_of_zeros_and_of_one_sign_are_right_on_the_cpu(name: str, block: str) -> None:
+@pytest.mark.parametrize("block", ["zeros", "negative", "magnitudes"])
+def test_blocks_of_zeros_of_one_sign_and_of_all_magnitudes_are_right_on_the_cpu(name: str, block: str) -> None:
     size, problem = FORMATS[name].block, REGISTRY.problem(f"aggregate/w2n{3 * FORMATS[name].block}/f32/ef")
     kernel, device, rng = REGISTRY.kernels[f"aggregate/cpu.{name}"], get_device("cpu"), np.random.default_rng(0)
     operands = OperandSet(problem, device, kernel.host_memory)
     x = Operands(operands, "C", device, 2, ScratchBuffers(device, kernel.host_memory))
     for array in (x.g, x.e):
         array[...] = rng.uniform(-1, 1, array.shape)
-        array[:, size : 2 * size] = 0 if block == "zeros" else -np.abs(array[:, size : 2 * size])
+        if block == "magnitudes":
+            array *= 10 ** rng.uniform(-3, 3, array.shape)
+        else:
+            array[:, size : 2 * size] = 0 if block == "zeros" else -np.abs(array[:, size : 2 * size])
     drawn = {"g": np.array(x.g), "e": np.array(x.e)}
     kernel.launch(problem, x)()
     outputs = {"s": np.asarray(x.s), "e": np.asarray(x.e)}

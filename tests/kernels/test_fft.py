@@ -58,7 +58,7 @@ def as_parts(values: Any) -> Any:
 def test_the_reference_is_the_sum_of_the_definition(b: int, h: int, w: int, kind: str) -> None:
     problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/f64/{kind}")
     x = drawn(problem)
-    reference = problem.reference({"x": x}, np.random.default_rng(0))
+    reference = problem.reference({"x": x}, np.random.default_rng(0)).values
     (y,) = (operand for operand in problem.operands() if operand.role == "out")
     assert reference.shape == y.shape
     np.testing.assert_allclose(reference, as_parts(by_definition(problem, x)), rtol=0, atol=1e-12)
@@ -69,7 +69,7 @@ def test_c2r_of_a_spectrum_is_that_of_its_hermitian_part(h: int, w: int) -> None
     problem = REGISTRY.problem(f"fft/b2h{h}w{w}/f64/c2r")
     x = drawn(problem)
     part = hermitian_part(x, w)
-    references = [problem.reference({"x": values}, np.random.default_rng(0)) for values in (x, part)]
+    references = [problem.reference({"x": values}, np.random.default_rng(0)).values for values in (x, part)]
     assert not np.array_equal(x, part)
     np.testing.assert_allclose(*references, rtol=0, atol=1e-12)
 
@@ -100,10 +100,35 @@ def test_every_cpu_kernel_is_right(b: int, h: int, w: int, dtype: str, kind: str
 def test_a_wrong_normalisation_or_sign_is_wrong(kind: str) -> None:
     problem = REGISTRY.problem(f"fft/b2h4w6/f32/{kind}")
     reference = problem.reference({"x": drawn(problem)}, np.random.default_rng(0))
-    right = reference.astype(np.float32)
+    right = reference.values.astype(np.float32)
     assert problem.check({"y": right}, reference, "fp32").reason is None
     for wrong in (right / 24, -right, right * np.float32(1 + 1e-5), np.flip(right, -1)):
         assert problem.check({"y": wrong}, reference, "fp32").reason is not None
+
+
+def test_errors_are_judged_by_the_operands_of_their_own_transform() -> None:
+    problem = REGISTRY.problem("fft/b2h4w6/f32/c2c")
+    x = drawn(problem) * np.array([1e6, 1]).reshape(2, 1, 1, 1)
+    reference = problem.reference({"x": x}, np.random.default_rng(0))
+    right = reference.values.astype(np.float32)
+    assert problem.check({"y": right}, reference, "fp32").reason is None
+    right[1] += 1e-4
+    assert problem.check({"y": right}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize("points", [16, 173, 512])
+def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(points: int) -> None:
+    problem, rng, k = REGISTRY.problem(f"fft/b16h1w{points}/f32/c2c"), np.random.default_rng(0), np.arange(points)
+    x = drawn(problem).astype(np.float32)
+    x[:, 0, rng.integers(points)] *= 1000
+    reference, waves = problem.reference({"x": x}, rng), np.exp(-2j * np.pi * (np.outer(k, k) % points) / points)
+    sums = np.zeros((16, 1, points), np.complex64)
+    for term in range(points):
+        sums += x.view(np.complex64)[:, :, term] * waves[term].astype(np.complex64)
+    assert problem.check({"y": as_parts(sums)}, reference, "fp32").reason is None
+    mantissa, exponent = np.frexp(x.astype(np.float64))
+    coarse = problem.reference({"x": np.ldexp(np.rint(np.ldexp(mantissa, 19)), exponent - 19)}, rng)
+    assert "rms error" in problem.check({"y": coarse.values.astype(np.float32)}, reference, "fp32").reason
 
 
 @pytest.fixture

@@ -51,16 +51,18 @@ def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(error, mo
     assert f"checksum of c by row[{row}, " in reason
 
 
-@pytest.mark.parametrize("k", [1, 31, 1024, 26752])
-def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_not(k: int) -> None:
-    problem, x = drawn(f"gemm/m64n64k{k}/f32/NT")
-    reference = problem.reference(x, np.random.default_rng(0))
-    sequential = np.zeros((64, 64), np.float32)
-    for p in range(k):
+@pytest.mark.parametrize(
+    ("dtype", "k"), [("f32", k) for k in (1, 31, 1024, 26752)] + [("f64", k) for k in (1, 86, 128, 300)]
+)
+def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_not(dtype: str, k: int) -> None:
+    problem, x = drawn(f"gemm/m64n64k{k}/{dtype}/NT")
+    reference, numerics = problem.reference(x, np.random.default_rng(0)), dtype.replace("f", "fp")
+    sequential = np.zeros((64, 64), numpy_dtype(dtype))
+    for p in reversed(range(k)):
         sequential += np.outer(x["a"][:, p], x["b"][:, p])
-    assert problem.check({"c": sequential}, reference, "fp32").reason is None
+    assert problem.check({"c": sequential}, reference, numerics).reason is None
     dropped = sequential - np.outer(x["a"][:, 0], x["b"][:, 0])
-    assert problem.check({"c": dropped}, reference, "fp32").reason is not None
+    assert problem.check({"c": dropped}, reference, numerics).reason is not None
 
 
 @pytest.mark.parametrize(

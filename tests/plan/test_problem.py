@@ -252,8 +252,7 @@ def test_errors_that_are_each_within_the_bound_are_too_large_together(size):
     want, bound = np.zeros(size), Bound(1.0, 0.01, "f64")
     assert compare("x", np.full(size, 0.01), want, bound, "f64").reason is None
     reason = compare("x", np.full(size, 0.1), want, bound, "f64").reason
-    assert reason.startswith("x has an rms error of 0.1, expected at most 0.0")
-    assert reason.endswith("from the declared arithmetic")
+    assert reason.startswith("x has an rms error 10 times that of the declared arithmetic, expected at most ")
 
 
 def test_the_rms_of_few_roundings_may_scatter_widely():
@@ -265,8 +264,8 @@ def test_the_rms_of_few_roundings_may_scatter_widely():
 def test_right_samples_exceed_the_limit_of_their_rms_at_most_once_in_many():
     rng = np.random.default_rng(3)
     for size in (1, 4, 30, 1000):
-        worst = np.sqrt(np.mean(rng.normal(0, 0.01, (20000, size)) ** 2, axis=1)).max()
-        assert worst < Bound(1.0, 0.01, "f64").rms_limit(0.0, size)
+        worst = np.sqrt(np.mean(rng.normal(0, 1, (20000, size)) ** 2, axis=1)).max()
+        assert worst < Bound(1.0, 0.01, "f64").rms_limit(size)
 
 
 def test_gaussian_sums_of_any_errors_stay_below_their_limit():

@@ -10,9 +10,11 @@ import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, float64, put
+from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, float64, nearest, put
 
 PLAIN, FED_BACK = "aggregate/w4n5000/f32", "aggregate/w4n5000/f32/ef"
+#: More elements than values are judged of.
+LARGE = "aggregate/w2n1100000/f32/ef"
 #: Elements of a block of each format.
 BLOCKS = {"onebit": 512, "int8": 256}
 F32 = np.float32
@@ -67,6 +69,12 @@ def _add_in_half(sent: list[Array], kept: Array) -> Array:
     return _add([message.astype(np.float16) for message in sent], kept.astype(np.float16)).astype(F32)
 
 
+def _send_no_middle(name: str, x: Array) -> Array:
+    found, first = quantised(name, x), len(x) // 2 // BLOCKS[name] * BLOCKS[name]
+    found[first : first + BLOCKS[name]] = 0
+    return found
+
+
 def _mix_stripes(_: str, message: Array) -> Array:
     return np.concatenate([message[1024:2048], message[:1024], message[2048:]])
 
@@ -103,6 +111,7 @@ SUMS = Family(
         Wrong("counts one worker twice", PLAIN, _sum(lambda g: np.concatenate([g, g[:1]]))),
         Wrong("mixes stripes", PLAIN, _sum(lambda g: np.roll(g, 1250, 1))),
         Wrong("one block late", PLAIN, _sum(lambda g: np.roll(g, 16, 1))),
+        Wrong("gradients of 21 bits", PLAIN, _sum(nearest(21))),
         Wrong("gradients in FP16", PLAIN, _sum(lambda g: g.astype(np.float16).astype(np.float64))),
         Wrong("sums in FP16", PLAIN, lambda _s, inputs, _rng: inputs["g"].astype(np.float16).sum(0, np.float16)),
         Wrong("divided by the workers", PLAIN, lambda s, _i, _rng: s / 4),
@@ -118,7 +127,8 @@ def _compressed(name: str) -> Family:
         return lambda _result, inputs, _rng: aggregated(name, inputs, **steps)
 
     wrongs = tuple(Wrong(idea, FED_BACK, cheating(steps), name) for idea, steps in CHEATS.items())
-    return Family(lambda _problem, inputs: aggregated(name, inputs), wrongs, name)
+    unsent = Wrong("never sends a block", LARGE, cheating({"send": _send_no_middle}), name)
+    return Family(lambda _problem, inputs: aggregated(name, inputs), (*wrongs, unsent), name)
 
 
 COMPRESSED = tuple(_compressed(name) for name in BLOCKS)

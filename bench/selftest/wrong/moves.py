@@ -8,6 +8,7 @@ from kernelmark.bench.selftest.wrong.library import (
     ALL,
     Family,
     Inputs,
+    Spoil,
     Wrong,
     flip_bit,
     flip_tile,
@@ -26,16 +27,19 @@ TRANSFER = "transfer/n153900/f32/h2h"
 def reference(problem: Problem, inputs: Inputs) -> Array:
     """Return the operation's own reference, which is the whole result; of a transfer, that of its one output."""
     found = problem.reference(inputs, np.random.default_rng(0))
-    return np.asarray(found["b"] if isinstance(found, dict) else found, np.float64)
+    return np.asarray(found["b"] if isinstance(found, dict) else getattr(found, "values", found), np.float64)
 
 
 def _conjugated(y: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
     y[..., 1] *= -1
 
 
-def _rounded_operands(y: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
-    x = nearest(11)(inputs["x"]).view(np.complex128)[..., 0]
-    return np.fft.fft2(x, axes=(1, 2)).view(np.float64).reshape(y.shape)
+def _rounded_operands(bits: int) -> Spoil:
+    def spoil(y: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
+        x = nearest(bits)(inputs["x"]).view(np.complex128)[..., 0]
+        return np.fft.fft2(x, axes=(1, 2)).view(np.float64).reshape(y.shape)
+
+    return spoil
 
 
 def _elements_exchanged(b: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
@@ -61,7 +65,8 @@ MOVES = Family(
         Wrong("inverse for forward", FFT, _conjugated),
         Wrong("divided by the number of points", FFT, scale(1 / 1024, ALL)),
         Wrong("an element 0", FFT, put(0.0, None, None, None)),
-        Wrong("operands of 11 bits (TF32)", FFT, _rounded_operands),
+        Wrong("operands of 11 bits (TF32)", FFT, _rounded_operands(11)),
+        Wrong("operands of 19 bits", FFT, _rounded_operands(19)),
         Wrong("all larger by a thousandth", FFT, scale(1.001, ALL)),
         Wrong("last frequency not written", REAL, put(np.nan, ALL, ALL, -1)),
         Wrong("last frequency of the one before", REAL, lambda y, _i, _r: y.__setitem__((..., -1, ALL), y[..., -2, :])),
