@@ -2,6 +2,7 @@
 
 from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
 from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.files import cache_folder
 from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.numbers import DECIMAL, WHOLE
@@ -37,6 +38,7 @@ __all__ = [
     "Verdict",
     "accumulation_error",
     "accumulation_rms",
+    "cache_folder",
     "compare",
     "cuda_kernel",
     "equal",

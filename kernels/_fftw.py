@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelmark import Array, Launch
-from kernelmark.kernels._host import cache_folder
+from kernelmark import Array, Launch, cache_folder
 
 #: Planning may take about this long; what is not known by then is what FFTW_ESTIMATE gives.
 PLANNING_S = 5.0

@@ -1,6 +1,5 @@
-"""Shared by kernels on the CPU: a cache folder, the width of vectors, launches in turn, BLAS, parts for threads."""
+"""Shared by kernels on the CPU: the width of vectors, launches in turn, BLAS, parts for threads."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,11 +19,6 @@ ALONE = 4  # columns of a product up to which they are multiplied one by one, wi
 def powers(first: int, last: int) -> tuple[int, ...]:
     """Return the powers of two from 2**first to 2**last, and what lies halfway between two of them."""
     return tuple(sorted([*(2**i for i in range(first, last + 1)), *(3 * 2 ** (i - 1) for i in range(first, last))]))
-
-
-def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/kernelmark`, for what kernels have learnt or compiled; it need not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
 
 
 @lru_cache

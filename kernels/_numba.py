@@ -16,8 +16,8 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from kernelmark import Launch, Unsupported
-from kernelmark.kernels._host import Compiled, cache_folder, registers
+from kernelmark import Launch, Unsupported, cache_folder
+from kernelmark.kernels._host import Compiled, registers
 
 KEPT_S = 30 * 24 * 3600
 _alloca = cast(Any, cgutils).alloca_once

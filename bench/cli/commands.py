@@ -120,6 +120,8 @@ def _defaults() -> Mapping[str, Mapping[str, Any]]:
     """Return the defaults of the nearest file; a shell that completes shows no complaint about it."""
     try:
         return default_map(cli.commands, Path.cwd())
+    except FileNotFoundError:
+        raise UsageError("the folder of this shell has been removed; change to another") from None
     except UsageError:
         if "_KERNELMARK_COMPLETE" in os.environ:
             return {}

@@ -3,6 +3,7 @@
 Each key is the name of an option, each table that of a command.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,4 +136,4 @@ def _checked(found: Defaults, table: str, option: click.Option, command: click.C
 def _in_folder(folder: Path, option: click.Option, text: str) -> str:
     """Return a file's name as seen from the folder of the defaults; any other text as it is."""
     is_file = isinstance(option.type, click.Path) or option.name == "plugins"
-    return str(folder / Path(text).expanduser()) if is_file else text
+    return str(folder / os.path.expanduser(text)) if is_file else text  # noqa: PTH111 # a user may have no home

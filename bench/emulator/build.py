@@ -15,6 +15,8 @@ from pathlib import Path
 
 from kernelmark.bench.emulator import multiply_adds
 from kernelmark.bench.measure.compile import cuda_sources, with_includes
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import cache_folder
 
 HERE = Path(__file__).resolve().parent
 CUDA = cuda_sources()
@@ -57,11 +59,14 @@ def missing_tool() -> str | None:
     return None
 
 
-def cache_folder() -> Path:
-    """Return the folder of compiled programs: `$XDG_CACHE_HOME/kernelmark/emulator`."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "kernelmark" / "emulator"
-    folder.mkdir(parents=True, exist_ok=True)
+def programs() -> Path:
+    """Return the folder of compiled programs, `$XDG_CACHE_HOME/kernelmark/emulator`. Raises UsageError."""
+    folder = cache_folder() / "emulator"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"compiled programs cannot be kept here: {error.strerror}"
+        raise UsageError(f"{folder}: {what}; set XDG_CACHE_HOME to a folder that can be written") from None
     return folder
 
 
@@ -76,7 +81,7 @@ def program(
     flags = [*_kernel_flags(counts), *(f"-D{define}" for define in defines)]
     texts = [*with_includes(source, include).values(), *([multiply_adds.own_text()] if counts else [])]
     key = _digest([_toolchain(), *_variant(counts), _PLACE, str(source), str(include), *flags, *entries], texts)
-    target = cache_folder() / f"{source.stem}-{key}"
+    target = programs() / f"{source.stem}-{key}"
     _once(target, lambda built: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], built, counts))
     target.touch()  # still wanted
     _forget_old(target.parent)
@@ -118,7 +123,7 @@ def source_folder(texts: Mapping[str, str]) -> Path:
             file.write_text(text)
 
     names, contents = texts.keys(), [text.encode() for text in texts.values()]
-    target = cache_folder() / f"sources-{_digest(names, contents)}"
+    target = programs() / f"sources-{_digest(names, contents)}"
     _once(target, write)
     return target
 
@@ -163,7 +168,7 @@ def _precompiled(counts: bool) -> Path:
         command = [compiler(), *_kernel_flags(counts), "-x", "c++-header", str(header), "-o", str(target)]
         _run(command, f"{header.name} does not compile")
 
-    made = cache_folder() / f"header-{_digest([_toolchain(), _PLACE, *_extra_flags(counts)], [])}"
+    made = programs() / f"header-{_digest([_toolchain(), _PLACE, *_extra_flags(counts)], [])}"
     _once(made, fill)
     return made
 
@@ -195,7 +200,7 @@ def _kernel_flags(counts: bool) -> tuple[str, ...]:
 
 
 def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
-    target = cache_folder() / f"runtime-{_digest([_toolchain(), *flags, *(source.name for source in sources)], [])}.o"
+    target = programs() / f"runtime-{_digest([_toolchain(), *flags, *(source.name for source in sources)], [])}.o"
     unit = "".join(f'#include "{source}"\n' for source in sources)
 
     command = [compiler(), *_RUNTIME_FLAGS, *flags, "-x", "c++", "-c", "-", "-o"]

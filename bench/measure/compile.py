@@ -5,7 +5,6 @@ Cubins are cached on disk by content, wherever the sources and the compiler's he
 """
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -24,7 +23,9 @@ import msgspec
 
 import kernelmark
 from kernelmark.bench.measure.cubin import Resources, pointees, resources_of
+from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.files import cache_folder
 
 #: The architectures that every kernel is compiled for, as far as it supports them.
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
@@ -69,9 +70,7 @@ def compiler() -> str:
             return _nvcc_version(nvcc)
         reason = str(error).split("\n")[0]
         raise Unsupported(f"no CUDA compiler: found neither NVRTC ({reason}) nor nvcc; {INSTALL}") from None
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return f"NVRTC {importlib.metadata.version('nvidia-cuda-nvrtc')}"
-    return f"NVRTC {major}.{minor}"
+    return f"NVRTC {module_version('nvidia-cuda-nvrtc') or f'{major}.{minor}'}"
 
 
 def find_nvcc() -> str | None:
@@ -193,7 +192,7 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
         raise UsageError(f"{subject}: there is no file {path}; `source` is a path below {cuda_sources()}")
     found = compiler()
     name = f"{_key(path, entries, arch, found)}.cubin"
-    for folder in (_cache_folder(), AHEAD):
+    for folder in (cache_folder(), AHEAD):
         if (cubin := _load(folder / name)) is not None:
             return cubin
     build = with_nvrtc if found.startswith("NVRTC") else with_nvcc
@@ -203,7 +202,7 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
         raise CompileError(f"{subject}: {path} does not compile for {arch} ({found})\n{error}") from None
     resources = {entry: resources_of(code, symbol, log) for entry, symbol in symbols.items()}
     cubin = Cubin(code, arch, found, symbols, resources, log)
-    _store(_cache_folder() / name, cubin)
+    _store(cache_folder() / name, cubin)
     return cubin
 
 
@@ -266,10 +265,6 @@ def included(name: str, file: Path, path: Path, include: Path) -> Path | None:
     """Return the header that `file` includes by this name: beside it, beside the .cu `path`, or in `include`."""
     places = (folder / name for folder in (file.parent, path.parent, include))
     return next((place for place in places if place.is_file()), None)
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
 
 
 def _load(file: Path) -> Cubin | None:

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import cache
@@ -51,18 +51,17 @@ def _discover_installed() -> None:
             raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
 
 
-def _entry_points() -> Iterable[Any]:
-    """Return what installed packages offer under `kernelmark.kernels`.
+def _entry_points() -> Iterator[Any]:
+    """Yield what installed packages offer under `kernelmark.kernels`; files of others may be damaged.
 
     Importing importlib.metadata is a tenth of `kernelmark list`, so the files that it would read are looked at first.
     """
-    folders = [Path(folder) for folder in sys.path if Path(folder).is_dir()]
-    files = (file for folder in folders for file in folder.glob("*-info/entry_points.txt"))
-    if not any(ENTRY_POINTS in file.read_text(encoding="utf-8") for file in files):
-        return ()
-    from importlib.metadata import entry_points
+    folders = [Path(folder) for folder in dict.fromkeys(sys.path) if Path(folder).is_dir()]
+    for file in (file for folder in folders for file in folder.glob("*-info/entry_points.txt")):
+        if ENTRY_POINTS in file.read_text(encoding="utf-8", errors="replace"):
+            from importlib.metadata import PathDistribution
 
-    return entry_points(group=ENTRY_POINTS)
+            yield from PathDistribution(file.parent).entry_points.select(group=ENTRY_POINTS)
 
 
 def _import_kernels() -> None:
@@ -106,7 +105,7 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
     sys.modules[name] = module
     known = copy(REGISTRY.kernels), copy(REGISTRY.operations)
     try:
-        with overseen(f"plugin {path}: its import", timeout_s), _put_back():
+        with overseen(f"plugin {path}: its import", timeout_s), _put_back(timeout_s < math.inf):
             spec.loader.exec_module(module)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and timeout_s < math.inf:
@@ -118,12 +117,14 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
 
 
 @contextmanager
-def _put_back() -> Iterator[None]:
+def _put_back(in_command: bool) -> Iterator[None]:
     """Put back Python's own functions, and the modules and folders that a plug-in takes from its lists.
 
-    A command imports as it goes on, and calls them until it ends.
+    A command imports as it goes on, and calls them until it ends. in_command: it also has paths that are relative to
+    the folder in which it was called.
     """
     functions, modules, folders = vars(builtins).copy(), dict(sys.modules), list(sys.path)
+    here = Path.cwd() if in_command else None
     try:
         yield
     finally:
@@ -131,6 +132,8 @@ def _put_back() -> Iterator[None]:
         for name, module in modules.items():
             sys.modules.setdefault(name, module)
         sys.path += [folder for folder in folders if folder not in sys.path]
+        if here:
+            os.chdir(here)
 
 
 def of_plugin(error: BaseException) -> str | None:

@@ -1,4 +1,4 @@
-"""What can be read or written as a file: no folder, and nothing that would wait for another process."""
+"""Where files are kept, and what can be read or written as one: nothing that would wait for another process."""
 
 import math
 import os
@@ -17,6 +17,23 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+def data_folder() -> Path:
+    """Return `$XDG_DATA_HOME/kernelmark`. Raises UsageError for a user without a home."""
+    try:
+        return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "kernelmark"
+    except RuntimeError:
+        what = f"user {os.getuid()} has no home, and HOME is not set"
+        raise UsageError(f"results: {what}; set XDG_DATA_HOME to a folder, or give --db FILE") from None
+
+
+def cache_folder() -> Path:
+    """Return `$XDG_CACHE_HOME/kernelmark`; for a user without a home, a folder that cannot be made."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
+    except RuntimeError:
+        return Path(os.devnull) / "kernelmark"
 
 
 def require_file(path: Path, most_bytes: float = math.inf) -> None:

@@ -19,7 +19,7 @@ from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement, ProcessPart
 from kernelmark.bench.measure.stats import BaselineRatio
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.files import data_folder, require_file
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
@@ -40,8 +40,7 @@ _REMEDY = "--db names another file"
 
 def default_store() -> Path:
     """`$XDG_DATA_HOME/kernelmark/results.db`."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "kernelmark" / "results.db"
+    return data_folder() / "results.db"
 
 
 def files_of(path: Path) -> dict[str, tuple[int, int]]:

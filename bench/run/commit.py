@@ -20,14 +20,12 @@ def git_commit() -> str:
     Files of reports do not count.
 
     A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise that of the file
-    `build/commit`, otherwise its version.
+    `build/commit`, otherwise its version. So does a checkout without git, but for the file.
     """
-    root = Path(kernelmark.__file__).resolve().parents[1]
+    root, version = Path(kernelmark.__file__).resolve().parents[1], f"kernelmark {kernelmark.__version__}"
     if (root / ".git").exists():
-        found = _commit_of(root)
-    else:
-        found = os.environ.get("KERNELMARK_COMMIT") or _written(root / COMMIT_FILE)
-    return found or f"kernelmark {kernelmark.__version__}"
+        return _commit_of(root) or os.environ.get("KERNELMARK_COMMIT") or f"{version} (git names no commit)"
+    return os.environ.get("KERNELMARK_COMMIT") or _written(root / COMMIT_FILE) or version
 
 
 def write_commit_file(root: Path) -> str:
@@ -49,10 +47,13 @@ def _written(file: Path) -> str:
 
 
 def _commit_of(root: Path) -> str:
+    # A hook has variables that lead git to its own repository; a container may run another user's checkout.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "--no-optional-locks", "-c", f"safe.directory={root}", "-C", str(root)]
+
     def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        done = subprocess.run([*command, *words], env=variables, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
     try:
         return git("rev-parse", "HEAD") + (

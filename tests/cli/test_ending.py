@@ -254,3 +254,44 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(points: int) -> Non
     # Click prints an empty line where it takes the interrupt: while the command imports what it needs.
     assert set(endings) == {("", "kernelmark: interrupted\n", 130), ("", "\n", 130)}
     assert endings[0][1].strip()
+
+
+RUN = "$KM run copy/m4n4/f32 --max-time 0.01 --no-ceilings --threads 1 --db r.db --kernels copy/num"
+#: What a shell does, the exit status, and how the last line begins, which goes to standard error for 2.
+AROUND = {
+    "removed": ("mkdir d; cd d; rmdir ../d; $KM list", 2, "kernelmark: the folder of this shell has been removed; "),
+    "no-home": (
+        "$ALONE $KM runs",
+        2,
+        "kernelmark: results: user 54321 has no home, and HOME is not set; set XDG_DATA_",
+    ),
+    "no-cache": (f"chmod 777 .; $ALONE {RUN}ba.streaming | tail -1", 0, "1 row: 1 ok"),
+    "no-data": ("XDG_DATA_HOME=/proc $KM run s", 2, "kernelmark: /proc/kernelmark/results.db: cannot be used as a s"),
+    "changed": (
+        "mkdir d; echo 'import os; os.chdir(os.path.dirname(__file__))' > d/m.py; echo > n.py;"
+        f"{RUN}py.copyto --plugin d/m.py --plugin n.py --csv out.csv --report page && ls -d out.csv page",
+        0,
+        "page",
+    ),
+    "damaged": (
+        r"mkdir x-1.dist-info; printf 'Name: x\nVersion: \377\n' | tee x-1.dist-info/METADATA > "
+        "x-1.dist-info/entry_points.txt; PYTHONPATH=.:$PYTHONPATH $KM list | tail -1",
+        0,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "status", "last"), AROUND.values(), ids=AROUND)
+def test_what_surrounds_the_command_is_one_line_or_no_fault(tmp_path, script, status, last) -> None:
+    if "$ALONE" in script and os.geteuid():
+        pytest.skip("takes root, to be a user without a home")
+    alone = "env -u HOME -u XDG_DATA_HOME -u XDG_CACHE_HOME setpriv --reuid 54321 --clear-groups"
+    able = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
+    variables = os.environ | {"KM": f"{sys.executable} -m kernelmark", "ALONE": f"{alone} {able}"}
+    shell = ["bash", "-o", "pipefail", "-c", script]
+    done = subprocess.run(shell, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    lines = (done.stderr if status else done.stdout).splitlines()
+    assert lines[-1].startswith(last)
+    assert not status or len(lines) == 1

@@ -1,5 +1,6 @@
 """A run: jobs to the worker, rows to the store."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -155,8 +156,10 @@ def test_a_tree_without_git_has_the_commit_that_it_is_given(tmp_path, monkeypatc
     assert git_commit.__wrapped__() == "beef-dirty"
     monkeypatch.setenv("KERNELMARK_COMMIT", "c0ffee")
     assert git_commit.__wrapped__() == "c0ffee"
-    (tmp_path / ".git").mkdir()
-    assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__}"
+    (tmp_path / ".git").mkdir()  # which is no repository
+    assert git_commit.__wrapped__() == "c0ffee"
+    monkeypatch.delenv("KERNELMARK_COMMIT")
+    assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__} (git names no commit)"
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
@@ -187,6 +190,9 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tmp_path, monkeypatch, c
         complaint(lambda: write_commit_file(tmp_path)) == f"{tmp_path}/build/commit: cannot be written: Is a directory"
     )
     (tmp_path / COMMIT_FILE).rmdir()
+    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as a hook of another repository has it
+    if not os.geteuid():
+        os.chown(tmp_path, 54321, 54321)  # a container may run another user's checkout
     assert write_commit_file(tmp_path) == commit
     assert write_commit_file(tmp_path) == commit  # the file itself makes nothing dirty
     (tmp_path / "reports" / "file").write_text("published since")

@@ -35,7 +35,7 @@ def library_folder() -> Path:
         command = [build.compiler(), *FLAGS, f"-I{headers}", "-x", "c++", "-", "-o", str(folder / "libcuda.so.1")]
         build._run(command, "the stub driver does not compile", unit)
 
-    made = build.cache_folder() / f"stub-{build._digest([build._toolchain(), *FLAGS, unit], texts)}"
+    made = build.programs() / f"stub-{build._digest([build._toolchain(), *FLAGS, unit], texts)}"
     build._once(made, fill)
     return made
 
@@ -113,14 +113,14 @@ LDFLAGS = ["-s"]
 
 def pycuda_folder() -> Path:
     """Return a folder with PyCUDA and what it imports, in the cache. Raises CompileError where it cannot be."""
-    made = build.cache_folder() / _name()
+    made = build.programs() / _name()
     build._once(made, _fill)
     return made
 
 
 def is_built() -> bool:
     """Return whether the cache has PyCUDA for this Python."""
-    return (build.cache_folder() / _name()).is_dir()
+    return (build.programs() / _name()).is_dir()
 
 
 def _name() -> str:
