@@ -5,6 +5,7 @@ import io
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,9 +28,11 @@ from kernelmark.bench.report.crossover import (
     standings,
     write_csv,
 )
+from kernelmark.bench.report.figures.crossover import MARKS, crossover_maps
 from kernelmark.bench.report.networks import overlap_table, overlaps
 from kernelmark.bench.report.noise import is_noisy, marked, noise_of
 from kernelmark.bench.report.pages import run_page
+from kernelmark.bench.report.run_data import RunData
 from support.rows import DISTURBED, put, result
 
 SUITE = """
@@ -45,7 +48,6 @@ axes = ["r", "s"]
 points = [[1, 1], [5, 5], [3, 3]]
 along = "r"
 """
-RUN = Run("r1", {}, "2026-01-01", ("mine",), "kernelmark run", {}, "c", {})
 
 
 @pytest.fixture
@@ -55,18 +57,36 @@ def suite(registry, tmp_path):
 
 
 @pytest.fixture
-def measured(store):
-    store.begin(RUN)
+def measured(store, tmp_path):
+    store.begin(Run("r1", {}, "2026-01-01", (str(tmp_path / "mine.toml"),), "kernelmark run", {}, "c", {}))
 
     def put(kernel, r, samples, **values):
+        dims = {"n": 1, "c": 8, "h": 16, "w": 16, "k": 8, "r": r, "s": r, "direction": "fprop"}
         problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop"
         numerics = "fft" if "fft" in kernel else "fp32"
         own = {"suite": "mine", "op": "conv", "problem": problem, "kernel": kernel, "device_name": "d", "threads": 2}
         own |= {"numerics": numerics, "layout": "nchw", "time_s_median": sorted(samples)[len(samples) // 2]}
         own["job"] = f"{problem} {values.get('threads')} {values.get('isa')}"
-        store.add(result(**{**own, **values}), {}, samples, None)
+        store.add(result(**{**own, **values}), dims, samples, None)
 
     return put
+
+
+@pytest.fixture
+def drawn(store, registry):
+    """Draws the run's figure: its caption, where lines are, and what is marked how often, `hollow` under noise."""
+
+    def draw():
+        (figure,) = crossover_maps(RunData(store, "r1"), registry).figures
+        lines = figure.draw().axes[0].lines
+        marks = {look.marker: outline for outline, look in MARKS.items()}
+        found: Counter[str] = Counter()
+        for line in (line for line in lines if line.get_marker() in marks):
+            kind = "hollow" if line.get_markerfacecolor() == "none" else marks[line.get_marker()]
+            found[kind] += len(line.get_xdata())
+        return figure.caption, {line.get_xdata()[0] for line in lines if line.get_marker() == "None"}, +found
+
+    return draw
 
 
 @pytest.fixture
@@ -111,15 +131,17 @@ NOISE = [0.7, 1.4, 0.9, 1.3, 0.8, 1.2] * 6
 
 
 @pytest.mark.parametrize(
-    ("direct", "found"),
+    ("direct", "found", "lines"),
     [
-        ({1: 0.5, 3: 0.5, 5: 4.0}, [("r", 3, 5)]),  # certain on both sides
-        ({1: 0.5, 3: None, 5: 4.0}, [("r", 1, 5)]),  # a tie between them
-        ({1: None, 3: None, 5: 4.0}, []),  # a tie before
-        ({1: 0.5, 3: None, 5: None}, []),  # a tie after
+        ({1: 0.5, 3: 0.5, 5: 4.0}, [("r", 3, 5)], {1.5}),  # certain on both sides
+        ({1: 0.5, 3: None, 5: 4.0}, [("r", 1, 5)], {0.5, 1.5}),  # a tie between them
+        ({1: None, 3: None, 5: 4.0}, [], set()),  # a tie before
+        ({1: 0.5, 3: None, 5: None}, [], set()),  # a tie after
     ],
 )
-def test_a_kernel_takes_over_where_it_is_certain_on_both_sides(suite, store, measured, direct, found):
+def test_a_kernel_takes_over_where_it_is_certain_on_both_sides_also_in_the_figure(
+    suite, store, measured, drawn, direct, found, lines
+):
     for r, factor in direct.items():
         measured("conv/a.direct", r, [factor] * 36 if factor else NOISE)
         measured("conv/a.fft", r, [1.0] * 36 if factor else NOISE[::-1])
@@ -127,6 +149,21 @@ def test_a_kernel_takes_over_where_it_is_certain_on_both_sides(suite, store, mea
     assert [change[:3] for change in changes(suite, contests)] == found
     assert ("no takeover along r is certain" in render(suite, contests)) is (found == [])
     assert not any("ahead 0." in line for line in render(suite, contests).splitlines())
+    caption, at, marks = drawn()
+    words = [f"Certain takeovers along r: {here} to {there}, a.direct gives way to a.fft." for _, here, there in found]
+    assert (words or ["No takeover along r is certain."])[0] in caption
+    ties = list(direct.values()).count(None)
+    assert (at, marks) == (lines, +Counter(wins=3 - ties, ties=2 * ties))
+
+
+def test_a_figure_marks_noise_and_finds_no_takeover_in_problems_that_no_suite_sweeps(suite, measured, drawn, tmp_path):
+    (tmp_path / "mine.toml").unlink()
+    for r, direct in ((1, 1.0), (3, 2.0), (5, 8.0)):
+        measured("conv/a.direct", r, [direct] * 40, disturbed=DISTURBED)
+        measured("conv/a.fft", r, [4.0] * 40)
+    caption, at, marks = drawn()
+    assert "No suite of the run sweeps these problems, so no takeover is looked for." in caption
+    assert (at, marks) == (set(), {"hollow": 2, "wins": 1})
 
 
 def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_one(suite, store, measured):

@@ -1,34 +1,49 @@
 """Crossover map of convolution algorithms: problems in the order of a suite's axis x kernels."""
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.report.contest import Contest, slowdowns
-from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind, of_setting, panel
-from kernelmark.bench.report.format import short
+from kernelmark.bench.report.crossover import Change, changes, listed
+from kernelmark.bench.report.figures.heat import SlowdownMap
+from kernelmark.bench.report.figures.style import Figure, Kind, Look, file_name, kind, mark_points, of_setting, panel
+from kernelmark.bench.report.format import count, short
+from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, work
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-LEAST_PROBLEMS, MOST_PROBLEMS, MOST_KERNELS, MOST = 3, 24, 14, 3
+LEAST_PROBLEMS, MOST_PROBLEMS, MOST_KERNELS, MOST, MOST_CHANGES = 3, 24, 14, 3, 4
 SLOWEST = 16.0
 #: What may stand below a column: the axes that differ in a sweep, those of the filter first.
 AXES = ("r", "s", "n", "c", "k", "h", "w")
+#: The marks of kernels that certainly win and of those that tie; red keeps its contrast in every cell.
+MARKS = {"wins": Look("#B00020", "*", ""), "ties": Look("#B00020", "o", "")}
 
 
 class CrossoverMap(NamedTuple):
-    """Contests from left to right, what each is called below its column, and the kernels from above."""
+    """Contests from left to right, what each is called below its column, and the kernels from above.
+
+    turns: where a kernel takes over along the axis, as the command `crossover` finds it; None if no suite sweeps it.
+    left_out: problems beyond those shown.
+    """
 
     contests: list[Contest]
     axis: str
     names: list[str]
     kernels: list[str]
+    turns: list[Change] | None
+    left_out: int
 
 
 def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
@@ -38,33 +53,38 @@ def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
         if c.op == "conv" and len(c.ranked) > 1:
             dims = data.dims_of[c.problem]
             found[dims.get("direction"), c.fastest.layout, c.setting].append(c)
-    along = _along(data, registry)
-    maps = [_map(data, contests, along) for contests in found.values() if len(contests) >= LEAST_PROBLEMS]
+    several = [contests for contests in found.values() if len(contests) >= LEAST_PROBLEMS]
+    suites = list(_suites(data, registry)) if several else []
+    maps = [_map(data, contests, suites) for contests in several]
     maps.sort(key=lambda m: -len(m.contests))
     lacking = f"fewer than {LEAST_PROBLEMS} convolutions of a kind have times of two algorithms"
     return kind("Crossover of convolution algorithms", [_figure(m) for m in maps], lacking, MOST)
 
 
-def _along(data: RunData, registry: Registry | None) -> list[str]:
-    names: list[str] = []
+def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
+    """Yield the sweeps of convolutions of each suite of the run."""
     for text in data.run.plan.get("suites") or data.run.suites if registry else ():
         try:
-            names += [axis for sweep in find_suite(text, registry).sweeps for axis in sweep.along]  # type: ignore[arg-type]
+            suite = find_suite(text, registry)  # type: ignore[arg-type]
+            own = tuple(sweep for sweep in suite.sweeps if sweep.problem_class.op == "conv")
+            yield listed(msgspec.structs.replace(suite, sweeps=own))
         except UsageError:
             continue  # a suite's file that is no longer there: the sizes themselves say what differs
-    return names
 
 
-def _map(data: RunData, contests: list[Contest], along: list[str]) -> CrossoverMap:
+def _map(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> CrossoverMap:
     dims = {c.problem: data.dims_of[c.problem] for c in contests}
+    along = [axis for suite in suites for sweep in suite.sweeps for axis in sweep.along]
     differing = [axis for axis in AXES if len({str(d.get(axis)) for d in dims.values()}) > 1]
     axis = next((a for a in (*along, *differing) if a in differing), "")
-    ordered = sorted(contests, key=lambda c: (dims[c.problem].get(axis, 0), work(c.fastest), c.problem))[:MOST_PROBLEMS]
+    every = sorted(contests, key=lambda c: (dims[c.problem].get(axis, 0), work(c.fastest), c.problem))
+    ordered = every[:MOST_PROBLEMS]
     names = [_name(dims[c.problem], axis) for c in ordered]
     relative = slowdowns(ordered)
-    wins = {kernel: sum(value == 1.0 for value in values) for kernel, values in relative.items()}
+    wins = {kernel: sum(c.fastest.kernel == kernel for c in ordered) for kernel in relative}
     kernels = sorted(relative, key=lambda k: (-wins[k], geometric_mean(relative[k])))[:MOST_KERNELS]
-    return CrossoverMap(ordered, axis, names, kernels)
+    turns = [turn for suite in suites for turn in changes(suite, contests) if turn.along == axis]
+    return CrossoverMap(ordered, axis, names, kernels, turns if axis in along else None, len(every) - len(ordered))
 
 
 def _name(dims: dict[str, object], axis: str) -> str:
@@ -80,25 +100,26 @@ def _axis_name(m: CrossoverMap) -> str:
 def _figure(m: CrossoverMap) -> Figure:
     first = m.contests[0]
     storage = "/".join(first.problem.split("/")[2:])
+    cut = f" The first {len(m.contests)} of {len(m.contests) + m.left_out} problems." if m.left_out else ""
     return Figure(
         file_name("crossover", storage, *of_setting(first.setting)),
         f"Crossover: convolution over {_axis_name(m)}, {storage}",
-        f"{first.setting.title}. {_changes(m)} Times over that of the fastest, which is marked; darker is slower, and "
-        "empty cells have no time.",
+        f"{first.setting.title}. {_turns(m)} Stars: certainly the fastest; dots: ties for the first place; hollow: "
+        f"measured under noise. Times over that of the fastest; darker is slower, and empty cells have no time.{cut}",
         partial(_draw, m),
     )
 
 
-def _changes(m: CrossoverMap) -> str:
-    turns, last = [], ""
-    for contest, name in zip(m.contests, m.names, strict=True):
-        kernel = contest.fastest.kernel
-        if kernel != last:
-            turns.append(f"{name}: {short(kernel)}")
-            last = kernel
-    if len(turns) > 6:
-        return f"The fastest changes {len(turns) - 1} times over {len(m.contests)} problems."
-    return "The fastest, from there on: " + "; ".join(turns) + "."
+def _turns(m: CrossoverMap) -> str:
+    """Return the takeovers in words, those that the command prints."""
+    if m.turns is None:
+        return "No suite of the run sweeps these problems, so no takeover is looked for."
+    if not m.turns:
+        return f"No takeover along {m.axis} is certain."
+    if len(m.turns) > MOST_CHANGES:
+        return f"{count(len(m.turns), 'takeover')} along {m.axis} are certain; `kernelmark crossover` lists them."
+    found = (f"{turn.here} to {turn.there}, {short(turn.old)} gives way to {short(turn.new)}" for turn in m.turns)
+    return f"Certain takeovers along {m.axis}: {'; '.join(found)}."
 
 
 def _draw(m: CrossoverMap) -> "Drawing":
@@ -110,11 +131,9 @@ def _draw(m: CrossoverMap) -> "Drawing":
     for j, c in enumerate(m.contests):
         for r in c.ranked:
             if r.kernel in m.kernels:
-                values[m.kernels.index(r.kernel), j] = min(c.slowdown(r), SLOWEST)
+                values[m.kernels.index(r.kernel), j] = min(max(c.slowdown(r), 1.0), SLOWEST)
     image = axes.imshow(values, cmap="cividis_r", aspect="auto", norm=LogNorm(1, SLOWEST))
-    for j, c in enumerate(m.contests):
-        if c.fastest.kernel in m.kernels:
-            axes.plot(j, m.kernels.index(c.fastest.kernel), "*", color="#B00020", markersize=4.5, markeredgewidth=0)
+    _mark(axes, m)
     every = 1 + len(m.names) // 17
     axes.set_xticks(range(0, len(m.names), every), m.names[::every], rotation=90)
     axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])
@@ -126,3 +145,23 @@ def _draw(m: CrossoverMap) -> "Drawing":
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
     return figure
+
+
+def _mark(axes: "Axes", m: CrossoverMap) -> None:
+    """Mark winners and ties, and draw a line at each side of a takeover where the columns are one line of sizes."""
+    cells = SlowdownMap("conv", m.contests[0].setting, m.contests, m.kernels, "")
+    for outline, look in MARKS.items():
+        places = [
+            (j, i, is_noisy(row))
+            for j, c in enumerate(m.contests)
+            for i, kernel in enumerate(m.kernels)
+            if (cell := cells.cell(c, kernel)) and cell.outline == outline and (row := c.of(kernel))
+        ]
+        if places:
+            xs, ys, noisy = zip(*places, strict=True)
+            mark_points(axes, xs, ys, look, noisy)
+    at = {c.problem: place for place, c in enumerate(m.contests)} if len(set(m.names)) == len(m.names) else {}
+    for turn in m.turns or ():
+        if turn.before.problem in at and turn.after.problem in at:
+            for x in {at[turn.before.problem] + 0.5, at[turn.after.problem] - 0.5}:
+                axes.axvline(x, color="#000000", linewidth=1)
