@@ -23,7 +23,7 @@ from kernelmark.bench.cli.options import (
 )
 from kernelmark.bench.cli.output import as_json, print_or_write, reading
 from kernelmark.bench.cli.progress import print_run
-from kernelmark.bench.compare.runs import compare_runs
+from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
@@ -248,8 +248,13 @@ PER_CENT = Read(per_cent)
 @click.argument("base", metavar="BASE", shell_complete=complete_runs)
 @click.argument("new", metavar="NEW", shell_complete=complete_runs)
 @click.option(
-    "--fail-slower", metavar="P%", type=PER_CENT, help="Exit with 1 if a case got slower by more than this, or broke."
+    "--fail-slower",
+    metavar="P%",
+    type=PER_CENT,
+    help="Exit with 1 if a case got slower by more than this, or is no longer there or `ok`.",
 )
+@click.option("--fail-unclear", is_flag=True, help="Exit with 1 also if --fail-slower cannot see that much.")
+@click.option("--allow-missing", is_flag=True, help="Pass cases that are no longer there, `unsupported` or `oom`.")
 @click.option(
     "--margin",
     metavar="P%",
@@ -270,6 +275,8 @@ def compare(
     base: str,
     new: str,
     fail_slower: float | None,
+    fail_unclear: bool,
+    allow_missing: bool,
     margin: float,
     anyway: bool,
     csv_path: Path | None,
@@ -283,9 +290,12 @@ def compare(
     Cases are judged by the medians of their processes. Both runs need several processes (`run --processes 5`), since
     one process cannot show run-to-run variation.
     """
+    if fail_slower is None and (fail_unclear or allow_missing):
+        raise UsageError("--fail-unclear and --allow-missing: belong to --fail-slower P%, which is not given")
+    gate = None if fail_slower is None else Gate(fail_slower, fail_unclear, allow_missing)
     new_store = reading(db, selection)
     base_store = reading(base_db, selection) if base_db else new_store
-    text, fails = compare_runs((base_store, base), (new_store, new), margin, fail_slower, anyway, csv_path, json_to)
+    text, fails = compare_runs((base_store, base), (new_store, new), margin, gate, anyway, csv_path, json_to)
     if json_to is None:
         click.echo(text)
     sys.exit(AGAINST if fails else OK)

@@ -47,13 +47,14 @@ class CasePair(NamedTuple):
 class Comparison:
     """Two runs, read twice from their stores: once for the p-values, which are judged together, once for the verdicts.
 
-    base_only, new_only: cases of one run alone; alone: cases with a time on both sides, but with a single process on
-    one; timed: all with a time on both sides; devices: pairs of names that differ.
+    base_only, new_only: cases of one run alone; vanished: those of BASE that were `ok`; timed: cases with a time on
+    both sides; alone: those with a single process on one; devices: pairs of names that differ.
     """
 
     def __init__(self, base: Side, new: Side, margin: float) -> None:
         self.base, self.new, self.margin = base, new, margin
         self.base_only = self.new_only = self.timed = self.alone = 0
+        self.vanished: list[str] = []
         self.devices: set[tuple[str, str]] = set()
         self._p, self._error, self._freedom = array("d"), array("f"), array("f")
         for pairs, found in self._tested(self._counted()):
@@ -63,6 +64,8 @@ class Comparison:
     def _counted(self) -> Iterator[Pair]:
         for base, new in joined(self.base.cases(), self.new.cases()):
             self.base_only += new is None
+            if base is not None and new is None and base.status == Status.OK:
+                self.vanished.append(base.case)
             self.new_only += base is None
             if base is not None and new is not None:
                 yield base, new
@@ -112,7 +115,7 @@ class Comparison:
             return SAME, ""
         if p < ALPHA:
             return UNCLEAR, f"p {p:.2g} by itself, not among {self.tested}"
-        return UNCLEAR, f"no change is possible, and so is one of more than {100 * self.margin:g} %"
+        return UNCLEAR, f"inconclusive: the interval includes both 0 and more than {100 * self.margin:g} %"
 
     def detectable(self) -> tuple[float, float] | None:
         """Return the smallest difference that can be found in the median case: by itself, and among all (Holm)."""

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,13 +25,16 @@ from kernelmark.bench.compare.cases import (
     Side,
 )
 from kernelmark.bench.compare.stats import POWER
+from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Ratio, faster, is_timed
 from kernelmark.bench.report.export import check_writable, write_text
 from kernelmark.bench.report.format import count, interval, percent, seconds, short
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.runs import RunSummary, summary_of
 
 #: Pairs of siblings that are read, the first of NEW: each costs eight queries.
@@ -65,10 +69,10 @@ def siblings(base: Side, new: Side) -> Iterator[Siblings]:
 LISTED = 50
 SHOWN = (
     TableColumn("case", wraps=30),
-    TableColumn("BASE", "right", spare=2),
-    TableColumn("NEW", "right", spare=2),
+    TableColumn("BASE", "right", spare=1),
+    TableColumn("NEW", "right", spare=1),
     TableColumn("NEW/BASE"),
-    TableColumn("p (Holm)", "right", spare=1),
+    TableColumn("p (Holm)", "right", spare=2),
     TableColumn("verdict"),
     TableColumn("why", wraps=24),
 )
@@ -105,10 +109,15 @@ class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     p_holm: float | None
     verdict: str
     reason: str
+    base_disturbed: str
+    new_disturbed: str
 
 
 class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `compare --json` prints. machines, differs: `what: base -> new`; base_only, new_only: cases of one alone."""
+    """What `compare --json` prints. machines, differs: `what: base -> new`; base_only, new_only: cases of one alone.
+
+    gate: what --fail-slower cannot see, and why it fails.
+    """
 
     base: RunSummary
     new: RunSummary
@@ -119,38 +128,84 @@ class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base_only: int
     new_only: int
     cases: list[ComparedCase]
+    gate: list[str]
 
 
 COLUMNS = ("base_run", "new_run", "machines", *ComparedCase.__struct_fields__)
 
 
+class Gate(NamedTuple):
+    """When `compare` exits with 1: a case is slower by more than a fraction, or broke, or has no time any more.
+
+    unclear: also where that fraction cannot be seen. allow_missing: not for cases that NEW lacks or cannot time.
+    """
+
+    slower: float
+    unclear: bool = False
+    allow_missing: bool = False
+
+
 class Findings(NamedTuple):
-    """How many cases have each verdict, the worst of those that are not the same, and changes of status."""
+    """How many cases have each verdict, the worst of those that are not the same, and changes of status.
+
+    counts: `open` may be slower by more than the gate allows, for all that is known; `lost` were `ok` and are not.
+    """
 
     verdicts: Counter[str]
     worst: list[CasePair]
     regressed: list[CasePair]
     changed: list[CasePair]
     untimed: Counter[str]
+    counts: Counter[str]
 
-    def fails(self, slower: float) -> bool:
-        """Whether a case regressed, or is slower by more than this fraction."""
-        most = max((c.ratio for c in self.worst if c.verdict == SLOWER), default=0.0)
-        return self.verdicts[REGRESSED] > 0 or most > 1 + slower
+    @property
+    def most(self) -> float:
+        """Return how many times slower than in BASE the worst case is, of those that certainly are."""
+        return max((c.ratio for c in self.worst if c.verdict == SLOWER), default=0.0)
 
 
-def gather(comparison: Comparison, write: Callable[[CasePair], object]) -> Findings:
+def judged(gate: Gate, comparison: Comparison, found: Findings) -> tuple[list[str], bool]:
+    """Return what the gate has to say, first what it cannot see, and whether a case fails."""
+    _, least = comparison.detectable() or (0.0, 0.0)
+    blind = [
+        f"cannot detect {percent(gate.slower)} here; smallest detectable {percent(least)} (median of "
+        f"{count(comparison.tested, 'case')}); more processes detect less"
+    ] * (least > gate.slower)
+    if still := found.counts["open"]:
+        blind.append(f"{count(still, 'case')} may be slower by more than {percent(gate.slower)}, or not: unclear")
+    broken = found.verdicts[REGRESSED]
+    missing = len(comparison.vanished) + found.counts["lost"] - broken
+    lines = [f"FAILS: {count(broken, 'case')} broke"] * (broken > 0)
+    if missing and not gate.allow_missing:
+        lost = [case.base.case for case in found.changed if case.base.status == Status.OK]
+        which = (
+            f"{count(missing, 'case')} of BASE gone or no longer `ok`: {', '.join(comparison.vanished[:LISTED] + lost)}"
+        )
+        lines.append(f"FAILS: {which}; --allow-missing passes")
+    if found.most > 1 + gate.slower:
+        lines.append(f"FAILS: a case is slower by {percent(found.most - 1)}, more than {percent(gate.slower)}")
+    if blind and gate.unclear:
+        lines.append("FAILS: unclear (--fail-unclear)")
+    return [*blind, *lines], bool(lines)
+
+
+def gather(comparison: Comparison, gate: Gate | None, write: Callable[[CasePair], object]) -> Findings:
     """Go through all cases once, handing each to `write`."""
-    found = Findings(Counter(), [], [], [], Counter())
-    found.worst.extend(nlargest(LISTED, _timed(comparison.compared(), found, write), key=_badness))
+    found = Findings(Counter(), [], [], [], Counter(), Counter())
+    bound = 1 + gate.slower if gate else math.inf
+    found.worst.extend(nlargest(LISTED, _timed(comparison.compared(), found, bound, write), key=_badness))
     return found
 
 
-def _timed(cases: Iterator[CasePair], found: Findings, write: Callable[[CasePair], object]) -> Iterator[CasePair]:
+def _timed(
+    cases: Iterator[CasePair], found: Findings, bound: float, write: Callable[[CasePair], object]
+) -> Iterator[CasePair]:
     for case in cases:
         write(case)
         found.verdicts[case.verdict] += 1
+        found.counts["lost"] += case.base.status == Status.OK != case.new.status
         if case.verdict in _RANK:
+            found.counts["open"] += not (case.verdict == SLOWER and case.ratio > bound) and not case.high <= bound
             yield case
         elif case.verdict == REGRESSED:
             _keep(found.regressed, case)
@@ -190,6 +245,7 @@ def _table(found: Findings) -> str:
     shown = Counter(case.verdict for case in found.worst)
     more = {verdict: found.verdicts[verdict] - shown[verdict] for verdict in _RANK}
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
+    drawn += f"\n  {MARK} measured under noise" * (f" {MARK}" in drawn)
     return f"{drawn}\nand {hidden} more; --csv FILE has all" if hidden else drawn
 
 
@@ -208,8 +264,7 @@ def _pairs(pairs: Sequence[Siblings]) -> str:
 def _cells(case: CasePair) -> Sequence[str]:
     return (
         case.base.case,
-        seconds(case.base.time_s_median),
-        seconds(case.new.time_s_median),
+        *(MARK * was_noisy(row.disturbed) + seconds(row.time_s_median) for row in (case.base, case.new)),
         f"{case.ratio:.4g} {interval(case.low, case.high, '{:.4g}'.format)}".rstrip(),
         "" if math.isnan(case.p_holm) else f"{case.p_holm:.2g}",
         case.verdict,
@@ -259,7 +314,16 @@ def as_row(case: CasePair) -> ComparedCase:
     statuses = (base.status, new.status, len(base.medians), len(new.medians))
     numbers = [x if math.isfinite(x) else None for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
     times = (base.time_s_median, new.time_s_median)
-    values: list[Any] = [*base[:6], *statuses, *times, *numbers, case.verdict, case.reason]
+    values: list[Any] = [
+        *base[:6],
+        *statuses,
+        *times,
+        *numbers,
+        case.verdict,
+        case.reason,
+        base.disturbed,
+        new.disturbed,
+    ]
     return ComparedCase(*values)
 
 
@@ -270,14 +334,14 @@ def compare_runs(
     base: Asked,
     new: Asked,
     margin: float,
-    fail_slower: float | None,
+    gate: Gate | None,
     anyway: bool,
     csv_path: Path | None,
     json_to: IO[str] | None = None,
 ) -> tuple[str, bool]:
     """Return the comparison as text, and whether a case fails. Raises UsageError for runs that cannot be compared.
 
-    base, new: a store and what its run is named by. margin, fail_slower: fractions.
+    base, new: a store and what its run is named by. margin: a fraction.
     """
     if csv_path is not None:
         check_writable(csv_path)
@@ -285,48 +349,73 @@ def compare_runs(
         for store in {base[0], new[0]}:
             stack.enter_context(store.snapshot())
         old, now = (store.find_run(run_id) for store, run_id in (base, new))
-        machines = _machines(old, now, anyway)
+        machines, updated = _machines(old, now, anyway)
         _check_tiles(old, now, anyway)
         comparison = Comparison(Side(base[0], old["run_id"]), Side(new[0], now["run_id"]), margin)
         _check_cases(comparison, anyway)
-        if fail_slower is not None:
+        if gate is not None:
             _check_decidable(comparison)
         machines += [f"device: {a} -> {b}" for a, b in sorted(comparison.devices)]
+        differs = [*_differences(_settings(old), _settings(now)), *updated]
         cases: list[ComparedCase] = []
         keep = (lambda case: None) if json_to is None else (lambda case: cases.append(as_row(case)))
-        found = _gathered(comparison, machines, csv_path, keep)
+        found = _gathered(comparison, gate, machines, csv_path, keep)
+        lines, fails = judged(gate, comparison, found) if gate else ([], False)
         if json_to is not None:
             one, other = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
-            differs, alone = _differences(_settings(old), _settings(now)), (comparison.base_only, comparison.new_only)
-            document = CompareDocument(one, other, machines, differs, margin, dict(found.verdicts), *alone, cases)
+            alone = comparison.base_only, comparison.new_only
+            verdicts = dict(found.verdicts)
+            document = CompareDocument(one, other, machines, differs, margin, verdicts, *alone, cases, lines)
             json_to.write(msgspec.json.encode(document).decode() + "\n")
-        text = f"{_header(old, now, machines, margin)}\n\n{render(comparison, found)}"
-        return text, fail_slower is not None and found.fails(fail_slower)
+        parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, found)]
+        return "\n\n".join(filter(None, parts)), fails
 
 
 def _gathered(
-    comparison: Comparison, machines: Sequence[str], csv_path: Path | None, keep: Callable[[CasePair], object]
+    comparison: Comparison,
+    gate: Gate | None,
+    machines: Sequence[str],
+    csv_path: Path | None,
+    keep: Callable[[CasePair], object],
 ) -> Findings:
     if csv_path is None:
-        return gather(comparison, keep)
+        return gather(comparison, gate, keep)
     found: list[Findings] = []
 
     def write(out: IO[str]) -> None:
         row = csv_writer(comparison, machines, out)
-        found.append(gather(comparison, lambda case: (row(case), keep(case))))
+        found.append(gather(comparison, gate, lambda case: (row(case), keep(case))))
 
     write_text(csv_path, write)
     return found[0]
 
 
-def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> list[str]:
+def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:
+    """Return what makes of the machines two, and what may differ on one. Raises UsageError for two machines."""
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
-    found = _differences(base["machine"], new["machine"])
-    if found and not anyway:
+    old, now = base["machine"], new["machine"]
+    names = {line.partition(":")[0] for line in _differences(_coarse(old), _coarse(now, old))}
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for line in _differences(old, now):
+        found[line.partition(":")[0] in names].append(line)
+    if names and not anyway:
         which = f"runs {base['run_id']} and {new['run_id']}"
-        raise UsageError(f"{which} are of different machines: {'; '.join(found)}; --anyway compares them")
-    return found
+        raise UsageError(f"{which} are of different machines: {'; '.join(found[True])}; --anyway compares them")
+    return found[True], found[False]
+
+
+#: Of a Linux release, all between its second number and the kind of machine; of other versions, all after the second.
+_PATCH = re.compile(r"(?<=^Linux-)(\d+\.\d+)\S*(?=-\w+-with-)|(\d+\.\d+)(?:\.\d+)+")
+#: The memory that Linux leaves to programs changes with its version.
+_LIKE = 0.01
+
+
+def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return facts of a machine without patch releases, and with the memory of another that has as much to 1 %."""
+    found = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
+    own, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
+    return {**found, "memory_bytes": theirs} if own and abs(own - theirs) <= _LIKE * theirs else found
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
@@ -360,10 +449,12 @@ def _check_decidable(comparison: Comparison) -> None:
         raise UsageError(f"--fail-slower: {which} have fewer than two processes in BASE or NEW; {REMEDY}")
 
 
-def _header(base: Mapping[str, Any], new: Mapping[str, Any], machines: Sequence[str], margin: float) -> str:
+def _header(
+    base: Mapping[str, Any], new: Mapping[str, Any], machines: Sequence[str], differs: Sequence[str], margin: float
+) -> str:
     lines = [f"{name} {run['run_id']}, {run['started_at']}" for name, run in (("BASE", base), ("NEW ", new))]
     lines += [f"DIFFERENT MACHINES: {line}" for line in machines]
-    lines += [f"differs: {line}" for line in _differences(_settings(base), _settings(new))]
+    lines += [f"differs: {line}" for line in differs]
     lines.append(
         "NEW/BASE: geometric means of the processes' medians, 95 % interval of each case by itself (Welch); "
         "slower, faster: with at most 5 % error over all cases (Holm); "

@@ -55,6 +55,7 @@ class CaseRow(NamedTuple):
     status: str
     reason: str
     time_s_median: float | None
+    disturbed: str
     medians: list[float]
 
 

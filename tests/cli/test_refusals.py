@@ -80,6 +80,8 @@ REFUSED = [
         for command in ("show r9", "export r9", "export r9 -o rows.csv", "compare r9 r8", "crossover s.toml r9")
     ),
     ("compare r9 r8 --fail-slower much", "is 'much', expected per cent above 0"),
+    ("compare r9 r8 --fail-unclear", "belong to --fail-slower P%, which is not given"),
+    ("compare r9 r8 --allow-missing", "belong to --fail-slower P%, which is not given"),
     ("compare r9 r8 --margin -1%", "is '-1%', expected per cent above 0"),
     ("compare r9 r8 --base-db absent.db --db results.db", "absent.db: there is no store"),
     ("compare r9", "Missing argument 'NEW'"),

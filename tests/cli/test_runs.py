@@ -197,6 +197,8 @@ def compared(called, store):
         (("base", "slow", "--fail-slower", "2%"), 1, "1 slower, 0 faster, 0 same, 0 unclear"),
         (("base", "slow", "--fail-slower", "6"), 0, "1 slower, 0 faster, 0 same, 0 unclear"),
         (("base", "again", "--fail-slower", "2%"), 0, "0 slower, 0 faster, 1 same, 0 unclear"),
+        (("base", "again", "--fail-slower", "2%", "--fail-unclear"), 0, "0 slower, 0 faster, 1 same, 0 unclear"),
+        (("base", "again", "--fail-slower", "0.01%", "--fail-unclear"), 1, "0 slower, 0 faster, 1 same, 0 unclear"),
         (("base", "single"), 0, "0 slower, 0 faster, 0 same, 1 unclear"),
         (("base", "foreign", "--anyway"), 0, "0 slower, 0 faster, 1 same, 0 unclear"),
     ],

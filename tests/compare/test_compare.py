@@ -8,12 +8,12 @@ from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
 from kernelmark.bench.compare.cases import Side
-from kernelmark.bench.compare.runs import compare_runs, siblings
+from kernelmark.bench.compare.runs import Gate, compare_runs, siblings
 from kernelmark.bench.compare.stats import detectable, holm, welch
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
 from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
-from support.rows import result
+from support.rows import DISTURBED, result
 
 
 def test_each_verdict_has_its_case(runs, tmp_path):
@@ -97,12 +97,64 @@ def test_what_was_ok_and_is_broken_regressed(runs, status):
     assert fails
 
 
-@pytest.mark.parametrize(("old", "now"), [("wrong", "ok"), ("ok", "unsupported"), ("wrong", "failed")])
-def test_other_changes_of_status_are_listed_and_fail_nothing(runs, old, now):
+@pytest.mark.parametrize(("old", "now"), [("wrong", "ok"), ("ok", "unsupported"), ("ok", "oom"), ("wrong", "failed")])
+def test_other_changes_of_status_are_listed_and_fail_where_the_case_was_ok(runs, old, now):
     rows = [{"medians": STEADY if s == "ok" else (), "status": s, "reason": "" if s == "ok" else s} for s in (old, now)]
-    text, fails = compared(runs({"m1": rows[0], "m2": STEADY}, {"m1": rows[1], "m2": STEADY}), fail_slower=0.02)
+    store = runs({"m1": rows[0], "m2": STEADY}, {"m1": rows[1], "m2": STEADY})
+    text, fails = compared(store, fail_slower=0.02)
     assert f"copy/a.b copy/m1 cold t1: {old} -> {now}: {now if now != 'ok' else old}" in text
+    assert fails is (old == "ok")
+    assert not compared(store, fail_slower=0.02, allow_missing=True)[1]
+
+
+def test_a_case_that_vanished_fails_unless_it_is_allowed_to(runs):
+    store = runs({"m1": STEADY, "m2": STEADY, "m3": {"status": "oom"}}, {"m1": STEADY})
+    text, fails = compared(store, fail_slower=0.02)
+    assert fails
+    assert text.startswith(
+        "FAILS: 1 case of BASE gone or no longer `ok`: copy/a.b copy/m2 cold t1; --allow-missing passes"
+    )
+    text, fails = compared(store, fail_slower=0.02, allow_missing=True)
     assert not fails
+    assert text.endswith("1 case: 0 slower, 0 faster, 1 same, 0 unclear; 2 in BASE only")
+
+
+@pytest.mark.parametrize(
+    ("new", "bound", "words"),
+    [
+        (STEADY, 0.02, ""),
+        (LOOSE, 0.2, ""),
+        (
+            LOOSE,
+            0.03,
+            "cannot detect 3 % here; smallest detectable 7.5 % (median of 2 cases); more processes detect less",
+        ),
+        (times(1.0495), 0.05, "2 cases may be slower by more than 5 %, or not: unclear"),
+    ],
+)
+def test_a_gate_says_first_what_it_cannot_see_and_fails_where_it_is_told_to(runs, new, bound, words):
+    store = runs({"m1": STEADY, "m2": STEADY}, {"m1": new, "m2": new})
+    text, fails = compared(store, fail_slower=bound)
+    assert not fails
+    assert (words == "") is text.startswith("BASE base")
+    assert words in " ".join(text.split("\n\n")[0].split())
+    text, fails = compared(store, fail_slower=bound, unclear=True)
+    assert (fails, "FAILS: unclear (--fail-unclear)" in text) == (words != "", words != "")
+
+
+def test_what_was_disturbed_is_marked(runs, tmp_path):
+    store = runs({"m1": STEADY}, {"m1": {"medians": times(1.2), "disturbed": DISTURBED}})
+    line = next(line for line in compared(store)[0].splitlines() if " slower" in line and "ms" in line)
+    assert ("~1.20 ms" in line, "~1.00 ms" in line) == (True, False)
+    row = verdicts(store, tmp_path)["m1"]
+    assert (row["base_disturbed"], row["new_disturbed"]) == ("", DISTURBED)
+
+
+def test_times_stay_where_a_terminal_is_narrow_and_p_goes(runs, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text, _ = compared(runs({"m1024n2048k26752/f32/NT": STEADY}, {"m1024n2048k26752/f32/NT": times(1.02, LOOSE)}))
+    assert "1.02 ms" in text
+    assert "left out to fit: p (Holm)" in text
 
 
 def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_path, monkeypatch):
@@ -146,6 +198,33 @@ def test_runs_of_different_machines_are_refused_with_the_facts_that_differ(runs,
     assert verdicts(store, tmp_path, anyway=True)["m1"]["machines"] == "cpu: some -> other; cpus: none -> 4"
 
 
+@pytest.mark.parametrize(
+    ("name", "now", "alike"),
+    [
+        ("memory_bytes", 2**34 - 20480, True),
+        ("memory_bytes", 2**34 * 0.98, False),
+        ("python", "3.11.9", True),
+        ("python", "3.12.7", False),
+        ("system", "Linux-6.8.0-47-generic-x86_64-with-glibc2.36", True),
+        ("system", "Linux-6.9.0-45-generic-x86_64-with-glibc2.36", False),
+        ("system", "Linux-6.8.0-45-generic-x86_64-with-glibc2.39", False),
+        ("cpus", 3, False),
+    ],
+)
+def test_patch_releases_and_a_hundredth_of_the_memory_are_no_other_machine(store, complaint, name, now, alike):
+    system = "Linux-6.8.0-45-generic-x86_64-with-glibc2.36"
+    machine = {"memory_bytes": 2**34, "python": "3.11.7", "system": system, "cpus": 2}
+    begin(store, "base", machine=machine)
+    begin(store, "new", machine=machine | {name: now})
+    for run_id in ("base", "new"):
+        add(store, run_id, "m1", STEADY)
+    difference = f"{name}: {machine[name]} -> {now}"
+    if alike:
+        assert f"differs: {difference}" in " ".join(compared(store)[0].split())
+    else:
+        assert f"of different machines: {difference}; --anyway" in complaint(lambda: compared(store))
+
+
 def test_cases_of_different_devices_are_refused_too(runs, complaint):
     store = runs({"m1": STEADY}, {"m1": {"medians": STEADY, "device_name": "e"}})
     assert "different devices: d in BASE, e in NEW; --anyway" in complaint(lambda: compared(store))
@@ -181,7 +260,7 @@ def test_base_may_lie_in_another_store(runs, tmp_path):
     store, other = runs({"m1": STEADY}, {"m1": times(1.05)}), Store(tmp_path / "other.db")
     begin(other, "older")
     add(other, "older", "m1", STEADY)
-    text, fails = compare_runs((other, "old"), (store, "new"), 0.02, 0.02, False, None)
+    text, fails = compare_runs((other, "old"), (store, "new"), 0.02, Gate(0.02), False, None)
     assert "BASE older" in text
     assert fails
     other.close()

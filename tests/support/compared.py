@@ -5,7 +5,7 @@ import csv
 import msgspec
 import numpy as np
 
-from kernelmark.bench.compare.runs import compare_runs
+from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Run
 from support.rows import result
@@ -31,8 +31,9 @@ def add(store, run_id, problem, medians=(), status="ok", **values):
     store.add(row, {}, [], None, [ProcessPart(1, found) for found in medians])
 
 
-def compared(store, fail_slower=None, anyway=False, csv_path=None, base="base", new="new", margin=0.02):
-    return compare_runs((store, base), (store, new), margin, fail_slower, anyway, csv_path)
+def compared(store, fail_slower=None, anyway=False, csv_path=None, base="base", new="new", margin=0.02, **gate):
+    asked = None if fail_slower is None else Gate(fail_slower, **gate)
+    return compare_runs((store, base), (store, new), margin, asked, anyway, csv_path)
 
 
 def verdicts(store, tmp_path, **options):
