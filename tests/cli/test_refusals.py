@@ -39,8 +39,8 @@ REFUSED = [
     (f"run {NT} --dry-run --json", "--json: prints the rows of a run, and --list and --dry-run measure none"),
     ("run --resume r --list", "--resume: goes on with a run, and --list and --dry-run begin none"),
     ("run --resume ''", "--resume '': is empty, expected a run; `kernelmark runs` lists them"),
-    ("run --resume 19700101 --db results.db", "run '19700101': is not a run of results.db"),
-    ("run s.toml --resume 19700101 --db results.db", "run '19700101': is not a run of results.db"),
+    ("run --resume 19700101 --db results.db", "run '19700101': is not a run of /"),
+    ("run s.toml --resume 19700101 --db results.db", "run '19700101': is not a run of /"),
     ("run --resume 2026 --db none.db", "there is no store"),
     (f"run {NT} --noisy-again", "--noisy-again: has no run to measure again; name it by --resume"),
     ("run s.toml --executor none.py", "there is no such file"),
@@ -75,7 +75,7 @@ REFUSED = [
     *(
         (
             f"{command} --db results.db",
-            "run 'r9': is not a run of results.db; the latest are 20260201-new, 20260101-old",
+            "/results.db; the latest are 20260201-new, 20260101-old",
         )
         for command in ("show r9", "export r9", "export r9 -o rows.csv", "compare r9 r8", "crossover s.toml r9")
     ),
@@ -87,7 +87,7 @@ REFUSED = [
     ("compare r9", "Missing argument 'NEW'"),
     ("compare base base --db results.db", "BASE and NEW are both run 20260101-old"),
     ("compare base 20260201 --op conv --db results.db", "the runs have no case in common: 0 in BASE, 0 in NEW"),
-    ("crossover smoke --db results.db", "smoke: no run in results.db has a time for it; `kernelmark run smoke` makes"),
+    ("crossover smoke --db results.db", "/results.db has a time for it; `kernelmark run smoke` makes"),
     ("crossover s.toml --csv file/who.csv --db results.db", "file/who.csv: cannot be written"),
     ("runs --delete unheard-of --db results.db", "run 'unheard-of': is not a run of"),
     ("runs --delete 2026 --db results.db", "begins more than one run of"),
