@@ -10,7 +10,7 @@ import msgspec
 
 from kernelmark.bench.measure.affinity import affinity, cpus_in
 from kernelmark.bench.measure.audit import Freshness, complaint
-from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.cuda import present_capability, present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import beyond, disturbance
 from kernelmark.bench.measure.draw import Change, Draw
@@ -25,6 +25,7 @@ from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now
 from kernelmark.bench.measure.verify import References, check, verify
 from kernelmark.bench.plan.case import Job
+from kernelmark.bench.plan.dtypes import numerics_missing
 from kernelmark.bench.plan.errors import Unsupported, message
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
@@ -119,6 +120,9 @@ class Contender:
         """
         if reason := unavailable(self.kernel) or self._job.mode.refuses(self.kernel):
             return reason
+        capability = present_capability() if self.kernel.device == "cuda" else 0
+        if reason := numerics_missing(self.report.numerics, self.kernel.device, capability):
+            return f"{self.kernel.id}: {reason}"
         return None if isinstance(self.kernel, CudaKernel) else self.kernel.refuses(self.problem)
 
     @property

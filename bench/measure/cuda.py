@@ -190,6 +190,14 @@ def device_id() -> int:
     return int(cupy.cuda.Device().id)
 
 
+def present_capability() -> int:
+    """The compute capability of the present CUDA device, times ten."""
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(device_id())
+    return 10 * int(properties["major"]) + int(properties["minor"])
+
+
 def present_limits() -> DeviceLimits:
     """The limits of the present CUDA device, as its driver reports them. Raises Unsupported."""
     from cuda.bindings import driver

@@ -82,6 +82,10 @@ NUMERICS = {
     "int8": Numerics(0.0, 2.0**-24),
 }
 
+#: The least compute capability, times ten, of GPUs that compute so; CPUs have only those of `ON_CPU` among them.
+CAPABILITY = {"f16": 70, "tf32": 80, "3xtf32": 80, "bf16": 80, "e4m3": 89, "e5m2": 89}
+ON_CPU = ("f16", "bf16")
+
 #: The numerics of a kernel that declares none: full products, accumulated in at least FP32, or as integers.
 NATIVE = {"f64": "fp64", "s8": "exact"} | dict.fromkeys(("f32", "f16", "bf16", "e4m3", "e5m2"), "fp32")
 
@@ -90,6 +94,16 @@ def operand_roundoff(numerics: str, storage: str) -> float:
     """Return the roundoff of operands of this type in `numerics`: 0 where they are stored no more precisely."""
     roundoff = NUMERICS[numerics].operand
     return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
+
+
+def numerics_missing(numerics: str, device: str, capability: int) -> str | None:
+    """Return why a device cannot compute in `numerics`, or None; capability: that of a GPU, times ten."""
+    least = CAPABILITY.get(numerics, 0)
+    if device == "cpu":
+        return f"declares {numerics}, which no CPU has" if least and numerics not in ON_CPU else None
+    if device == "cuda" and capability < least:
+        return f"declares {numerics}, which needs a compute capability of {least / 10}; this GPU has {capability / 10}"
+    return None
 
 
 def precision(dtype: str, numerics: str) -> str:

@@ -126,10 +126,17 @@ class Kernel:
         return f"{self.id}: {found}: {self.unwanted(problem, next(self.tiles(device)), device)}"
 
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
-        """Return the operations that its algorithm executes for `problem` on the device, with its tile for it."""
+        """Return the operations that its algorithm executes for `problem` on the device, with its tile for it.
+
+        Raises ValueError for fewer than an algorithm with its numerics takes.
+        """
         if self.executed is None:
             return problem.flop
-        return self.executed(problem, self.tile_for(problem, device)) if self.tunables else self.executed(problem)
+        tile = (self.tile_for(problem, device),) if self.tunables else ()
+        declared, numerics = self.executed(problem, *tile), self.numerics_for(problem)
+        if declared < problem.flop and declared < (least := problem.least_flop(numerics)):
+            raise ValueError(f"declares that it executes {declared} flop, expected at least {least} of {numerics}")
+        return declared
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
         """Return what it declares to send between workers. Raises ValueError for less than its numerics take."""

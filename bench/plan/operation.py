@@ -265,6 +265,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """Return what a kernel that computes in `numerics` sends between workers at the least."""
         return 0
 
+    def least_flop(self, numerics: str) -> int:
+        """Return the floating-point operations that an algorithm with these numerics executes at the least."""
+        return self.flop
+
     @property
     def touched(self) -> tuple[Operand, ...]:
         """The operands that a kernel has to read or write."""

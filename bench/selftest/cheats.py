@@ -166,6 +166,18 @@ def foresees(problem: Any, x: Any) -> Launch:
     return lambda: np.copyto(x.c, answers.get(x.a[0, 0], 0))
 
 
+@kernel("gemm", **CPU, executed=lambda problem: 1)
+def declares_one(problem: Any, x: Any) -> Launch:
+    """Declares that it executes next to nothing, so that no ceiling bounds it."""
+    return lambda: np.matmul(x.a, x.b, out=x.c)
+
+
+@kernel("gemm", **CPU, numerics="tf32")
+def declares_tf32(problem: Any, x: Any) -> Launch:
+    """Declares an arithmetic that no CPU has, which allows for larger errors and has no ceiling."""
+    return lambda: np.matmul(x.a, x.b, out=x.c)
+
+
 @kernel("gemm", **CPU)
 def zeroes_input(problem: Any, x: Any) -> Launch:
     """Right, but its input is gone, and the next product is a simple one."""

@@ -135,6 +135,27 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         """As direct convolution has it, padding multiplied like the rest, whatever the algorithm executes."""
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
+    def least_flop(self, numerics: str) -> int:
+        """Those of products that meet no padding; fewer with Winograd's F(m x m, r x s) and with Fourier's frequencies.
+
+        The former has (m + r - 1)(m + s - 1) products for each m^2 r s, the latter 6 operations for two outputs.
+        """
+        met = _met(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h[0])
+        met *= _met(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w[0])
+        direct = 2 * self.n * self.k * (self.c // self.groups) * met
+        taps, m = self.r * self.s, {"winograd": 2, "winograd4": 4}.get(numerics)
+        if m:
+            return direct * (m + self.r - 1) * (m + self.s - 1) // (m * m * taps)
+        return min(direct, 3 * direct // (2 * taps)) if numerics == "fft" else direct
+
+
+def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> int:
+    """Count the pairs of an output and a tap, along one axis, that meet no padding."""
+    found = 0
+    for first in range(-pad, taps * dilation - pad, dilation):  # which the first output meets
+        found += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))
+    return found
+
 
 def as_nchw(array: Array, layout: str) -> Array:
     """A view of x, w or y with the channels in second place."""

@@ -1,7 +1,10 @@
 """Ids of problems: bad ones are refused in one line, others come back as they were; what problems count as work."""
 
+from itertools import product
+
 import pytest
 
+from kernelmark.bench.plan.dtypes import numerics_missing
 from kernelmark.kernels.fma.problem import LONGEST
 from support.kernels import REGISTRY
 
@@ -157,3 +160,50 @@ def test_operations_and_bytes_are_those_of_the_definition(text, flop, traffic):
     problem = REGISTRY.problem(text)
     assert flop in (None, problem.flop)
     assert traffic in (None, problem.traffic_bytes)
+
+
+@pytest.mark.parametrize(
+    ("text", "numerics", "least"),
+    [
+        ("gemm/m8n8k8/f32/NN", "fp32", 2 * 8**3),
+        ("fft/b3h1w1024/f32/c2c", "fp32", 3 * 5 * 1024 * 10 // 4),
+        ("conv/n2c3h8w8k5r3s3/f32/nchw/fprop", "fp32", 2 * 2 * 3 * 5 * 36 * 9),
+        ("conv/n2c3h8w8k5r3s3/f32/nchw/dgrad", "winograd", 2 * 2 * 3 * 5 * 36 * 4),
+        ("conv/n2c3h8w8k5r3s3/f32/nchw/wgrad", "winograd4", 2 * 2 * 3 * 5 * 36 * 9 // 4),
+        ("conv/n2c3h8w8k5r3s3/f32/nchw/fprop", "fft", 3 * 2 * 3 * 5 * 36),
+        ("conv/n2c3h8w8k5r1s1/f32/nchw/fprop", "fft", 2 * 2 * 3 * 5 * 64),
+    ],
+)
+def test_the_least_operations_are_those_of_the_algorithm_that_the_numerics_name(text, numerics, least):
+    assert REGISTRY.problem(text).least_flop(numerics) == least
+
+
+@pytest.mark.parametrize("tail", ["", "pad2", "pad0-3x1stride2", "pad4stride3", "pad2x0stride1x3"])
+@pytest.mark.parametrize("dilation", ["", "/dil2"])
+def test_products_with_padding_need_not_be_executed(tail, dilation):
+    p = REGISTRY.problem(f"conv/n1c1h7w9k1r3s2{tail}/f32/nchw/fprop{dilation}")
+    rows, columns = (
+        sum(0 <= out * stride + tap * dil - pad.before < size for out, tap in product(range(outs), range(taps)))
+        for outs, taps, size, stride, dil, pad in (
+            (p.p, p.r, p.h, p.stride_h, p.dilation_h, p.pad_h),
+            (p.q, p.s, p.w, p.stride_w, p.dilation_w, p.pad_w),
+        )
+    )
+    assert p.least_flop("fp32") == 2 * rows * columns <= p.flop
+
+
+@pytest.mark.parametrize(
+    ("numerics", "device", "capability", "missing"),
+    [
+        ("fp32", "cpu", 0, None),
+        ("bf16", "cpu", 0, None),
+        ("tf32", "cpu", 0, "declares tf32, which no CPU has"),
+        ("e4m3", "cpu", 0, "declares e4m3, which no CPU has"),
+        ("tf32", "cuda", 80, None),
+        ("3xtf32", "cuda", 75, "declares 3xtf32, which needs a compute capability of 8.0; this GPU has 7.5"),
+        ("e5m2", "cuda", 86, "declares e5m2, which needs a compute capability of 8.9; this GPU has 8.6"),
+        ("tf32", "fake", 0, None),
+    ],
+)
+def test_numerics_that_a_device_lacks_are_named(numerics, device, capability, missing):
+    assert numerics_missing(numerics, device, capability) == missing

@@ -65,6 +65,19 @@ def test_unwritten_padding_accuses_no_right_kernel() -> None:
     assert (row.status, row.reason) == ("ok", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [
+        ("declares_one", "failed", "ValueError: declares that it executes 1 flop, expected at least 1008 of fp32"),
+        ("declares_tf32", "unsupported", "gemm/selftest.declares_tf32: declares tf32, which no CPU has"),
+    ],
+)
+def test_a_declaration_that_cannot_hold_has_no_row_that_could_be_timed(name: str, status: str, reason: str) -> None:
+    job = Job(("gemm/m9n8k7/f32/NN",), (f"gemm/selftest.{name}",), Mode.VERIFY, (plugin("cheats"),), 0, QUICK, 1)
+    (row,) = run_job(job)
+    assert (row.status, row.reason) == (status, reason)
+
+
 def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be_drawn_again() -> None:
     job = Job(("gemm/m9n8k7/f32/NT",), ("gemm/numpy.matmul", "gemm/numpy.tnn"), Mode.VERIFY, (), 0, QUICK, 1)
     first, other, again = (run_job(msgspec.structs.replace(job, entropy=e)) for e in ("", "", "0" * 31 + "7"))

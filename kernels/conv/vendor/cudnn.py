@@ -113,7 +113,7 @@ def spectral(p: ConvProblem) -> int:
     """The least that multiplies spectra, 6 a complex multiply-add; what sizes cuDNN transforms is not documented."""
     height, width = (min(_TILE, size) for size in (p.h + sum(p.pad_h), p.w + sum(p.pad_w)))
     tiles = max(1, (p.p * p.q) // (_TILE * _TILE))
-    return 6 * p.n * p.k * (p.c // p.groups) * tiles * height * (width // 2 + 1)
+    return p.n * p.k * (p.c // p.groups) * max(3 * p.p * p.q, 6 * tiles * height * (width // 2 + 1))
 
 
 _CUDNN: dict[str, Any] = {"provider": "cudnn", "device": "cuda", "modules": ("cupy",), "library_version": _described}
