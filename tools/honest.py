@@ -193,7 +193,7 @@ def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
     stored = numpy_dtype(split_dtype(problem.dtype)[1])
     result = {out.name: values.astype(stored) for out, values in zip(outs, exact, strict=True)}
     for numerics in NUMERICS:
-        if numerics == "exact" or (problem.dtype == "f64") != (numerics == "fp64"):
+        if numerics == "exact" or (problem.dtype == "f64") != numerics.endswith("64"):
             continue
         if problem.op == "gemm" and numerics in ("winograd", "winograd4", "fft"):
             continue

@@ -38,7 +38,8 @@ LINKS = frozenset(
     | {f"transfer/cuda.{name}" for name in ("pinned", "device", "peer")}
 )
 #: Numerics that compute on the units of another.
-UNITS = {"3xtf32": "tf32", "winograd": "fp32", "winograd4": "fp32", "fft": "fp32", "onebit": "fp32", "int8": "fp32"}
+UNITS = {"3xtf32": "tf32", "strassen64": "fp64"}
+UNITS |= dict.fromkeys(("winograd", "winograd4", "fft", "strassen", "onebit", "int8"), "fp32")
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
 _SMALLEST = 2**16
 

@@ -5,7 +5,7 @@ The constants are checked by simulation in tests/plan/test_problem.py.
 
 import math
 
-from kernelmark.bench.plan.dtypes import NUMERICS, operand_roundoff
+from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS, operand_roundoff
 from kernelmark.bench.plan.verdict import Bound
 
 #: Rms error of one chain of k additions, each rounded to nearest, in units of u k: partial sums grow like a random
@@ -79,7 +79,7 @@ def sum_bound(
 
     roundings: as in `Bound`. Of FP64 the reference errs by as much as a right result, independently of it.
     """
-    errs = 2 if numerics == "fp64" else 1
+    errs = 2 if 0 < NUMERICS[numerics].accumulate <= DTYPES["f64"].roundoff else 1
     # Scaling rounds once, and adding once more.
     rounded = (scale != 1.0 or added != 0.0) * 2 * NUMERICS[numerics].accumulate
     magnitude = scale * largest_sum(length) + added

@@ -166,6 +166,7 @@ def test_operations_and_bytes_are_those_of_the_definition(text, flop, traffic):
     ("text", "numerics", "least"),
     [
         ("gemm/m8n8k8/f32/NN", "fp32", 2 * 8**3),
+        ("gemm/m128n200k300/f64/NN", "strassen64", 2 * 128 * 200 * 300 * 49 // 64),
         ("fft/b3h1w1024/f32/c2c", "fp32", 3 * 5 * 1024 * 10 // 4),
         ("conv/n2c3h8w8k5r3s3/f32/nchw/fprop", "fp32", 2 * 2 * 3 * 5 * 36 * 9),
         ("conv/n2c3h8w8k5r3s3/f32/nchw/dgrad", "winograd", 2 * 2 * 3 * 5 * 36 * 4),

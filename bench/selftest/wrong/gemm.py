@@ -336,6 +336,7 @@ def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:
         Wrong("operands of 8 bits (BF16)", f32, operands(nearest(8)), "tf32"),
         Wrong("operands of 11 bits (TF32)", f32, operands(nearest(11)), "3xtf32"),
         Wrong("operands of 11 bits, truncated (TF32)", f32, operands(truncated(11)), "fp32"),
+        Wrong("operands of 11 bits (TF32)", f32, operands(nearest(11)), "strassen"),
         Wrong("operands of 17 bits", f32, operands(nearest(17)), "fp32", seen),
         Wrong("sums of 16 products in FP16", f16, sums(16, 11), "f16", seen),
         *([Wrong("FP8 sums that are not promoted", fp8, unpromoted, "e4m3")] if 16 < k < 20000 else []),
