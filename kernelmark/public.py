@@ -6,7 +6,7 @@ from kernelmark.bench.plan.files import cache_folder
 from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.numbers import DECIMAL, WHOLE
-from kernelmark.bench.plan.operation import Arrays, Dim, EmulatedSizes, Features, Operand, Problem
+from kernelmark.bench.plan.operation import Arrays, Changes, Checksums, Dim, EmulatedSizes, Features, Operand, Problem
 from kernelmark.bench.plan.registry import cuda_kernel, kernel, operation
 from kernelmark.bench.plan.tiles import Tunable, tile_on
 from kernelmark.bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
@@ -20,6 +20,8 @@ __all__ = [
     "Array",
     "Arrays",
     "Bound",
+    "Changes",
+    "Checksums",
     "DeviceLimits",
     "Dim",
     "EmulatedSizes",

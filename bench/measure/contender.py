@@ -23,7 +23,7 @@ from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.sample import Called, Series
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now
-from kernelmark.bench.measure.verify import References, check, verify
+from kernelmark.bench.measure.verify import Checksums, References, check, verify
 from kernelmark.bench.plan.case import Job
 from kernelmark.bench.plan.dtypes import numerics_missing
 from kernelmark.bench.plan.errors import Unsupported, message
@@ -34,6 +34,8 @@ from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.verdict import Verdict
+
+OF_A_TIMED_CALL = "the output of a timed call, on operands of which a few elements had changed: "
 
 
 class Contender:
@@ -182,7 +184,13 @@ class Contender:
         self.report.max_error, self.report.error_bound = error, bound
 
     def prepare(
-        self, sets: list[OperandSet], draw: Draw, evict: bool, monitor: Monitor, shared: Sequence[Change]
+        self,
+        sets: list[OperandSet],
+        draw: Draw,
+        evict: bool,
+        monitor: Monitor,
+        shared: Sequence[Change],
+        checksums: Checksums,
     ) -> None:
         """Warm up, ready for sampling. shared: changes of the operands that it is judged on."""
         does = self._job.mode.does
@@ -192,8 +200,19 @@ class Contender:
             # PyCUDA launches without giving the interpreter up, so a held stream's watchdog could not run beside it.
             clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
             self.report.call_overhead_s = call_overhead(clock)
+            numerics = self.kernel.numerics_for(self.problem)
             self.series = Series(
-                self.launches, sets, draw, self.device, clock, does.from_memory, evict, self.called, shared
+                self.launches,
+                sets,
+                draw,
+                self.device,
+                clock,
+                does.from_memory,
+                evict,
+                self.called,
+                shared,
+                partial(checksums.wrong, numerics=numerics) if checksums.possible else None,
+                checksums.took_s,
             )
             self._observers = [kind(self.series, monitor) for kind in OBSERVERS]
             for observer in self._observers:
@@ -215,6 +234,8 @@ class Contender:
     def audit(self) -> None:
         """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
         with self._blamed():
+            if self.series and self.series.wrong:
+                self._take(Verdict(reason=self.series.wrong), OF_A_TIMED_CALL)
             if self.live and self.series and (reason := complaint(self.series)):
                 self.mistrust(reason)
 
@@ -236,7 +257,7 @@ class Contender:
             outputs = self.series.sets[0].outputs(self.kernel.order, snapshot)
             verdict = check(self.kernel, self.problem, outputs, references, self.called)
             verdict = msgspec.structs.replace(verdict, reason=verdict.reason or self.series.damage)
-            self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
+            self._take(verdict, OF_A_TIMED_CALL)
 
     def conclude(self) -> None:
         """Report the samples and their interval, once both verdicts stand."""

@@ -30,6 +30,14 @@ def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
     return flat.reshape(*shape[:-1], operand.ld)[..., : shape[-1]]
 
 
+def index_of(places: Array, operand: Operand, order: str) -> tuple[Array, ...]:
+    """Return the index, in the view that `logical` returns, of places in an operand's buffer."""
+    if order == "F":
+        *batch, column, row = np.unravel_index(places, (*operand.shape[:-2], operand.shape[-1], operand.shape[-2]))
+        return (*batch, row, column)
+    return np.unravel_index(places, (*operand.shape[:-1], operand.ld))
+
+
 def poison(flat: Any, dtype: str) -> None:
     """Fill with the NaN that marks unwritten elements."""
     flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)

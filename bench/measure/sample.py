@@ -41,6 +41,8 @@ WARM_UP_SHARE = 0.25
 FRESHENED = 16
 #: Calls of a batch that are taken apart.
 APART = 32
+#: The share of the time of samples that whole outputs are checked for.
+SUMMED_SHARE = 0.05
 #: Samples are spread over at least this long where the limit allows, since a shorter look may lie in one slow burst.
 SPREAD_S = 1.0
 
@@ -59,11 +61,13 @@ class Mark(NamedTuple):
 class _Stretch:
     """A stretch: the set of each call, and whether they hold values that the call before has met.
 
-    shared: the number of its shared change if its output is judged. spots: elements of the output that are poisoned.
+    kept: whether its time is. shared: the number of its shared change if its output is judged. spots: elements of the
+    output that are poisoned.
     """
 
     sets: list[int]
     known: bool = False
+    kept: bool = False
     shared: int | None = None
     spots: list[Spots] = field(default_factory=list)
 
@@ -72,6 +76,7 @@ class Series:
     """One contender's samples: its launches over the operand sets, how they are prepared, and when they suffice.
 
     shared: changes of the operands that all contenders on the problem are judged on, so that they share references.
+    summed: checks the whole outputs of a set by their sums, which takes about `summing_s`.
     """
 
     def __init__(
@@ -85,14 +90,19 @@ class Series:
         evict: bool,
         called: Called,
         shared: Sequence[Change] = (),
+        summed: Callable[[OperandSet], str | None] | None = None,
+        summing_s: float = 0.0,
     ) -> None:
         self._launches, self.sets, self.draw = launches, sets, draw
         self.device, self.clock = device, clock
         self._cold, self._called, self.shared = cold, called, shared
         #: What timed calls have written, by the number of the shared change that they met.
         self.snapshots: dict[int, dict[str, Array]] = {}
+        self._summed, self._summing_s = summed, summing_s
         #: The operand that a timed call had not written when it returned, and what it wrote that it must not.
         self.unwritten = self.damage = ""
+        #: What sums of an output have shown, and how many outputs were summed.
+        self.wrong, self.sums = "", 0
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
         self._evict = cold and (evict or self._restores)
@@ -121,6 +131,7 @@ class Series:
         waking = 0 if self.is_long else self._random.randint(1, 2)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
         for stretch in stretches[waking:]:
+            stretch.kept = True
             stretch.known = self.cuts and len(stretch.sets) == 1 and self._random.random() < 0.5
         seconds = self._take(stretches)[waking:]
         self.samples.append(math.fsum(seconds) / self.batch)
@@ -138,12 +149,30 @@ class Series:
         together = self._evict and len(set(used)) == len(used)
         seconds: list[float] = []
         for group in [stretches] if together else [[stretch] for stretch in stretches]:
+            began = self.clock.now()
             for stretch in group:
                 self._prepare(stretch)
             if self._evict:
                 self.device.evict()
             seconds += map(self._time_stretch, group)
+            is_last = group[-1] is stretches[-1]
+            if self._sum_up(group, self.clock.now() - began) and not is_last:
+                self._take([self._next_stretch(1)])  # what looks at an output leaves caches cold
         return seconds
+
+    def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:
+        """Check an output of stretches that are kept, as often as a share of what they took allows; return whether."""
+        kept = [stretch for stretch in group if stretch.kept]
+        if not self._summed or not kept or self._summing_s * self._random.random() >= SUMMED_SHARE * took_s:
+            return False
+        began = self.clock.now()
+        with self._called("check"):
+            self.wrong = (
+                self.wrong or self._summed(self.sets[self._random.choice(self._random.choice(kept).sets)]) or ""
+            )
+        self._summing_s = min(self._summing_s, self.clock.now() - began)  # a longer one may have been interrupted
+        self.sums += 1
+        return True
 
     def _split(self) -> list[int]:
         """Return the calls of each stretch of a batch. If any are cut, half are, and half of the cuts after one call.

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from kernelmark.bench.measure.device import Device
-from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.draw import Draw, index_of
 from kernelmark.bench.measure.operands import OperandSet, ScratchBuffers
 from kernelmark.bench.measure.sample import Called
 from kernelmark.bench.measure.timing import now
@@ -29,6 +30,32 @@ class References:
             with self._called("reference"):
                 self._known[order] = self._problem.reference(self._draw.views(order), self._draw.rng)
         return self._known[order]
+
+
+class Checksums:
+    """Checks of whole outputs of timed calls, for kernels of one order, while the drawn values stand.
+
+    took_s: what preparing has taken, which is no less than most checks take. possible: whether the problem has any.
+    """
+
+    def __init__(self, problem: Problem, draw: Draw, order: str, called: Called) -> None:
+        self._draw, self._order, began = draw, order, now()
+        with called("reference"):
+            self._check = problem.checksums(draw.views(order), draw.rng)
+        self.took_s = now() - began
+        self.possible = self._check is not None
+
+    def wrong(self, operands: OperandSet, numerics: str) -> str | None:
+        """Return why the outputs that stand in a set cannot be those of its inputs."""
+        assert self._check is not None
+        specs, changed = operands.specs, operands.change
+        none = np.zeros(0, np.intp)
+        places = {name: changed[name][0] if name in changed else none for name in self._draw.flat}
+        changes = {
+            name: (index_of(at, specs[name], self._order), self._draw.flat[name][at]) for name, at in places.items()
+        }
+        with self._draw.holding(changed):
+            return self._check(operands.outputs(self._order), self._draw.views(self._order), changes, numerics)
 
 
 class Verified(NamedTuple):

@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -22,6 +22,10 @@ TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
 Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Arrays = Mapping[str, Array]
+#: Of each input the index of its changed elements, and the values that they had before.
+Changes = Mapping[str, tuple[tuple[Array, ...], Array]]
+#: Returns why outputs are wrong, from the outputs, the inputs as they are now, their changes, and the numerics.
+Checksums = Callable[[Arrays, Arrays, Changes, str], str | None]
 
 
 class Operand(msgspec.Struct, frozen=True):
@@ -246,6 +250,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def check(self, outputs: Arrays, reference: Any, numerics: str) -> Verdict:
         """Compare the outputs of a run with `reference`; NaN never passes."""
         raise NotImplementedError
+
+    def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
+        """Prepare a check of whole outputs that takes hardly longer than to read them, where there is one.
+
+        It checks outputs of many timed calls, for each of which a few elements of these inputs have changed.
+        """
+        return None
 
     @property
     def flop(self) -> int:

@@ -188,12 +188,13 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     return min(likely, bound.rms**2) + (bound.largest / length) ** 2
 
 
-def sums_limit(variance: Array, own_error: float) -> Array:
-    """How far Gaussian sums of errors may lie from 0, by their variance: all but one of a million verdicts hold it.
+def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
+    """How far Gaussian sums of errors may lie from 0, by their variance: all but one of a million times all hold it.
 
     Weights are drawn independently of the errors, so a weighted sum is normally distributed however the errors depend
-    on each other. own_error: what computing the sums in float64 adds, one standard deviation.
+    on each other. own_error: what computing the sums in float64 adds, one standard deviation. verdicts: how
+    many these sums are for.
     """
-    quantile = math.sqrt(2 * math.log(2 * max(1, variance.size) / _FALSE_ALARMS))
+    quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     found: Array = quantile * np.sqrt(variance + own_error**2)
     return found

@@ -23,7 +23,7 @@ from kernelmark.bench.measure.sample import Called
 from kernelmark.bench.measure.stats import speedup
 from kernelmark.bench.measure.timing import now, settle
 from kernelmark.bench.measure.turns import interleave
-from kernelmark.bench.measure.verify import References
+from kernelmark.bench.measure.verify import Checksums, References
 from kernelmark.bench.plan.case import Entrant, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
@@ -53,6 +53,7 @@ class Stock:
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
         self.shared: list[Change] = []
+        self._checksums: dict[str, Checksums] = {}
         devices = {c.place: c.device for c in contenders}
         self.rotations = {
             place: job.mode.rotation(_cached_bytes(problem, place), device.llc_bytes)
@@ -77,11 +78,18 @@ class Stock:
     def redraw(self) -> References:
         """Fresh values in every set, poison in its outputs and padding, and the references that belong to them."""
         self.draw.redraw()
+        self._checksums.clear()
         for sets in self.sets.values():
             for operands in sets:
                 operands.load(self.draw)
                 operands.poison()
         return References(self.problem, self.draw, self._contenders[0].called)
+
+    def checksums(self, order: str) -> Checksums:
+        """The checks of whole outputs of kernels of this order, while the values stand."""
+        if order not in self._checksums:
+            self._checksums[order] = Checksums(self.problem, self.draw, order, self._contenders[0].called)
+        return self._checksums[order]
 
     def share(self, count: int) -> None:
         """Draw the changes of the operands that every contender is judged on."""
@@ -243,7 +251,8 @@ def _time(job: Job, found: list[Stock], show: Show) -> None:
         if threaded:
             settle()
         evict = stock.rotations[contender.place].evict
-        contender.prepare(stock.of(contender), stock.draw, evict, monitors[contender.device.name], stock.shared)
+        monitor, checksums = monitors[contender.device.name], stock.checksums(contender.kernel.order)
+        contender.prepare(stock.of(contender), stock.draw, evict, monitor, stock.shared, checksums)
     running = {" ".join(c.report.entrant): c for c, _ in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}
     baselines = {name for name, c in running.items() if c.kernel.id == job.baseline_of(c.problem.id)}

@@ -33,6 +33,7 @@ EXPECTED = {
     "cached": Cheat(),
     "only_when_changed": Cheat((Status.MISTRUSTED,)),
     "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m2048n2048k2048/f32/NN"),
+    "wrong_on_a_coin": Cheat(),
     "fingerprints": Cheat(),
     "half_fingerprints": Cheat(),
     "transpose_fingerprints": _TRANSPOSE,

@@ -1,5 +1,6 @@
 """A plug-in of kernels that cheat, each named after what it does."""
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import Any
@@ -78,6 +79,17 @@ def incremental(problem: Any, x: Any) -> Launch:
         kept[rows] = x.a[rows] @ x.b
         kept[:, columns] = x.a @ x.b[:, columns]
         np.copyto(x.c, kept)
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def wrong_on_a_coin(problem: Any, x: Any) -> Launch:
+    """Gets one element wrong in one call of five, drawn at random."""
+
+    def launch() -> None:
+        np.matmul(x.a, x.b, out=x.c)
+        x.c[3, 5] += random.random() < 0.2
 
     return launch
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from kernelmark import Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, equal, operation
+from kernelmark import Array, Arrays, Checksums, Dim, Operand, Problem, Tile, Verdict, compare, equal, operation
 
 
 class CopyOperands(Protocol):
@@ -43,6 +43,10 @@ class CopyProblem(Problem, frozen=True, kw_only=True):
         if equal(outputs["b"], reference):
             return Verdict(0.0, 0.0)
         return compare("b", outputs["b"], reference.astype(np.float64), self.tolerance(numerics), self.dtype)
+
+    def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
+        """The whole check, which hardly takes longer than to read both."""
+        return lambda outputs, now, changes, numerics: self.check(outputs, self.reference(now, rng), numerics).reason
 
     def tolerance(self, numerics: str) -> float:
         """Nothing is computed, so nothing may differ."""

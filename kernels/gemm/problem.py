@@ -14,6 +14,8 @@ from kernelmark import (
     Array,
     Arrays,
     Bound,
+    Changes,
+    Checksums,
     Dim,
     Features,
     Operand,
@@ -24,6 +26,7 @@ from kernelmark import (
 )
 from kernelmark.kernels.gemm import _epilogue, _groups, _scales
 from kernelmark.kernels.gemm._reference import Product, Reference, reference
+from kernelmark.kernels.gemm._sums import Changed, RowSums
 
 Pad = Any
 #: Products of two 8-bit integers, each at most 2^14, of which any sum is less than 2^31.
@@ -236,17 +239,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return _groups.edges(self.m, self.groups, self.grouping)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference | _groups.GroupedReference:
-        c = self._as_batch(inputs["c"]) if self.beta else None
-        stored_b = inputs["b"] if self.grouping != "none" else self._as_batch(inputs["b"])
-        a, b = (
-            matrix.transpose(0, 2, 1) if op == "T" else matrix
-            for matrix, op in zip((self._as_batch(inputs["a"]), stored_b), self.layout, strict=True)
-        )
+        product = self._product(inputs)
         if self.scale == "blocks":
             of_a, of_b = (self._as_batch(inputs[name]) for name in ("scale_a", "scale_b"))
-            product = Product(*_scales.scaled(a, b, of_a, of_b), c, self.alpha, self.beta)
-            return reference(product, rng)._replace(factor=_scales.factor(of_a, of_b, self.k))
-        product = Product(a, b, c, self.alpha, self.beta)
+            a, b = _scales.scaled(product.a, product.b, of_a, of_b)
+            scaled = product._replace(a=a, b=b)
+            return reference(scaled, rng)._replace(factor=_scales.factor(of_a, of_b, self.k))
         if self.grouping != "none":
             return _groups.grouped(product, self.group_rows, rng)
         if self.epilogue == "plain":
@@ -262,6 +260,36 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             verdict = one.check(self._as_batch(outputs[one.name]), self.tolerance(numerics, one.name, one.factor))
             found.append(_unbatched(one.name, verdict, self.batch))
         return next((verdict for verdict in found if verdict.reason), found[0])
+
+    def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
+        """Weighted sums of all rows, of products without scales, groups and epilogues."""
+        if (self.scale, self.grouping, self.epilogue) != ("none", "none", "plain"):
+            return None
+        sums = RowSums(self._product(inputs), rng)
+
+        def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
+            changed = {name: self._in_product(name, now[name], *change) for name, change in changes.items()}
+            found, a = self._as_batch(outputs["c"]), self._product(now).a
+            return sums.wrong("c", found, a, changed, self.tolerance(numerics))
+
+        return wrong
+
+    def _product(self, inputs: Arrays) -> Product:
+        """Return op_A(A) op_B(B), with the index of the batch first where B has no groups."""
+        stored_b = inputs["b"] if self.grouping != "none" else self._as_batch(inputs["b"])
+        a, b = (
+            matrix.transpose(0, 2, 1) if op == "T" else matrix
+            for matrix, op in zip((self._as_batch(inputs["a"]), stored_b), self.layout, strict=True)
+        )
+        return Product(a, b, self._as_batch(inputs["c"]) if self.beta else None, self.alpha, self.beta)
+
+    def _in_product(self, name: str, now: Array, index: tuple[Array, ...], before: Array) -> Changed:
+        """Return a change of an operand as one of the product."""
+        *batch, row, column = index
+        which = batch[0] if batch else np.zeros_like(row)
+        if {"a": self.op_a, "b": self.op_b}.get(name) == "T":
+            row, column = column, row
+        return which, row, column, now[index].astype(np.float64), before.astype(np.float64)
 
     def tolerance(self, numerics: str, output: str = "c", factor: float = 1.0) -> Bound:
         """Bound of the errors of the sum, of alpha and beta, of the epilogue, and of rounding to the stored type.

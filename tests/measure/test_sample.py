@@ -1,12 +1,14 @@
 """Samples of contenders in turn, with clocks that say what the test wants; audits of the work, and other metrics."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle, pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from kernelmark.bench.measure import sample
 from kernelmark.bench.measure.audit import Freshness
 from kernelmark.bench.measure.audit import complaint as complaint_of
 from kernelmark.bench.measure.disturbance import disturbance
@@ -16,6 +18,7 @@ from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.turns import interleave
+from kernelmark.bench.measure.verify import Checksums
 from kernelmark.bench.plan.case import Budget
 from support.timing import FakeTime, Rig, Script, called
 
@@ -70,18 +73,26 @@ def test_a_pair_of_an_audit_differs_in_its_values_alone(fake_time: FakeTime) -> 
     assert series.new_s == series.known_s == [pytest.approx(1e-3)] * 2
 
 
-def _series_of(rig: Rig, call: Callable[[OperandSet], None], shared: int = 0, cold: bool = False) -> Series:
-    """A series of calls of a millisecond, and so many changes that it is judged on."""
+def _series_of(
+    rig: Rig,
+    call: Callable[[OperandSet], None],
+    shared: int = 0,
+    cold: bool = False,
+    seconds: float = 1e-3,
+    sums: bool = False,
+) -> Series:
+    """A series of calls of one length, and so many changes that it is judged on. sums: every output is checked."""
 
     def launch(operands: OperandSet) -> Callable[[], None]:
         def timed() -> None:
             call(operands)
-            rig.fake.now += 1e-3
+            rig.fake.now += seconds
 
         return timed
 
     launches, changes = [launch(operands) for operands in rig.sets], [rig.draw.change() for _ in range(shared)]
-    series = Series(launches, rig.sets, rig.draw, rig.device, CpuClock(), cold, False, called, changes)
+    summed = partial(Checksums(rig.problem, rig.draw, "C", called).wrong, numerics="exact") if sums else None
+    series = Series(launches, rig.sets, rig.draw, rig.device, CpuClock(), cold, False, called, changes, summed)
     series.warm_up(0.0)
     return series
 
@@ -131,6 +142,27 @@ def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time: Fake
     for number, snapshot in series.snapshots.items():
         with rig.draw.holding(series.shared[number]):
             assert np.array_equal(snapshot["b"][1:], rig.draw.flat["a"][1:])
+
+
+@pytest.mark.parametrize(("sets", "cold"), [(1, False), (1, True), (8, True)])
+def test_outputs_of_timed_calls_are_summed_as_they_were_left(
+    fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, sets: int, cold: bool
+) -> None:
+    monkeypatch.setattr(sample, "SUMMED_SHARE", 1.0)
+    rig = Rig(fake_time, "copy/m30n40/f32", sets)
+    calls = iter(range(10**6))
+
+    def copy(operands: OperandSet) -> None:
+        np.copyto(operands.flat["b"], operands.flat["a"])
+        if next(calls) >= 2300:
+            operands.flat["b"][7] = 5
+
+    series = _series_of(rig, copy, cold=cold, seconds=10e-6, sums=True)
+    while not series.wrong and len(series.samples) < 1000:
+        series.sample()
+    assert next(calls) < 2300 + 3 * series.batch
+    assert series.wrong.startswith("b[0, 7] is 5, expected ")
+    assert series.sums > 5
 
 
 def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig: Rig) -> None:

@@ -46,7 +46,7 @@ class Rig:
     """A problem's sets, with launches that record which set they ran on and let time pass."""
 
     def __init__(self, fake: FakeTime, text: str, sets: int) -> None:
-        problem = discover().problem(text)
+        self.problem = problem = discover().problem(text)
         self.device = CountingCpu()
         self.draw = Draw(problem, 0)
         self.draw.redraw()

@@ -103,6 +103,7 @@ def trace() -> dict[str, Any]:
 
 FAKE = Fake()
 sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # type: ignore[assignment]  # stretches are drawn alike, too
+sample.SUMMED_SHARE = 0.0  # checks take real time, which this device does not
 DEVICES["fake"] = lambda: FAKE
 declared.DEVICES.add("fake")
 
