@@ -27,7 +27,7 @@ RECORDED = Path(__file__).with_name("sgemm_256.json")
 SMALL = "copy/m3n5/f32"
 BASE, OTHER = "copy/fake.base", "copy/fake.other"
 #: What may differ between two runs of one trace.
-VOLATILE = {"run_id", "git_commit", "started_at", "setup_s", "versions", "job"}
+VOLATILE = {"run_id", "entropy", "git_commit", "started_at", "setup_s", "versions", "job"}
 GOLDEN = """\
 status = 'ok'
 samples = 504
