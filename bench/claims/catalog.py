@@ -190,7 +190,7 @@ def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
     """Return a TOML file as `kind`. Raises UsageError that names file and key, and the remedy."""
     require_file(path)
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), kind)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.ValidationError as error:

@@ -44,7 +44,7 @@ def find_defaults(folder: Path) -> Defaults | None:
 
 def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
     try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else None
+        text = path.read_text(encoding="utf-8-sig") if path.is_file() else None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     if text is None or not all(name in text for name in tables):

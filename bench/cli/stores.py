@@ -20,7 +20,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of, owners
-from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.plan.text import escaped, one_line
 from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.merge import merge_files
 from kernelmark.bench.record.store import Store, default_store
@@ -135,6 +135,8 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
         click.echo(
             f"run {found.run_id}: {found.rows} row{'s' * (found.rows != 1)} from {escaped(str(found.path))}{again}"
         )
+        for refused in found.refused:
+            click.echo(one_line(f"kernelmark: {refused}; this benchmark has no row"), err=True)
 
 
 def _problem(registry: Registry, text: str) -> Problem | None:

@@ -81,7 +81,7 @@ def load_suite(path: Path, registry: Registry) -> Suite:
     with only_utf8():
         str(path).encode()
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

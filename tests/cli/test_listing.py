@@ -188,7 +188,7 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
     assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
     (tmp_path / "project" / "pyproject.toml").write_text("[neither is this\n")
     assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
-    (tmp_path / "project" / "deep" / "kernelmark.toml").write_text("mode = 'hot'\n")
+    (tmp_path / "project" / "deep" / "kernelmark.toml").write_text("\ufeffmode = 'hot'\n")  # as Notepad writes it
     assert default_map(cli.commands, tmp_path / "project" / "deep")["run"] == {"mode": "hot"}
 
 

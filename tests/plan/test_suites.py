@@ -173,6 +173,11 @@ def test_a_bad_file_is_one_line_that_names_it(load, tmp_path, complaint, text, f
     assert found in line
 
 
+def test_a_byte_order_mark_is_no_part_of_a_suite(registry, tmp_path):
+    (tmp_path / "bom.toml").write_text("\ufefftitle = 'x'\n[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 8\nn = 8\n")
+    assert load_suite(tmp_path / "bom.toml", registry).title == "x"
+
+
 def test_a_file_that_is_not_utf8_is_no_toml(registry, tmp_path, complaint):
     path = tmp_path / "latin.toml"
     path.write_bytes(b"title = '\xe9'\n")

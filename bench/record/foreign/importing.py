@@ -25,12 +25,13 @@ EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
 class Imported(NamedTuple):
-    """A run that came from a file, and the earlier run that came from the same bytes (or "")."""
+    """A run that came from a file, the earlier run that came from the same bytes (or ""), and what was left out."""
 
     run_id: str
     path: Path
     rows: int
     before: str
+    refused: Sequence[str] = ()
 
 
 class ImportStore(Store):
@@ -87,6 +88,8 @@ def read(path: Path, find: FindProblem) -> list[ForeignRun]:
         except UnicodeDecodeError:
             raise UsageError(f"{path}: byte {_first_wrong_byte(path)} is no UTF-8; {EXPECTED}") from None
     if not any(source.rows for source in sources):
+        if refused := next((source.refused for source in sources if source.refused), ()):
+            raise UsageError(refused[0])
         raise UsageError(f"{path}: {sources[0].kind} without a single row; there is nothing to import")
     _refuse_repeated(path, sources)
     return sources
@@ -188,4 +191,4 @@ def _add(
     store.begin(run)
     store.add_all(run_id, source.rows)
     store.finish(run_id, now.isoformat(timespec="seconds"))
-    return Imported(run_id, path, len(source.rows), known.get(digest, ""))
+    return Imported(run_id, path, len(source.rows), known.get(digest, ""), source.refused)

@@ -1,7 +1,7 @@
 """The JSON of nvbench (its --json; file version 1): a row a state, for its cold, batched and CPU-only times.
 
 nvbench's isolated executions flush the L2 cache: that is cold. Its batches do not: that is hot. Values of summaries
-are numbers or strings by its version; a value that is not finite is null.
+are numbers or strings by its version; a value that is not finite is null, or "inf" and the like.
 """
 
 import array
@@ -27,6 +27,7 @@ from kernelmark.bench.record.foreign.source import (
     first_problem,
     foreign,
     refuse_unsound,
+    refused_alone,
     text_under,
 )
 from kernelmark.bench.record.result import Result
@@ -43,6 +44,8 @@ class NvbenchTiming(NamedTuple):
     mode: str
 
 
+#: What the standard library of C++ prints for a number that is not finite.
+_UNKNOWN = ("inf", "-inf", "nan", "-nan")
 WAYS = (
     NvbenchTiming("nv/cold", "gpu", "cuda", Mode.COLD),
     NvbenchTiming("nv/batch", "gpu", "cuda", Mode.HOT),
@@ -60,15 +63,16 @@ def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[Fore
     devices = {device.need("id").integer(): device for device in root.items("devices")}
     version = text_under(root, "meta", "version", "nvbench", "string")
     rows: dict[int | None, list[ForeignRow]] = defaultdict(list)
+    refused: dict[int | None, list[str]] = defaultdict(list)
     for bench in root.items("benchmarks"):
         for state in bench.items("states"):
             number = _device(state, devices)
             name = text_under(devices[number], "name") if number is not None else ""
             shared = {"suite": suite, "versions": f"nvbench {version}".strip()}
-            rows[number] += _rows(bench.need("name").text(), state, name, shared, path, find)
-    facts = {number: _machine(devices[number]) if number is not None else {} for number in rows or [None]}
+            rows[number] += _rows(bench.need("name").text(), state, name, shared, path, find, refused[number])
+    facts = {number: _machine(devices[number]) if number is not None else {} for number in refused or [None]}
     environment = {"versions": {"nvbench": version}} if version else {}
-    return [ForeignRun(KIND, found, environment, "", rows[number]) for number, found in facts.items()]
+    return [ForeignRun(KIND, found, environment, "", rows[number], refused[number]) for number, found in facts.items()]
 
 
 def _device(state: JsonNode, devices: dict[int, JsonNode]) -> int | None:
@@ -96,7 +100,13 @@ def _machine(device: JsonNode) -> dict[str, Any]:
 
 
 def _rows(
-    name: str, state: JsonNode, device_name: str, shared: dict[str, Any], path: Path, find: FindProblem
+    name: str,
+    state: JsonNode,
+    device_name: str,
+    shared: dict[str, Any],
+    path: Path,
+    find: FindProblem,
+    refused: list[str],
 ) -> Iterator[ForeignRow]:
     axes = {axis.need("name").text(): _axis_value(axis) for axis in state.items("axis_values")}
     problem = first_problem((value for value in (*axes.values(), name) if isinstance(value, str)), find)
@@ -107,13 +117,14 @@ def _rows(
     for way in timed or WAYS[:1]:
         where = {"device": way.device, "device_name": device_name if way.device == "cuda" else "", "mode": way.mode}
         result = foreign(name, problem, text, f"nvbench.{name}", **shared, **where)
-        samples = _samples(state, path) if way.tag == "nv/cold" else []
-        if not timed:
-            result.status, result.reason = _why(state)
-        else:
-            _add_times(result, way, summaries, samples, problem)
-            refuse_unsound(result, state)
-        yield ForeignRow(result, dims, samples if timed else ())
+        with refused_alone(refused):
+            samples = _samples(state, path) if way.tag == "nv/cold" else []
+            if not timed:
+                result.status, result.reason = _why(state)
+            else:
+                _add_times(result, way, summaries, samples, problem)
+                refuse_unsound(result, state)
+            yield ForeignRow(result, dims, samples if timed else ())
 
 
 def _axis_value(axis: JsonNode) -> Any:
@@ -132,12 +143,12 @@ def _why(state: JsonNode) -> tuple[str, str]:
 
 
 def _summaries(state: JsonNode) -> dict[str, JsonNode]:
-    """The values of the summaries by their tags; those that are null are left out."""
+    """The values of the summaries by their tags; those that are null, or a text such as "inf", are left out."""
     found = {}
     for summary in state.items("summaries"):
         for datum in summary.items("data"):
             value = datum.get("value")
-            if value is not None and text_under(datum, "name") == "value":
+            if value is not None and value.value not in _UNKNOWN and text_under(datum, "name") == "value":
                 found[text_under(summary, "tag")] = value
     return found
 
@@ -155,7 +166,7 @@ def _add_times(
                 found.refuse_above(summaries.get(f"{times}/max"))
         count = summaries.get(f"{way.tag}/sample_size")
         result.samples = count.integer() if count else 0
-        result.time_s_mean = summaries[f"{times}/mean"].number(above=0)
+        result.time_s_mean = summaries[f"{times}/mean"].seconds()
         result.time_s_median, result.time_s_min = (_number(summaries, f"{times}/{name}") for name in ("median", "min"))
         relative, std = (_number(summaries, f"{times}/stdev/{name}", -1.0) for name in ("relative", "absolute"))
         result.time_s_std = relative * result.time_s_mean if std is None and relative is not None else std

@@ -19,6 +19,7 @@ from kernelmark.bench.record.foreign.source import (
     number_under,
     own_result,
     refuse_unsound,
+    refused_alone,
     text_under,
 )
 
@@ -45,9 +46,12 @@ def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
         "git_commit": _commit(root),
         "started_at": text_under(root, "datetime"),
     }
-    rows = [_row(bench, shared, find) for bench in root.items("benchmarks")]
+    rows, refused = list[ForeignRow](), list[str]()
+    for bench in root.items("benchmarks"):
+        with refused_alone(refused):
+            rows.append(_row(bench, shared, find))
     environment = {"versions": {"pytest-benchmark": text_under(root, "version")}}
-    return [ForeignRun(KIND, machine, environment, shared["git_commit"], rows)]
+    return [ForeignRun(KIND, machine, environment, shared["git_commit"], rows, refused)]
 
 
 def _row(bench: JsonNode, shared: dict[str, Any], find: FindProblem) -> ForeignRow:
@@ -87,7 +91,7 @@ def _params(bench: JsonNode) -> dict[str, Any]:
 
 
 def _samples(bench: JsonNode) -> list[float]:
-    return [sample.number(above=0) for sample in bench.need("stats").items("data")]
+    return [sample.seconds() for sample in bench.need("stats").items("data")]
 
 
 def _add_statistics(result: Any, stats: JsonNode) -> None:
@@ -95,8 +99,10 @@ def _add_statistics(result: Any, stats: JsonNode) -> None:
         if (found := stats.get(name)) is not None:
             found.refuse_above(stats.get("max"))
     result.samples = stats.need("rounds").integer()
-    result.time_s_median = stats.need("median").number(above=0)
-    result.time_s_min, result.time_s_mean = (number_under(stats, name, above=0) for name in ("min", "mean"))
+    result.time_s_median = stats.need("median").seconds()
+    result.time_s_min, result.time_s_mean = (
+        found.seconds() if (found := stats.get(name)) else None for name in ("min", "mean")
+    )
     if result.samples > 1:
         result.time_s_std = number_under(stats, "stddev")
 

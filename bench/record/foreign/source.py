@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
@@ -28,9 +29,15 @@ _ORDERED = (
     ("speedup_ci95_low", "speedup_ci95_high"),
 )
 _STATUSES = frozenset(Status)
+#: More than 30 years.
+_MOST_S = 1e9
 #: Rows by column, all of one length, and what is wrong with one: its place, the column, and what is expected there.
 Columns = Mapping[str, Sequence[Any]]
 Wrong = tuple[int, str, str]
+
+
+class RowRefused(UsageError):
+    """A benchmark has a number that no time can be; the others of its file are sound."""
 
 
 class JsonNode:
@@ -39,11 +46,11 @@ class JsonNode:
     def __init__(self, value: Any, file: str, place: str = "") -> None:
         self.value, self._file, self._place = value, file, place
 
-    def refuse(self, expected: str) -> NoReturn:
+    def refuse(self, expected: str, kind: type[UsageError] = UsageError) -> NoReturn:
         """Raise a complaint in one line about what is wrong here."""
         shown = repr(self.value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        raise UsageError(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
+        raise kind(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
 
     def holding(self, value: Any) -> "JsonNode":
         """Return the same place with another value."""
@@ -91,7 +98,13 @@ class JsonNode:
         except (TypeError, ValueError, OverflowError):
             self.refuse("a number")
         if not (math.isfinite(found) and found > above):
-            self.refuse("a finite number" if above == -math.inf else f"a finite number above {above:g}")
+            self.refuse("a finite number" if above == -math.inf else f"a finite number above {above:g}", RowRefused)
+        return found
+
+    def seconds(self) -> float:
+        """A time above 0, of which the sum of squares is a number."""
+        if (found := self.number(above=0)) > _MOST_S:
+            self.refuse(f"at most {_MOST_S:g} seconds", RowRefused)
         return found
 
     def refuse_above(self, most: "JsonNode | None") -> None:
@@ -133,13 +146,26 @@ class ForeignRow(NamedTuple):
 
 
 class ForeignRun(NamedTuple):
-    """What becomes a run: which format the file has, and what it records of machine, libraries and commit."""
+    """What becomes a run: which format the file has, and what it records of machine, libraries and commit.
+
+    refused: complaints about benchmarks that have no row.
+    """
 
     kind: str
     machine: dict[str, Any]
     environment: dict[str, Any]
     git_commit: str
     rows: Sequence[ForeignRow]
+    refused: Sequence[str] = ()
+
+
+@contextmanager
+def refused_alone(refused: list[str]) -> Iterator[None]:
+    """Go on without a benchmark that is refused, and note why."""
+    try:
+        yield
+    except RowRefused as error:
+        refused.append(str(error))
 
 
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
