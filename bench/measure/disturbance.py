@@ -45,14 +45,15 @@ def low_ceiling(kind: str, doubt: str) -> str:
 
 
 def disturbances(text: str) -> list[Disturbance]:
-    """Return the disturbances in a text of the column `disturbed`, without the notes that stand there too.
+    """Return the disturbances in a text of the column `disturbed`, without the notes that stand there too."""
+    found = map(_CAUSE.fullmatch, text.split("; "))
+    return [Disturbance(m["cause"], int(m["share"])) for m in found if m]
 
-    A ceiling that is disturbed counts for the whole of the sampling.
-    """
-    parts = text.split("; ")
-    found = map(_CAUSE.fullmatch, parts)
-    low = [match for part in parts if (match := _LOW.match(part))]
-    return [Disturbance(m["cause"], int(m["share"])) for m in found if m] + [Disturbance(m[0], 100) for m in low]
+
+@lru_cache(maxsize=1024)
+def low_ceilings(disturbed: str) -> tuple[str, ...]:
+    """Return what a text of the column `disturbed` has on the ceiling that the row's roofline stands on."""
+    return tuple(part for part in disturbed.split("; ") if _LOW.match(part))
 
 
 @lru_cache(maxsize=1024)

@@ -41,7 +41,7 @@ class Need(NamedTuple):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What a machine reached at one time: flop/s or bytes/s with the interval of the median, and in the best sample."""
+    """What a machine reached at one time, in flop/s or bytes/s: a tenth of the samples, with interval, and the best."""
 
     device: str
     threads: int
@@ -73,24 +73,25 @@ class Ceiling(msgspec.Struct, frozen=True):
         """The unit of 10^9 of it a second."""
         return "GB/s" if self.need.moves else "GFLOP/s"
 
+    def __str__(self) -> str:
+        """Return `101 GFLOP/s by fma/numba.fma on fma/n98304k512/f32`."""
+        by = f"by {self.kernel} on {self.problem}" if self.problem else self.kernel
+        return f"{self.rate * 1e-9:.4g} {self.rate_unit} {by}"
+
 
 class Excess(msgspec.Struct, frozen=True):
-    """A ceiling that a row surpasses: by the flop or bytes that it declares, at this rate a second."""
+    """A ceiling that a row surpasses this many times: by the flop or bytes that it declares, at this rate a second."""
 
     ceiling: Ceiling
     declared: int
     rate: float
+    times: float = 1.0
 
     @property
     def reason(self) -> str:
-        """`120 GFLOP/s exceed the measured ceiling, 101 GFLOP/s by fma/numba.fma on fma/n4096k4096/f32`."""
-        return f"{self.rate * 1e-9:.4g} {self.ceiling.rate_unit} exceed the measured ceiling, {self.limit}"
-
-    @property
-    def limit(self) -> str:
-        """`101 GFLOP/s by fma/numba.fma on fma/n4096k4096/f32`, the best sample of the ceiling."""
-        best = f"{self.ceiling.best * 1e-9:.4g} {self.ceiling.rate_unit}"
-        return f"{best} by {self.ceiling.kernel} on {self.ceiling.problem}"
+        """`120 GFLOP/s exceed the ceiling, 101 GFLOP/s by fma/numba.fma on fma/n98304k512/f32`."""
+        twice = "twice " * (self.times >= 2)
+        return f"{self.rate * 1e-9:.4g} {self.ceiling.rate_unit} exceed {twice}the ceiling, {self.ceiling}"
 
 
 class Roofline(msgspec.Struct, frozen=True):
@@ -205,6 +206,7 @@ class Measured(msgspec.Struct, kw_only=True):
     launched: str = ""
     entropy: Annotated[Entropy, _in_a_line] = ""
     llc_bytes: int | None = None
+    judged_by: str = ""
 
 
 class Measurement(Measured, kw_only=True):

@@ -1,12 +1,15 @@
 """What bounds a row: measured ceilings of arithmetic and of bandwidth, and what they say of a time.
 
 Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
-Nothing is looked up: a ceiling is what the best of our own microbenchmarks (operations `fma`, `copy` and, over a link,
-`transfer`) reached here.
+A ceiling is what the best of our own microbenchmarks (operations `fma`, `copy` and, over a link, `transfer`) reached
+here. Only where none can accuse a row, the nominal peak does (`peak.py`).
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from kernelmark.bench.measure.measurement import Ceiling, Excess, Measurement, Need, Roofline
 from kernelmark.bench.plan.modes import Mode
@@ -15,11 +18,16 @@ from kernelmark.bench.plan.status import Status
 
 #: How far beyond a ceiling a figure may lie before either of them is doubted.
 SLACK = 1.02
-#: How far beyond the highest ceiling ever measured it is the figure that is wrong, whatever else is in doubt.
+#: How far beyond the highest ceiling ever measured it is the figure that is wrong, whatever else is in doubt. Load that
+#: shares the units of a core, or slows its clock, takes no more from a ceiling.
 FAR = 2.0
-#: The microbenchmark of each arithmetic, by device; its sizes as in the suite `roofline`, on a CPU a quarter as long.
+#: The share of samples that a ceiling is read from, the fastest: load makes samples slower and never faster.
+FASTEST = 0.1
+#: A system that shares a CPU lets a process work this long at a time, so a call that is shorter is often undisturbed.
+SLICE_S = 2e-3
+#: The microbenchmark of each arithmetic, by device; on a CPU that of one thread, which takes half a millisecond.
 COMPUTE = {
-    "cpu": {"fp32": "fma/n98304k8192/f32", "fp64": "fma/n98304k8192/f64"},
+    "cpu": {"fp32": "fma/n98304k512/f32", "fp64": "fma/n98304k256/f64"},
     "cuda": {
         "fp32": "fma/n8650752k32768/f32",
         "fp64": "fma/n8650752k32768/f64",
@@ -42,6 +50,18 @@ UNITS = {"3xtf32": "tf32", "strassen64": "fp64"}
 UNITS |= dict.fromkeys(("winograd", "winograd4", "fft", "strassen", "onebit", "int8"), "fp32")
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
 _SMALLEST = 2**16
+#: The copy on each thread of a CPU that shows what caches allow.
+_CACHED_BYTES = 2**20
+
+
+class Judge(NamedTuple):
+    """What accuses a row that lies beyond `times` the best sample of a ceiling."""
+
+    ceiling: Ceiling
+    times: float
+
+    def __str__(self) -> str:
+        return f"{'twice ' * (self.times >= FAR)}{self.ceiling}"
 
 
 class Bounds(NamedTuple):
@@ -54,7 +74,7 @@ class Bounds(NamedTuple):
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
     """The ceilings of a kernel: of its arithmetic where there is any, and of the memory or link that operands cross."""
     kind = UNITS.get(numerics, numerics)
-    if problem.flop and (micro := microbenchmark(problem.op, device, numerics)):
+    if problem.flop and (micro := microbenchmark(problem.op, device, numerics, threads)):
         yield Need(device, threads, kind, micro)
     nbytes = level_bytes(problem.footprint_bytes, mode, llc_bytes)
     if transfer := problem.link(nbytes):
@@ -63,11 +83,29 @@ def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode
         yield Need(device, threads, "memory", _copy_of(nbytes))
 
 
-def microbenchmark(op: str, device: str, numerics: str) -> str | None:
-    """The problem whose rate bounds an operation's arithmetic, if there is one."""
+def judges(
+    problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int
+) -> Iterator[tuple[Need, float]]:
+    """Yield the ceilings that can accuse a kernel, each with how many times it a rate may be.
+
+    Operands below four last-level caches leave part of their stores there. On a CPU they are held against twice what a
+    copy within a cache reaches: on each thread in cold mode, of the operands' size in others.
+    """
+    for need in needs(problem, device, threads, numerics, mode, llc_bytes):
+        if not need.moves or problem.footprint_bytes >= 4 * llc_bytes:
+            yield need, SLACK
+        elif device == "cpu" and (mode.does.from_memory or problem.footprint_bytes >= _SMALLEST):
+            cold = mode.does.from_memory or problem.footprint_bytes > 2 * llc_bytes
+            nbytes = threads * _CACHED_BYTES if cold else level_bytes(problem.footprint_bytes, mode, llc_bytes)
+            yield Need(device, threads, "memory", _copy_of(nbytes)), FAR
+
+
+def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | None:
+    """The problem whose rate bounds an operation's arithmetic, if there is one; on a CPU each thread has the same."""
     kind = UNITS.get(numerics, numerics)
     fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
-    return fed or COMPUTE.get(device, {}).get(kind)
+    found = fed or COMPUTE.get(device, {}).get(kind)
+    return found and found.replace("n98304k", f"n{98304 * threads}k")
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
@@ -85,27 +123,66 @@ def _copy_of(nbytes: int) -> str:
     return f"copy/m{max(1, nbytes // (2 * _ROW_BYTES))}n{_ROW_BYTES // 4}/f32"
 
 
-def ceiling(need: Need, rows: list[Measurement], problem: Problem, measured_at: str) -> Ceiling | None:
-    """The best of the microbenchmarks that were measured, or None where none was right."""
-    good = [row for row in rows if row.status == Status.OK and row.interval]
-    if not good:
-        return None
-    best = min(good, key=lambda row: row.interval.median if row.interval else 0.0)
-    assert best.interval is not None
+def fastest(rows: list[Measurement]) -> Measurement | None:
+    """Return the microbenchmark that reached most, or None where none was right."""
+    good = [row for row in rows if row.status == Status.OK and row.samples]
+    return min(good, key=lambda row: fastest_tenth(row.samples), default=None)
+
+
+def ceiling(need: Need, row: Measurement, problem: Problem, measured_at: str) -> Ceiling:
+    """Return the rate that a tenth of the samples reach, and its interval."""
     work = problem.traffic_bytes if need.moves else problem.flop
+    typical_s, low_s, high_s = fastest_tenth(row.samples)
     return Ceiling(
         *need,
-        kernel=best.kernel,
-        device_name=best.device_name,
-        rate=work / best.interval.median,
-        low=work / best.interval.high,
-        high=work / best.interval.low,
-        best=work / min(best.samples),
+        kernel=row.kernel,
+        device_name=row.device_name,
+        rate=work / typical_s,
+        low=work / high_s,
+        high=work / low_s,
+        best=work / min(row.samples),
         measured_at=measured_at,
-        clock_mhz=best.state.get("clock_mhz"),
-        host=best.host,
-        device_uuid=best.device_uuid,
+        clock_mhz=row.state.get("clock_mhz"),
+        host=row.host,
+        device_uuid=row.device_uuid,
     )
+
+
+class Tenth(NamedTuple):
+    """The time that a tenth of the samples do not exceed, and the order statistics that are its 95 % interval."""
+
+    middle: float
+    low: float
+    high: float
+
+
+def fastest_tenth(samples: Sequence[float]) -> Tenth:
+    """Return what the fastest samples show."""
+    ranked, mean = sorted(samples), FASTEST * len(samples)
+    off = 1.96 * math.sqrt(mean * (1 - FASTEST))
+    places = (math.floor(mean), math.floor(mean - off), math.ceil(mean + off))
+    return Tenth(*(ranked[min(max(place, 0), len(ranked) - 1)] for place in places))
+
+
+#: Begins the doubt about a ceiling of short samples that was measured beside other load.
+BESIDE = "measured beside other load: "
+
+
+def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
+    """Return the highest of the least doubtful ceilings of a kind, its best sample that of all, and why it is doubted.
+
+    What holds is less doubtful than what was measured beside other load, and that less than all else.
+    """
+    every = list(found)
+    if not every:
+        return None
+    chosen, doubt = max(every, key=certainty)
+    return msgspec.structs.replace(chosen, best=max(known.best for known, _ in every)), doubt
+
+
+def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
+    """Return by what ceilings of a kind are ranked: the last of them stands in rows, tables and figures."""
+    return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 
 def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline | None:
@@ -145,20 +222,10 @@ def _executed(measured: Measurement, problem: Problem) -> int:
     return problem.flop if measured.executed_flop is None else measured.executed_flop
 
 
-def exceeded(
-    measured: Measurement, problem: Problem, bounds: Bounds, llc_bytes: int, slack: float = SLACK
-) -> Excess | None:
-    """Whether a row surpasses a ceiling by a factor: its slowest credible time against the ceiling's best sample.
-
-    Bandwidth bounds only what is certain to come from memory: smaller operands leave part of their stores in a cache.
-    """
+def exceeded(measured: Measurement, problem: Problem, judge: Judge) -> Excess | None:
+    """Return whether a row is beyond a ceiling: its slowest credible time against the ceiling's best sample."""
     if measured.interval is None:
         return None
-    slowest = measured.interval.high
-    if bounds.compute and (rate := _executed(measured, problem) / slowest) > slack * bounds.compute.best:
-        return Excess(bounds.compute, _executed(measured, problem), rate)
-    if bounds.memory and problem.footprint_bytes >= 4 * llc_bytes:
-        rate = problem.traffic_bytes / slowest
-        if rate > slack * bounds.memory.best:
-            return Excess(bounds.memory, problem.traffic_bytes, rate)
-    return None
+    declared = problem.traffic_bytes if judge.ceiling.need.moves else _executed(measured, problem)
+    rate = declared / measured.interval.high
+    return Excess(judge.ceiling, declared, rate, judge.times) if rate > judge.times * judge.ceiling.best else None

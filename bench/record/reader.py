@@ -408,14 +408,17 @@ class Reader:
         query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY measured_at, ceiling_id"
         return list(self._rows(query, _doubted, run_id=run_id))
 
-    def highest_ceiling(self, run_id: str, need: Need) -> Ceiling | None:
-        """The highest ceiling of this kind that any run on the run's machine has measured, whatever became of it."""
+    def earlier_ceilings(self, run_id: str, need: Need) -> Iterator[tuple[Ceiling, str]]:
+        """Yield the ceilings of a kind that runs on the run's machine have measured, each with the doubt about it.
+
+        A plug-in could have changed what another run measured with, so none of a run with plug-ins is among them.
+        """
         query = f"""
-            SELECT {_CEILING} FROM ceiling JOIN run USING (run_id)
+            SELECT {_CEILING}, doubt FROM ceiling JOIN run USING (run_id)
             WHERE machine_id = (SELECT machine_id FROM run WHERE run_id = :run_id)
             AND device = :device AND threads = :threads AND kind = :kind AND problem = :problem
-            ORDER BY best DESC LIMIT 1"""
-        return next(self._rows(query, partial(struct_of, Ceiling), run_id=run_id, **need._asdict()), None)
+            AND (run_id = :run_id OR coalesce(json_extract(plan, '$.plugins'), '[]') = '[]')"""
+        return self._rows(query, _doubted, run_id=run_id, **need._asdict())
 
     def layers(self, run_id: str) -> list[Layer]:
         """The layers of the networks of a run, in the order in which they were measured."""

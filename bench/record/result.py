@@ -88,7 +88,7 @@ _ORDER = (
     "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s", "interval", "outliers",
     "speedup_of_minima", "attempt", "repeated", "threads_used", "affinity", "load", "steal_pct",
     "roofline_pct_cycles", "spread_s", "job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s",
-    "compression_error", "launched", "entropy", "llc_bytes",
+    "compression_error", "launched", "entropy", "llc_bytes", "judged_by",
 )  # fmt: skip
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Result)}
 COLUMNS = tuple(dict.fromkeys((*_ORDER, *_FIELDS)))

@@ -14,9 +14,9 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report import tuning
 from kernelmark.bench.report.contest import TIE, Contest, Ratio, speedup_of, why_unranked
-from kernelmark.bench.report.format import count, digits, factor, interval, pace, rate, row_time, seconds, short, time
+from kernelmark.bench.report.format import count, factor, interval, pace, rate, row_time, seconds, short, time
 from kernelmark.bench.report.founding import FoundingProduct, answers
-from kernelmark.bench.report.noise import marked
+from kernelmark.bench.report.noise import marked, share
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import summary
 from kernelmark.bench.report.tuning import Number
@@ -194,7 +194,7 @@ def fastest(data: RunData) -> tuple[list[Fastest], int]:
 def _fastest(c: Contest) -> Fastest:
     r, ratio = c.fastest, c.lead
     lead = ", ".join([f"{ratio} over {short(c.ranked[1].kernel)}", *ratio.remarks]) if ratio else ""
-    roofline = f"{digits(r.roofline_pct)} %" if r.roofline_pct else ""
+    roofline = f"{share(r)} %" if r.roofline_pct else ""
     return Fastest(c.problem, c.setting.title, short(r.kernel), marked(time(*row_time(r)), r), rate(r), roofline, lead)
 
 
@@ -310,7 +310,7 @@ def _roofline(data: RunData) -> list[Number]:
         return []
     return [
         Number(
-            f"{marked(digits(best.roofline_pct), best)} %",
+            f"{share(best)} %",
             "of the roofline at best",
             f"{best.kernel} on {best.problem}",
         )
@@ -334,7 +334,7 @@ def _rate(r: Result) -> str:
 
 
 def _share(r: Result) -> str:
-    return f"{digits(r.roofline_pct)} % of the roofline" if r.roofline_pct else ""
+    return f"{share(r)} % of the roofline" if r.roofline_pct else ""
 
 
 def _time_and_share(r: Result) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kernelmark.bench.measure.disturbance import disturbances, was_noisy
+from kernelmark.bench.measure.disturbance import disturbances, low_ceilings, was_noisy
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.format import count
+from kernelmark.bench.report.format import count, digits
 
-#: Stands before the time of a noisy row, in every table and figure.
+#: Stands before the time of a noisy row in every table and figure, and before a share of a disturbed ceiling.
 MARK = "~"
 CLEAN, NOISY = "clean", "noisy"
 
@@ -41,6 +41,12 @@ def is_noisy(r: Result) -> bool:
 def marked(time: str, r: Result) -> str:
     """Return the text of a row's time, with the mark of a noisy row before it."""
     return f"{MARK}{time}" if is_noisy(r) else time
+
+
+def share(r: Result) -> str:
+    """Return the percentage of the roofline, with the mark of a ceiling that was disturbed before it."""
+    mark = MARK * (r.roofline_pct is not None and bool(low_ceilings(r.disturbed)))
+    return mark + digits(r.roofline_pct)
 
 
 def noise_of(rows: Iterable[Result]) -> Noise:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelmark.bench.measure.disturbance import low_ceilings
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.record.table import Coded, Floats
@@ -44,7 +45,7 @@ def page_data(data: RunData) -> dict[str, Any]:
     plan = data.run.plan
     return {
         "count": len(rows),
-        "noisy": column([int(is_noisy(r)) for r in rows]),
+        "noisy": column([is_noisy(r) + 2 * bool(low_ceilings(r.disturbed)) for r in rows]),
         "levels": None if whole else LEVELS,
         "lengths": column(lengths),
         "samples": _text(samples.astype("<f4")),

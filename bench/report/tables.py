@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from kernelmark.bench.measure.measurement import WITHIN, Ceiling, Evidence
+from kernelmark.bench.measure.disturbance import low_ceilings
+from kernelmark.bench.measure.measurement import WITHIN, Ceiling, Evidence, Need
+from kernelmark.bench.measure.roofline import certainty
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
@@ -37,7 +39,7 @@ from kernelmark.bench.report.layout import (
     with_bars,
     wrapped,
 )
-from kernelmark.bench.report.noise import MARK, marked, noise_of
+from kernelmark.bench.report.noise import MARK, marked, noise_of, share
 
 COLUMNS = (
     TableColumn("kernel"),
@@ -114,6 +116,9 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
     """Yield what stands below the table: noise, scratch, rows without a median, rows that are not ok and why."""
     if sentence := noise_of(timed).sentence:
         yield f"{MARK} {sentence}"
+    yield from (
+        f"{MARK} roof %: {low}" for low in dict.fromkeys(low for r in timed for low in low_ceilings(r.disturbed))
+    )
     first = min(timed, key=lambda r: r.time_s_median or 0.0, default=None)
     if first and (why := why_unranked(first)) and not all(map(why_unranked, timed)):
         yield f"not ranked: {short(first.kernel)} {why}"
@@ -167,7 +172,7 @@ def _cells(r: Result, shown: _Shown) -> Sequence[str]:
         spread(*row_time(r)),
         digits(r.gflop_per_s and r.gflop_per_s / shown.gflop),
         digits(r.gbyte_per_s),
-        digits(r.roofline_pct),
+        share(r),
         speedup if r.speedup is None else str(speedup_of(r)),
         size(r.scratch_bytes) + ("*" if by_name_only(r) else ""),
         ", ".join(filter(None, (r.stopped_by, str(r.samples)))),
@@ -190,26 +195,32 @@ _BOUND = "bound: "
 
 
 def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequence[str]]]:
-    """Yield the roofline bounds of these rows, each once, as a line among the kernels that it bounds."""
+    """Yield the roofline bounds of these rows, each once, as a line among the kernels that it bounds.
+
+    One of arithmetic holds for what an algorithm executes, and has the name of a kernel of it if that is not nominal.
+    """
     seen = set()
     for r in timed:
         rate = r.ceiling_gflop_per_s if r.bound_by == "compute" else r.ceiling_gbyte_per_s
         numerics = r.numerics * (r.bound_by == "compute")
-        bound = (r.device, r.threads, r.bound_by, rate, numerics)
+        executed = r.executed_flop if r.bound_by == "compute" else None
+        bound = (r.device, r.threads, r.bound_by, rate, numerics, executed)
         if r.roofline_pct and r.time_s_median and bound not in seen:
             seen.add(bound)
             least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
-            name = f"{_BOUND}{r.device} {r.bound_by}" + _threads(r, shown)
+            name = f"{_BOUND}{r.device} {r.bound_by}" + f" of {short(r.kernel)}" * bool(executed) + _threads(r, shown)
             gflop, gbyte = (r.gflop_per_s or 0.0) / shown.gflop, r.gbyte_per_s or 0.0
             rates = [digits(rate * room) if rate else "" for rate in (gflop, gbyte)]
             yield least, (name, numerics * shown.numerics, seconds(least), "", *rates, "100", "", "", "")
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
-    """Return the ceilings of a run, the latest of each, with the kernel that reached it and any reason against it."""
-    latest = {ceiling.need: (ceiling, doubt) for ceiling, doubt in ceilings}
+    """Return the ceilings that rows of a run stand on, with the kernel that reached each and any reason against it."""
+    by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
+    for ceiling, doubt in ceilings:
+        by_need.setdefault(ceiling.need, []).append((ceiling, doubt))
     cells = []
-    for c, doubt in latest.values():
+    for c, doubt in (max(own, key=certainty) for own in by_need.values()):
         rate = flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{digits(c.rate * 1e-9)} {c.rate_unit}"
         around = spread(c.rate, c.low, c.high)
         cells.append((c.device, str(c.threads), c.kind, rate, around, c.kernel, c.problem, doubt))
@@ -286,7 +297,7 @@ def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
     if excess:
         yield "declared", f"{excess.declared:,} {excess.ceiling.work_unit}"
         yield "over time_s_ci95_high", f"{excess.rate * 1e-9:.4g} {excess.ceiling.rate_unit}"
-        yield "surpassed ceiling", f"{excess.limit}, measured {excess.ceiling.measured_at}"
+        yield "surpassed ceiling", ", measured ".join(filter(None, (str(excess.ceiling), excess.ceiling.measured_at)))
 
 
 def _aligned(pairs: Iterator[tuple[str, object]]) -> str:

@@ -1,15 +1,35 @@
 """The ceilings of a run: measured by jobs of their own, close in time to the rows that refer to them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import msgspec
+
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.disturbance import low_ceiling
+from kernelmark.bench.measure.disturbance import disturbances, low_ceiling, was_noisy
 from kernelmark.bench.measure.measurement import Ceiling, Excess, Measurement, Need
-from kernelmark.bench.measure.roofline import FAR, LINKS, SLACK, Bounds, ceiling, exceeded, needs, place
+from kernelmark.bench.measure.peak import nominal_peak
+from kernelmark.bench.measure.roofline import (
+    BESIDE,
+    FAR,
+    LINKS,
+    SLACK,
+    SLICE_S,
+    Bounds,
+    Judge,
+    ceiling,
+    certainty,
+    exceeded,
+    fastest,
+    fastest_tenth,
+    highest,
+    judges,
+    needs,
+    place,
+)
 from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.case import Budget, Entrant, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
@@ -21,20 +41,22 @@ from kernelmark.bench.run.pool import Execute
 MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
 #: Seconds for each kernel, and how many times that at a second look: the intervals of memory are wide by themselves.
 BUDGET_S, AGAIN = 0.3, 4
-#: A ceiling this far below the run's best, or with an interval this wide, is a sign of other load: it is taken again.
-LOW, WIDE = 0.9, 0.1
+#: An interval this wide, of the rate, is a sign of other load: the ceiling is taken again.
+WIDE = 0.1
+#: What a row has for `judged_by` where no ceiling can accuse it.
+NO_JUDGE = "no ceiling to judge by"
+
+
+#: Ends the doubt about a ceiling whose samples all have a part of other load, however long it is looked at.
+_LONG = ", and a call is longer than a time slice"
 
 
 class Standing(NamedTuple):
-    """The ceiling that bounds rows, if one holds, until it is stale.
-
-    doubt: why the latest, taken twice, is disturbed; replaced: that one is not `found`.
-    """
+    """The ceiling that bounds rows, if one holds, until it is to be measured again. doubt: why it may be too low."""
 
     found: Ceiling | None
     stale_at_s: float
     doubt: str = ""
-    replaced: bool = False
 
 
 Known = dict[Need, Standing]
@@ -43,8 +65,8 @@ Known = dict[Need, Standing]
 class Ceilings:
     """What bounds the rows of a run. `keep` gets each ceiling that is measured, `doubt` why one cannot hold.
 
-    `highest` returns the highest ceiling of a kind that this machine has ever reached. known: what runs that follow
-    one another have in common.
+    `earlier` returns the ceilings of a kind that this machine has reached before, each with the doubt about it. known:
+    what runs that follow one another have in common.
     """
 
     def __init__(
@@ -53,46 +75,47 @@ class Ceilings:
         execute: Execute,
         keep: Callable[[Ceiling], None],
         doubt: Callable[[Ceiling, str], None],
-        highest: Callable[[Need], Ceiling | None],
+        earlier: Callable[[Need], Iterable[tuple[Ceiling, str]]] = lambda need: (),
         known: Known | None = None,
     ) -> None:
-        self._registry, self._execute, self._keep, self._doubt, self._highest = registry, execute, keep, doubt, highest
+        self._registry, self._execute, self._keep, self._doubt, self._earlier = registry, execute, keep, doubt, earlier
         self._known: Known = {} if known is None else known
-        self._best: dict[Need, Ceiling] = {}
+        self._ever: dict[Need, tuple[Ceiling, str] | None] = {}
+        self._own: set[Need] = set()
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
         """Place the timed rows of a job, just measured, under their ceilings, and mistrust one that lies above.
 
-        A ceiling that is stale is measured anew, and so is one that seems surpassed; rows are held
-        against the best of the run, since load lowers a ceiling and never raises it. If it still is surpassed, by
-        the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing; but a row at
-        twice the highest ceiling ever is mistrusted in any case.
+        A ceiling that is stale is measured anew, and so is one that seems surpassed. Rows are held against the highest
+        that this machine has ever reached, since load lowers a ceiling and never raises it. If it still is surpassed,
+        by the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing; but a row
+        at twice a ceiling that nothing disturbed is mistrusted in any case.
         """
         for name in job.problems:
             timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]
             self._hold(job, self._registry.problem(name), timed)
 
     def _hold(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
+        asked = {row.entrant: self._asked(job, problem, row) for row in timed}
         for need in dict.fromkeys(need for row in timed for need in self._needs(job, problem, row)):
-            known = self._known.get(need)
-            if known is None or known.stale_at_s < now():
-                self._measure(need, job)
-            elif known.found and need not in self._best:  # an earlier run measured it
-                self._keep(known.found)
-                self._best[need] = known.found
-                if known.doubt and not known.replaced:
-                    self._doubt(known.found, known.doubt)
-        for need in self._surpassed(job, problem, timed):
+            self._refresh(need, job)
+        for need in dict.fromkeys(need for own in asked.values() for need, _ in own):
+            if not self._holds(need):
+                self._refresh(need, job)
+        for need in self._surpassed(problem, timed, asked):
             self._measure(need, job)
         for row in timed:
-            if excess := self._excess(job, problem, row, self._bounds(job, problem, row, self._highest), FAR):
-                row.mistrust(excess.reason, excess)
+            judges = [judge for need, times in asked[row.entrant] for judge in self._judges(need, times)]
+            row.judged_by = "; ".join(map(str, judges)) or NO_JUDGE
+            for held in [self._undisturbed(need) for need, times in asked[row.entrant] if times < FAR]:
+                if held and (excess := exceeded(row, problem, Judge(held, FAR))):
+                    row.mistrust(excess.reason, excess)
+                    break
         timed = [row for row in timed if row.status == Status.OK]
-        for need, suspects in self._surpassed(job, problem, timed).items():
+        for need, suspects in self._surpassed(problem, timed, asked).items():
             row, excess = suspects[0]
             if len(suspects) > 1 or row.kernel == job.baseline_of(problem.id):
-                self._known[need] = self._known[need]._replace(found=None)
-                self._doubt(excess.ceiling, f"{row.kernel} on {problem.id}: {excess.reason}")
+                self._refute(need, f"{row.kernel} on {problem.id}: {excess.reason}")
             else:
                 row.mistrust(excess.reason, excess)
         for row in timed:
@@ -100,84 +123,151 @@ class Ceilings:
                 self._place(row, job, problem)
 
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
-        found = place(row, problem, self._bounds(job, problem, row, self._holding))
+        known = {need.moves: self._known[need] for need in self._needs(job, problem, row)}
+        bounds = Bounds(*(known[moves].found if moves in known else None for moves in (False, True)))
+        found = place(row, problem, bounds)
         row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
-        for need in self._needs(job, problem, row):
-            if row.roofline and row.roofline.bound_by == need.bounds and (doubt := self._known[need].doubt):
-                row.note(low_ceiling(need.kind, doubt))
+        for at, doubt in [(standing.found, standing.doubt) for standing in known.values()]:
+            if row.roofline and at and doubt and at.need.bounds == row.roofline.bound_by:
+                row.note(low_ceiling(at.kind, doubt))
 
     def _surpassed(
-        self, job: Job, problem: Problem, rows: list[Measurement]
+        self, problem: Problem, rows: list[Measurement], asked: Mapping[Entrant, list[tuple[Need, float]]]
     ) -> dict[Need, list[tuple[Measurement, Excess]]]:
         """The ceilings that rows lie above, each with those rows."""
         found: dict[Need, list[tuple[Measurement, Excess]]] = {}
         for row in rows:
-            if excess := self._excess(job, problem, row, self._bounds(job, problem, row, self._strictest), SLACK):
-                found.setdefault(excess.ceiling.need, []).append((row, excess))
+            for need, times in asked[row.entrant]:
+                for judge in self._judges(need, times):
+                    if excess := exceeded(row, problem, judge):
+                        found.setdefault(need, []).append((row, excess))
         return found
 
-    def _excess(self, job: Job, problem: Problem, row: Measurement, bounds: Bounds, slack: float) -> Excess | None:
+    def _judges(self, need: Need, times: float) -> list[Judge]:
+        """Return what accuses a row: the highest ceiling that nothing disturbed, else the nominal peak.
+
+        Without either it is twice the highest that was measured beside other load, or nothing.
+        """
+        known, ever = self._known.get(need), self._ever.get(need)
+        if known and known.doubt and not known.found:
+            return []  # right kernels have surpassed it
+        if held := self._undisturbed(need) or nominal_peak(need):
+            return [Judge(held, times)]
+        return [Judge(ever[0], FAR)] if ever and ever[1].startswith(BESIDE) else []
+
+    def _undisturbed(self, need: Need) -> Ceiling | None:
+        """Return the ceiling of this run, or an earlier one, that nothing disturbed, with the best sample ever."""
+        known, ever = self._known.get(need), self._ever.get(need)
+        if ever is None or ever[1]:
+            return None
+        own = known.found if known and known.found and not known.doubt else ever[0]
+        return msgspec.structs.replace(own, best=ever[0].best)
+
+    def _asked(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
+        """Return the needs whose ceilings can accuse a row; a microbenchmark would be held against itself."""
         kernel = self._registry.kernels[row.kernel]
         if kernel.is_ours and problem.is_ceiling:
-            return None  # it would be held against itself
-        return exceeded(row, problem, bounds, get_device(kernel.device).llc_bytes, slack)
-
-    def _holding(self, need: Need) -> Ceiling | None:
-        known = self._known.get(need)
-        return known and known.found
-
-    def _strictest(self, need: Need) -> Ceiling | None:
-        """Return the best ceiling of the run, if any holds now: a row above that cannot be put down to load."""
-        return self._best.get(need) if self._holding(need) else None
-
-    def _bounds(self, job: Job, problem: Problem, row: Measurement, of: Callable[[Need], Ceiling | None]) -> Bounds:
-        known = {need.moves: of(need) for need in self._needs(job, problem, row)}
-        return Bounds(known.get(False), known.get(True))
+            return []
+        return [*judges(*self._facts(job, problem, row))]
 
     def _needs(self, job: Job, problem: Problem, row: Measurement) -> Iterator[Need]:
+        return needs(*self._facts(job, problem, row))
+
+    def _facts(self, job: Job, problem: Problem, row: Measurement) -> tuple[Problem, str, int, str, Mode, int]:
         device = self._registry.kernels[row.kernel].device
-        return needs(problem, device, row.threads, row.numerics, job.mode, get_device(device).llc_bytes)
+        return problem, device, row.threads, row.numerics, job.mode, get_device(device).llc_bytes
+
+    def _holds(self, need: Need) -> bool:
+        """Return whether the machine has reached a ceiling of this kind that nothing disturbed."""
+        if need not in self._ever:
+            self._ever[need] = highest(self._earlier(need))
+        ever = self._ever[need]
+        return ever is not None and not ever[1]
+
+    def _refresh(self, need: Need, job: Job) -> None:
+        """Measure a ceiling, unless it has just been; one of an earlier run becomes one of this run."""
+        self._holds(need)
+        known = self._known.get(need)
+        if known is None or known.stale_at_s < now():
+            if need not in self._own:
+                self._known.pop(need, None)
+            self._measure(need, job)
+        elif known.found and need not in self._own:
+            self._see(known.found, known.doubt)
+            self._add(known.found, known.doubt)
 
     def _measure(self, need: Need, job: Job) -> None:
-        """Measure a ceiling, twice if it looks disturbed; if both do, the last undisturbed one still bounds rows."""
-        began_s = now()
-        before = self._known.get(need) if need in self._best else None  # that this run has
-        found, doubt = self._take(need, job), ""
-        if found and self._looks_disturbed(found):
-            both = filter(None, (found, self._take(need, job, AGAIN)))
-            found = max(both, key=lambda taken: (not self._looks_disturbed(taken), taken.rate))
-            doubt = self._looks_disturbed(found)
-        if found and doubt:
-            self._doubt(found, doubt)
-        replaced = bool(found and doubt and before and before.found)
-        if replaced and before:
-            found = before.found
+        """Measure a ceiling, twice if it looks disturbed and none holds; the highest that was undisturbed bounds rows.
+
+        Load would disturb the second look as it did the first.
+
+        A ceiling has one value in a run: another replaces it only where it is higher than noise explains.
+        """
+        began_s, known = now(), self._known.get(need)
+        found, doubt = (known.found, known.doubt) if known else (None, "")
+        for times in (1, AGAIN):
+            taken = self._take(need, job, times)
+            if taken is None:
+                break
+            rate = taken[0].rate
+            if found and not doubt:
+                if rate <= SLACK * found.rate:
+                    break
+                if not taken[1]:
+                    self._doubt(found, f"a later one of this run is {100 * (rate / found.rate - 1):.0f} % higher")
+            self._add(*taken)
+            found, doubt = max([(found, doubt), taken], key=certainty) if found else taken
+            if not doubt or doubt.startswith(BESIDE) or doubt.endswith(_LONG):
+                break
         ended_s = now()
         stale_at_s = ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s))
-        self._known[need] = Standing(found, stale_at_s, doubt, replaced)
+        self._known[need] = Standing(found, stale_at_s, doubt)
 
-    def _take(self, need: Need, job: Job, times: int = 1) -> Ceiling | None:
+    def _add(self, found: Ceiling, doubt: str) -> None:
+        """Record a ceiling of this run."""
+        self._own.add(found.need)
+        self._keep(found)
+        if doubt:
+            self._doubt(found, doubt)
+
+    def _see(self, found: Ceiling, doubt: str) -> None:
+        """Let the highest ceiling of a kind be at least this one."""
+        before = self._ever.get(found.need)
+        self._ever[found.need] = highest(filter(None, (before, (found, doubt))))
+
+    def _refute(self, need: Need, reason: str) -> None:
+        """Let a ceiling bound nothing until it is measured again, since right kernels surpass it."""
+        known = self._known[need]
+        if known.found:
+            self._doubt(known.found, reason)
+        self._known[need] = known._replace(found=None, doubt=reason)
+
+    def _take(self, need: Need, job: Job, times: int = 1) -> tuple[Ceiling, str] | None:
+        """Return a ceiling as it is now, and why it may be too low."""
         problem = self._registry.problem(need.problem)
         rows = self._execute(self._job(need, problem, job, times), WorkerKey(need.device, need.threads))
-        found = ceiling(need, rows, problem, datetime.now(UTC).isoformat())
-        if found:
-            self._keep(found)
-            best = self._best.get(need)
-            self._best[need] = found if best is None or found.rate >= best.rate else best
-        return found
+        row = fastest(rows)
+        if row is None:
+            return None
+        found = ceiling(need, row, problem, datetime.now(UTC).isoformat())
+        doubt = self._looks_disturbed(found, row)
+        self._see(found, doubt)
+        return found, doubt
 
-    def _looks_disturbed(self, found: Ceiling) -> str:
+    def _looks_disturbed(self, found: Ceiling, row: Measurement) -> str:
         """Return why other load seems to have lowered a ceiling; nothing if it does not."""
-        if found.rate < LOW * (best := self._best[found.need].rate):
-            return f"{100 * (1 - found.rate / best):.0f} % below the best of this run"
-        if found.high - found.low > WIDE * found.rate:
-            return f"its interval is {100 * (found.high - found.low) / found.rate:.0f} % wide"
+        cause = disturbances(row.disturbed)[0].cause if was_noisy(row.disturbed) else ""
+        if cause and fastest_tenth(row.samples).middle > SLICE_S:
+            return cause + _LONG
+        # Beside other load, a sample is as fast as it would be alone, or takes a time slice more.
+        if (wide := found.high - (found.rate if cause else found.low)) > WIDE * found.rate:
+            return f"its interval is {100 * wide / found.rate:.0f} % wide"
         if found.kind == "fp32":
             for need, known in self._known.items():
                 same = (need.device, need.threads, need.kind) == (found.device, found.threads, "fp64")
                 if same and known.found and known.found.rate > found.rate:
                     return "below that of fp64"
-        return ""
+        return cause and BESIDE + cause
 
     def _job(self, need: Need, problem: Problem, job: Job, times: int) -> Job:
         """Our own microbenchmarks alone: a user's plug-in does not set the measure that it is held against.

@@ -72,8 +72,8 @@ class Session:
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times and execute is not None:
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
-            highest = partial(store.highest_ceiling, self.run_id)
-            self._ceilings = Ceilings(self._registry, execute, keep, doubt, highest, known)
+            earlier = partial(store.earlier_ceilings, self.run_id)
+            self._ceilings = Ceilings(self._registry, execute, keep, doubt, earlier, known)
 
     def note(self, planned: PlannedJob) -> None:
         """Record the network that the job is a layer of, if it is one."""

@@ -20,7 +20,7 @@ from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.host import Host, digests, unlike
 from kernelmark.bench.measure.lock import exclusive, turn
 from kernelmark.bench.measure.machine import environment, machine
-from kernelmark.bench.measure.measurement import Ceiling, Measurement, Need
+from kernelmark.bench.measure.measurement import Ceiling, Measurement
 from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.measure.timing import now, pause
 from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey
@@ -127,10 +127,9 @@ class Station:
         self._workers.load(plan)
         self._registry = discover(plan.plugins, plan.timeout_s)
         self._taken: list[tuple[Ceiling, str]] = []
-        self._highest: dict[Need, Ceiling] = {}
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times:
-            self._ceilings = Ceilings(self._registry, self._execute, self._keep, self._doubt, self._highest.get)
+            self._ceilings = Ceilings(self._registry, self._execute, self._keep, self._doubt)
 
     def close(self) -> None:
         """End the workers, and give the GPU back."""
@@ -173,9 +172,6 @@ class Station:
 
     def _keep(self, ceiling: Ceiling) -> None:
         self._taken.append((ceiling, ""))
-        before = self._highest.get(ceiling.need)
-        if before is None or ceiling.best > before.best:
-            self._highest[ceiling.need] = ceiling
 
     def _doubt(self, ceiling: Ceiling, reason: str) -> None:
         self._taken = [(known, reason if known == ceiling else doubt) for known, doubt in self._taken]

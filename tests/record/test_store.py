@@ -204,6 +204,12 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
     begun.doubt_ceiling("r1", two, "surpassed")
     assert begun.ceilings("r1") == [(one, ""), (two, "surpassed")]
     assert begun.ceilings("r2") == []
+    for run_id, plan in (("r2", {"plugins": ["p.py"]}), ("r3", {}), ("r4", {"plugins": []})):
+        begun.begin(msgspec.structs.replace(RUN, run_id=run_id, plan=plan))
+    assert [*begun.earlier_ceilings("r4", one.need)] == [(one, ""), (two, "surpassed")]
+    begun.add_ceiling("r2", one)  # a plug-in may have changed what it was measured with
+    assert len([*begun.earlier_ceilings("r4", one.need)]) == 2
+    assert len([*begun.earlier_ceilings("r2", one.need)]) == 3
 
 
 def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(begun):
@@ -232,8 +238,7 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
 
 SINCE_4 = (
     *("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error", "launched"),
-    "entropy",
-    "llc_bytes",
+    *("entropy", "llc_bytes", "judged_by"),
 )
 
 

@@ -177,6 +177,35 @@ def test_the_roofline_bound_stands_in_the_table_of_the_rows_it_bounds():
     assert bound.split()[3:] == ["1.00", "ms", "24.7", "20.0", "100"]
 
 
+def test_a_bound_of_arithmetic_stands_for_each_algorithm_with_what_it_executes():
+    bounded = {"bound_by": "compute", "ceiling_gflop_per_s": 50.0}
+    rows = (
+        timed("conv/a.direct", 2e-3, roofline_pct=50.0, **bounded),
+        timed("conv/a.winograd", 1e-3, roofline_pct=40.0, executed_flop=20_000_000, **bounded),
+        timed("conv/a.also", 1.5e-3, roofline_pct=100 * 0.4 / 1.5, executed_flop=20_000_000, **bounded),
+    )
+    found = [" ".join(line.split()[:7]) for line in lines(*rows) if line.startswith("bound")]
+    assert [text.partition(" us")[0].partition(" ms")[0] for text in found] == [
+        "bound: cpu compute of a.winograd 400",
+        "bound: cpu compute 1.00",
+    ]
+
+
+def test_the_mark_of_a_time_is_of_its_samples_and_that_of_a_share_of_its_ceiling():
+    low = "the fp32 ceiling was disturbed: its interval is 20 % wide"
+    bounded = {"roofline_pct": 50.0, "bound_by": "memory"}
+    (line,) = [line for line in lines(timed("gemm/a.b", **bounded, disturbed=low)) if line.startswith("a.b")]
+    assert "~50.0" in line.split()
+    assert line.count("~") == 1
+    table = lines(timed("gemm/a.b", **bounded, disturbed=f"others took 0.50 CPUs during 40 % of the sampling; {low}"))
+    (line,) = [line for line in table if line.startswith("a.b")]
+    assert line.count("~") == 2
+    assert table[-2:] == [
+        "  ~ NOISY: 1 of 1 case was disturbed (others took 0.50 CPUs)",
+        f"  ~ roof %: {low}",
+    ]
+
+
 def test_a_bound_of_several_rows_stands_once():
     bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.68}
     table = lines(timed("gemm/a.b", **bounded), timed("gemm/a.c", **bounded))
@@ -196,9 +225,9 @@ def test_in_place_by_name_only_is_marked_above_a_tenth_of_the_matrix():
     assert "*" not in "".join(out)
 
 
-def test_ceilings_are_shown_once_the_latest_with_who_reached_them():
-    later = msgspec.structs.replace(MEMORY, rate=1e10, low=1e10, high=1e10, measured_at="2027")
-    header, _, line = ceiling_table([(MEMORY, ""), (later, "")]).splitlines()
+def test_ceilings_are_shown_once_those_that_rows_stand_on_with_who_reached_them():
+    lower = msgspec.structs.replace(MEMORY, rate=1e10, low=1e10, high=1e10, measured_at="2025")
+    header, _, line = ceiling_table([(lower, ""), (MEMORY, "load"), (lower, "load")]).splitlines()
     assert header.split("  ")[0] == "device"
     assert "does not hold" not in header
     for cell in ("cpu", "memory", "10.0 GB/s", "+0.0 +0.0 %", "copy/a.b", "copy/m1n1/f32"):

@@ -112,9 +112,11 @@ def _rate(r: Result) -> Ratio:
 
 
 def _ceiling(axes: object, lines: Lines) -> None:
-    rate = lines.contests[-1].fastest.ceiling_gflop_per_s
-    if rate and not lines.moves:
-        rate /= lines.unit[1]
+    """Draw the ceiling of nominal operations, where all that is shown executes these and stands on one ceiling."""
+    shown = [r for c in lines.contests for r in c.ranked if r.kernel in lines.kernels]
+    rates = {r.ceiling_gflop_per_s for r in shown}
+    if len(rates) == 1 and None not in rates and not lines.moves and not any(r.executed_flop for r in shown):
+        rate = (rates.pop() or 0.0) / lines.unit[1]
         axes.axhline(rate, color=style.GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
         axes.annotate(  # type: ignore[attr-defined]
             f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=style.GREY,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelmark.bench.measure.measurement import Ceiling
-from kernelmark.bench.measure.roofline import UNITS, microbenchmark
+from kernelmark.bench.measure.roofline import UNITS, certainty, microbenchmark
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short
@@ -67,7 +67,7 @@ def _roofs(data: RunData) -> list[Roof]:
         rows[r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(r)
     roofs = []
     for (op, device, threads, numerics), own in rows.items():
-        compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics))
+        compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics, threads))
         memory = highest(data, device, threads, "link" if op == "transfer" else "memory")
         if compute and memory and (points := [*_points(own)]):
             roofs.append(Roof(op, compute, memory, points))
@@ -90,7 +90,7 @@ def highest(data: RunData, device: str, threads: int, wanted: str, by: str | Non
     found = [c for c in found if c.problem == by] or found
     largest = max((sum(numbers(c.problem)) for c in found), default=0)
     held = [c for c, doubt in data.all_ceilings if not doubt and c in found and sum(numbers(c.problem)) == largest]
-    return max(held, key=lambda c: c.rate, default=None)
+    return max(held, key=lambda c: certainty((c, "")), default=None)
 
 
 def _draw(roof: Roof, looks: dict[str, style.Look]) -> "Drawing":

@@ -39,7 +39,8 @@ function seconds(value) {
   const scaled = value / factor;
   return (scaled >= 100 ? scaled.toFixed(0) : scaled.toPrecision(3)) + " " + unit;
 }
-const time = (i) => (noisy.at(i) ? "~" : "") + seconds(columns.time_s_median.at(i));
+const share = (i) => (noisy.at(i) & 2 ? "~" : "") + digits(columns.roofline_pct.at(i));
+const time = (i) => (noisy.at(i) & 1 ? "~" : "") + seconds(columns.time_s_median.at(i));
 function spread(i) {
   const [middle, from, to] = ["time_s_median", "time_s_ci95_low", "time_s_ci95_high"].map((name) => columns[name].at(i));
   if (empty(middle) || empty(from) || empty(to)) return "";

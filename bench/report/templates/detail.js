@@ -2,7 +2,7 @@
 const PROVENANCE = ["suite", "provider", "device", "device_name", "mode", "dtype", "numerics", "layout", "threads",
   "threads_used", "affinity", "isa", "samples", "processes", "interval", "stopped_by", "outliers", "disturbed", "repeated",
   "attempt", "call_overhead_s", "setup_s", "speedup_of_minima", "baseline", "max_error", "error_bound", "scratch_bytes",
-  "executed_flop", "bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "roofline_pct_cycles", "clock_mhz",
+  "executed_flop", "judged_by", "llc_bytes", "bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "roofline_pct_cycles", "clock_mhz",
   "temperature_c", "power_w", "energy_j", "load", "steal_pct", "tunables", "seed", "count", "versions", "git_commit",
   "started_at"];
 
@@ -10,7 +10,7 @@ function detail(i) {
   const cell = element("td", { colspan: SHOWN.length });
   if (columns.reason.at(i)) cell.append(element("p", { class: columns.status.at(i) === "ok" ? "" : "bad" }, columns.status.at(i) + ": " + columns.reason.at(i)));
   const rates = [["95 %", spread(i)], ["GFLOP/s", digits(columns.gflop_per_s.at(i))], ["GB/s", digits(columns.gbyte_per_s.at(i))],
-    ["of the roofline", empty(columns.roofline_pct.at(i)) ? "" : digits(columns.roofline_pct.at(i)) + " %"], ["speedup", ratio(i)]];
+    ["of the roofline", empty(columns.roofline_pct.at(i)) ? "" : share(i) + " %"], ["speedup", ratio(i)]];
   const facts = PROVENANCE.map((name) => [name, columns[name].at(i)]).filter(([, value]) => !empty(value)).map(([name, value]) => [name, plain(value)]);
   const list = element("dl");
   for (const [name, value] of [...rates.filter(([, value]) => value), ...facts]) list.append(element("div", {}, element("dt", {}, name), element("dd", {}, value)));

@@ -8,7 +8,7 @@ const SHOWN = [
   ["95 %", null, spread, "number spare"],
   ["GFLOP/s", "gflop_per_s", (i) => digits(columns.gflop_per_s.at(i)), "number spare"],
   ["GB/s", "gbyte_per_s", (i) => digits(columns.gbyte_per_s.at(i)), "number spare"],
-  ["roof %", "roofline_pct", (i) => digits(columns.roofline_pct.at(i)), "number spare"],
+  ["roof %", "roofline_pct", share, "number spare"],
   ["speedup", "speedup", ratio, "spare"],
   ["threads", "threads", (i) => String(columns.threads.at(i)), "number spare"],
   ["mode", "mode", (i) => columns.mode.at(i), "spare"],

@@ -1,0 +1,69 @@
+"""The nominal peak of a CPU: clock x units x lanes. It accuses rows where no measured ceiling can, and nothing else.
+
+Sources: Intel 64 and IA-32 Architectures Optimization Reference Manual (248966); AMD Software Optimization Guides for
+families 17h (55723, 56305), 19h (56665, 57647) and 1Ah (58455); Arm Neoverse N1, N2, V1 and V2 Core Software
+Optimization Guides.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+
+from kernelmark.bench.measure.cpu import CPUS, cpu_name
+from kernelmark.bench.measure.measurement import Ceiling, Need
+
+CPUINFO = Path("/proc/cpuinfo")
+#: Units for multiply-adds of a core and the FP32 lanes of each: by vendor (`vendor_id`, or `CPU implementer`), family
+#: (or `CPU part`) and the first model that has them. Of models that differ, those of the one with most.
+UNITS = {
+    ("GenuineIntel", 6, 0x3C): (2, 8),  # Haswell and later
+    ("GenuineIntel", 6, 0x55): (2, 16),  # Skylake-SP and later, clients with half of it among them
+    ("AuthenticAMD", 0x17, 0x00): (2, 4),  # Zen
+    ("AuthenticAMD", 0x17, 0x30): (2, 8),  # Zen 2
+    ("AuthenticAMD", 0x19, 0x00): (2, 8),  # Zen 3 and 4, whose units take two cycles for 512 bits
+    ("AuthenticAMD", 0x1A, 0x00): (2, 16),  # Zen 5
+    ("0x41", 0xD0C, 0): (2, 4),  # Neoverse N1
+    ("0x41", 0xD40, 0): (2, 8),  # Neoverse V1
+    ("0x41", 0xD49, 0): (2, 4),  # Neoverse N2
+    ("0x41", 0xD4F, 0): (4, 4),  # Neoverse V2
+}
+LANES = {"fp32": 1.0, "fp64": 0.5}
+
+
+def nominal_peak(need: Need) -> Ceiling | None:
+    """Return what the threads of a CPU can reach at most; None where its units or its highest clock are unknown."""
+    units, hertz = _units(), _highest_hertz()
+    if need.device != "cpu" or need.kind not in LANES or not (units and hertz):
+        return None
+    rate = 2 * hertz * units[0] * units[1] * LANES[need.kind] * need.threads
+    each = f"{hertz * 1e-9:.3g} GHz x {units[0]} units x {units[1] * LANES[need.kind]:.0f} lanes"
+    return Ceiling(
+        need.device, need.threads, need.kind, "", f"nominal peak of {each}", cpu_name(), rate, rate, rate, rate, ""
+    )
+
+
+@lru_cache
+def _units() -> tuple[int, int] | None:
+    """Return the units of a core and the lanes of each."""
+    facts: dict[str, str] = {}
+    try:
+        for line in CPUINFO.read_text().splitlines():
+            name, _, value = line.partition(":")
+            facts.setdefault(name.strip(), value.strip())
+        vendor = facts.get("vendor_id") or facts["CPU implementer"]
+        family, model = int(facts.get("cpu family") or facts["CPU part"], 0), int(facts.get("model") or 0)
+    except (OSError, KeyError, ValueError):
+        return None
+    known = [own for own in UNITS if own[:2] == (vendor, family) and own[2] <= model]
+    return UNITS[max(known)] if known else None
+
+
+@lru_cache
+def _highest_hertz() -> float | None:
+    """Return the highest clock that the system reports; acpi-cpufreq leaves out what a boost adds."""
+    folder = CPUS / "cpu0" / "cpufreq"
+    try:
+        if (folder / "scaling_driver").read_text().strip() == "acpi-cpufreq":
+            return None
+        return 1e3 * max(int(path.read_text()) for path in CPUS.glob("cpu[0-9]*/cpufreq/cpuinfo_max_freq"))
+    except (OSError, ValueError):
+        return None
