@@ -135,6 +135,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         params = [item.callspec.params.get("km_case") for item in items]
         session.config.stash[_BRIDGE].select([case for case in params if isinstance(case, BenchmarkItem)])
         _leave_histograms_out(session.config)
+        _require_stored(session.config)
+
+
+def _require_stored(config: pytest.Config) -> None:
+    """Refuse a comparison with nothing before anything is measured; pytest-benchmark would refuse it afterwards."""
+    benchmarks: Any = getattr(config, "_benchmarksession", None)
+    if benchmarks is None or not config.getoption("benchmark_compare_fail"):
+        return
+    stored = benchmarks.storage.load(*[benchmarks.compare] * isinstance(benchmarks.compare, str))
+    if not benchmarks.compare or next(iter(stored), None) is None:
+        raise pytest.UsageError(
+            f"kernelmark: --benchmark-compare-fail: nothing is stored below {benchmarks.storage} to compare with by "
+            "--benchmark-compare; a session with --benchmark-autosave stores itself"
+        )
 
 
 _NOTE = pytest.StashKey[str]()

@@ -118,6 +118,14 @@ def test_a_median_that_is_slower_than_the_compared_one_fails_the_session(session
     assert (done.returncode != 0) == bool(code), text
 
 
+@pytest.mark.parametrize("compare", ["--benchmark-compare", "--benchmark-compare=0007", "--benchmark-autosave"])
+def test_a_comparison_with_nothing_is_refused_before_anything_is_measured(bench, tmp_path, compare):
+    done = bench("--km-suite", NT, compare, "--benchmark-compare-fail=median:5%", "--km-db", "none.db")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "kernelmark: --benchmark-compare-fail: nothing is stored below " in done.stdout + done.stderr
+    assert not (tmp_path / "none.db").exists()
+
+
 def test_mode_and_several_suites_are_taken(bench):
     words = ("--km-suite", "copy/m3n5/f32", "--km-suite", "transpose/m3n5/f32/in", "--km-device", "cpu")
     done = bench(*words, "--km-kernels", "*numpy.copyto", "--km-kernels", "*imatcopy")

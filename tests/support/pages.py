@@ -57,8 +57,9 @@ REPLACED = {
     "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_intrinsics.py -k block",
     "python -m pytest tests/emulator -k tiled.cu": "python -m pytest tests/emulator/test_kernels.py "
     "-k tiled.cu --collect-only -q",
-    "pytest --benchmark-only --benchmark-compare --benchmark-compare-fail=median:5%": "pytest --benchmark-only "
-    "--benchmark-compare --benchmark-compare-fail=median:1000000%",
+    "pytest --benchmark-only --km-processes 5 --benchmark-autosave": "pytest --benchmark-only --benchmark-autosave",
+    "pytest --benchmark-only --km-processes 5 --benchmark-compare --benchmark-compare-fail=median:5%": "pytest "
+    "--benchmark-only --benchmark-compare --benchmark-compare-fail=median:1000000%",
     "kernelmark run question.toml --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run seed --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run --resume RUN": "kernelmark run --help",
