@@ -104,8 +104,9 @@ def _figure(m: CrossoverMap) -> Figure:
     return Figure(
         file_name("crossover", storage, *of_setting(first.setting)),
         f"Crossover: convolution over {_axis_name(m)}, {storage}",
-        f"{first.setting.title}. {_turns(m)} Stars: certainly the fastest; dots: ties for the first place; hollow: "
-        f"measured under noise. Times over that of the fastest; darker is slower, and empty cells have no time.{cut}",
+        f"{first.setting.title}. {_turns(m)} Lines: takeovers, two around ties. Stars: certainly the fastest; dots: "
+        "ties for the first place; hollow: measured under noise. Times over that of the fastest; darker is slower, and "
+        f"empty cells have no time.{cut}",
         partial(_draw, m),
     )
 
@@ -159,7 +160,7 @@ def _mark(axes: "Axes", m: CrossoverMap) -> None:
         ]
         if places:
             xs, ys, noisy = zip(*places, strict=True)
-            mark_points(axes, xs, ys, look, noisy)
+            mark_points(axes, xs, ys, look, noisy, size=5)
     at = {c.problem: place for place, c in enumerate(m.contests)} if len(set(m.names)) == len(m.names) else {}
     for turn in m.turns or ():
         if turn.before.problem in at and turn.after.problem in at:

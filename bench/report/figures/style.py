@@ -152,12 +152,15 @@ def _label(axes: "Axes", label: Label, height: float) -> None:
                   annotation_clip=False)  # fmt: skip
 
 
-def mark_points(axes: "Axes", xs: Sequence[float], ys: Sequence[float], look: Look, noisy: Sequence[bool]) -> None:
+def mark_points(
+    axes: "Axes", xs: Sequence[float], ys: Sequence[float], look: Look, noisy: Sequence[bool], size: float = 3.5
+) -> None:
     """Draw the marks of a line; those that were measured under noise are hollow."""
     for hollow in (False, True):
         points = [(x, y) for x, y, is_noisy in zip(xs, ys, noisy, strict=True) if is_noisy == hollow]
         fill = "none" if hollow else look.colour
-        axes.plot([x for x, _ in points], [y for _, y in points], look.marker, color=look.colour, markerfacecolor=fill)
+        at = [x for x, _ in points], [y for _, y in points]
+        axes.plot(*at, look.marker, color=look.colour, markerfacecolor=fill, markersize=size)
 
 
 def ends(middle: float, low: float | None, high: float | None) -> tuple[float, float]:
