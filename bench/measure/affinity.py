@@ -25,9 +25,10 @@ def pin(threads: int) -> None:
     if threads >= len(usable):
         return
     chosen = spread(usable, threads)
-    for task in TASKS.iterdir():  # threads that libraries made when they were loaded keep the CPUs they had then
+    # Threads that libraries made when they were loaded keep the CPUs they had then; 0 is the calling one.
+    for task in names(TASKS) or ["0"]:
         with suppress(ProcessLookupError):  # it has ended meanwhile
-            os.sched_setaffinity(int(task.name), chosen)
+            os.sched_setaffinity(int(task), chosen)
 
 
 def spread(usable: Iterable[int], count: int) -> list[int]:

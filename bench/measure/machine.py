@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,6 +18,7 @@ from kernelmark.bench.measure.memory import physical_bytes
 from kernelmark.bench.measure.nvml import GpuMonitor
 from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version
 from kernelmark.bench.measure.timing import now
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.text import as_utf8
@@ -74,7 +76,12 @@ def _driver_version() -> str:
 
 
 def idle_variables() -> dict[str, str]:
-    """Return the variables of IDLE, with which a worker is started; those that the user has set keep their values."""
+    """Return the variables of IDLE, with which a worker is started; those that the user has set keep their values.
+
+    Raises UsageError for a variable with which Numba cannot be imported.
+    """
+    if re.fullmatch(r"\s*(-\d+|0+)\s*", threads := os.environ.get("NUMBA_NUM_THREADS", "")):
+        raise UsageError(f"NUMBA_NUM_THREADS: is {threads}, expected a number from 1; unset it")
     return {name: os.environ.get(name, value) for name, value in IDLE.items()}
 
 

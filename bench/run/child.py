@@ -25,6 +25,7 @@ from kernelmark.bench.measure.timing import now, pause
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import only_utf8
 from kernelmark.bench.plan.text import one_line, plain
+from kernelmark.bench.run.family import NO_PROCESS
 
 T = TypeVar("T")
 #: How long a child whose pipe has ended may take to end.
@@ -38,6 +39,8 @@ _LENGTH_BYTES, _PIECE_BYTES, _MOST_BYTES = 8, 2**20, 2**30
 MOST = 64 * 1024
 #: The file may grow to this before it is cut, so that it is seldom touched.
 _GROWN = 16 * MOST
+#: What helps where the system has no process, or no descriptor, for a child.
+_MORE = "`ulimit -a` shows the limits, a container has one of its own (pids)"
 #: Characters of the last words.
 _WORDS = 200
 
@@ -104,22 +107,25 @@ class Child(AbstractContextManager["Child", None]):
     ) -> None:
         """variables: added to the environment of this process. passed: descriptors that the child inherits.
 
-        Raises UsageError where there is no place for what it prints.
+        Raises UsageError where there is no place for what it prints, and no process or file for it.
         """
         self.log = scratch_file()
-        questions, writes = os.pipe()
-        reads, answers = os.pipe()
-        self._channel, self._number, self._answers_as = Channel(reads, writes), 0, 0
         keeper = [sys.executable, "-P", "-m", "kernelmark.bench.run.family", str(os.getpid())]
-        self._process = subprocess.Popen(
-            [*keeper, module, str(questions), str(answers), *words],
-            env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.DEVNULL,
-            stdout=self.log,
-            stderr=self.log,
-            pass_fds=(questions, answers, *passed),
-            start_new_session=True,  # an interrupt from the terminal is the parent's to handle
-        )
+        try:
+            questions, writes = os.pipe()
+            reads, answers = os.pipe()
+            self._process = subprocess.Popen(
+                [*keeper, module, str(questions), str(answers), *words],
+                env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+                pass_fds=(questions, answers, *passed),
+                start_new_session=True,  # an interrupt from the terminal is the parent's to handle
+            )
+        except OSError as error:
+            raise UsageError(f"{NO_PROCESS} {error.strerror}; {_MORE}") from None
+        self._channel, self._number, self._answers_as = Channel(reads, writes), 0, 0
         self.pid = self._process.pid
         os.close(questions)
         os.close(answers)
@@ -157,8 +163,13 @@ class Child(AbstractContextManager["Child", None]):
         return status
 
     def fate(self) -> tuple[int | None, str]:
-        """Return the exit status of a child that stopped answering, and a description with its last words."""
-        status = self.ended(EXIT_S)
+        """Return the exit status of a child that stopped answering, and a description with its last words.
+
+        Raises UsageError where the system has no process for it.
+        """
+        status, found = self.ended(EXIT_S), last_words(self.log)
+        if not self._answers_as and found.startswith(NO_PROCESS):
+            raise UsageError(f"{found}; {_MORE}")
         if status is None:
             return None, f"the process answers no more, and has not ended{self.said()}"
         how = signal.Signals(-status).name if status < 0 else f"the process ended with status {status}"

@@ -29,6 +29,8 @@ _GRACE_PASSES = 800
 #: Milliseconds that a process may be without a name before it is taken for one that hides it.
 _LOADING_PASSES = 200
 
+#: What a keeper prints before the reason where it cannot start a child; no other process prints it.
+NO_PROCESS = "a worker cannot be started:"
 #: What a keeper waits for.
 _SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 
@@ -180,7 +182,11 @@ def main(parent: int, module: str, words: Sequence[str]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     die_with(parent, signal.SIGTERM)
     keeper = os.getpid()
-    if child := os.fork():
+    try:
+        child = os.fork()
+    except OSError as error:
+        sys.exit(f"{NO_PROCESS} {error.strerror}")
+    if child:
         _keep(child)
     os.setsid()  # a kernel that signals its group does not reach the keeper
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

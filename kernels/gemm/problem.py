@@ -117,10 +117,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         for name in ("alpha", "beta"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a finite number")
-            if self.dtype != "f64" and not _fits_fp32(getattr(self, name)):
-                raise ValueError(
-                    f"{name} is {getattr(self, name):g}, expected a number that FP32 holds, or storage f64"
-                )
+            _require_scale(name, getattr(self, name), self.dtype)
         if self.epilogue == "update" and self.beta:
             raise ValueError(f"beta is {self.beta:g}, expected 0 with epi-update, which reads C by itself")
         if self.epilogue == "update" and (stored := split_dtype(self.dtype)[1]) not in ("f64", "f32"):
@@ -347,9 +344,11 @@ def _whole(word: str, text: str) -> int:
     return int(text)
 
 
-def _fits_fp32(value: float) -> bool:
-    """Return whether FP32 has a normal number next to it."""
-    return value == 0 or 2.0**-126 <= abs(value) < 2.0**128
+def _require_scale(name: str, value: float, dtype: str) -> None:
+    """Raise ValueError for a factor with which a right kernel might leave the range of its numbers."""
+    most, rest = (1e100, "") if dtype == "f64" else (1e30, ", or storage f64")
+    if value and not 1 / most <= abs(value) <= most:
+        raise ValueError(f"{name} is {value:g}, expected 0 or a size from {1 / most:g} to {most:g}{rest}")
 
 
 def _decimal(word: str, text: str) -> float:

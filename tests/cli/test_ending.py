@@ -267,6 +267,13 @@ AROUND = {
     ),
     "no-cache": (f"chmod 777 .; $ALONE {RUN}ba.streaming | tail -1", 0, "1 row: 1 ok"),
     "no-data": ("XDG_DATA_HOME=/proc $KM run s", 2, "kernelmark: /proc/kernelmark/results.db: cannot be used as a s"),
+    "no-process": (
+        f"chmod 777 .; $ALONE bash -c 'ulimit -u 2; {RUN}py.copyto' 2>&1 >/dev/null | tail -1 >&2",
+        2,
+        "kernelmark: a worker cannot be started: Resource temporarily unavailable; `ulimit -a` shows the limits",
+    ),
+    "numba": (f"NUMBA_NUM_THREADS=0 {RUN}py.copyto", 2, "kernelmark: NUMBA_NUM_THREADS: is 0, expected a number from "),
+    "no-proc": (f"unshare -m bash -c 'mount --bind . /proc; {RUN}py.copyto' | tail -1", 0, "1 row: 1 ok"),
     "changed": (
         "mkdir d; echo 'import os; os.chdir(os.path.dirname(__file__))' > d/m.py; echo > n.py;"
         f"{RUN}py.copyto --plugin d/m.py --plugin n.py --csv out.csv --report page && ls -d out.csv page",
@@ -284,8 +291,8 @@ AROUND = {
 
 @pytest.mark.parametrize(("script", "status", "last"), AROUND.values(), ids=AROUND)
 def test_what_surrounds_the_command_is_one_line_or_no_fault(tmp_path, script, status, last) -> None:
-    if "$ALONE" in script and os.geteuid():
-        pytest.skip("takes root, to be a user without a home")
+    if ("$ALONE" in script or "mount" in script) and os.geteuid():
+        pytest.skip("takes root, to be a user without a home, or to hide a folder")
     alone = "env -u HOME -u XDG_DATA_HOME -u XDG_CACHE_HOME setpriv --reuid 54321 --clear-groups"
     able = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
     variables = os.environ | {"KM": f"{sys.executable} -m kernelmark", "ALONE": f"{alone} {able}"}

@@ -54,8 +54,9 @@ REFUSED = {
     "gemm": [
         ("m2n2k131072/s8.s32/NT", "k is 131072, expected at most 131071 with s8.s32: sums of more pass 2^31 - 1"),
         ("m2n2k2/s8.s32/NT/alpha2", "alpha is 2.0, expected 1 with s8.s32"),
-        ("m2n2k2/f32/NT/alpha1e39", "alpha is 1e+39, expected a number that FP32 holds, or storage f64"),
-        ("m2n2k2/f16/NT/beta-1e-45", "beta is -1e-45, expected a number that FP32 holds, or storage f64"),
+        ("m2n2k2/f32/NT/alpha1e38", "alpha is 1e+38, expected 0 or a size from 1e-30 to 1e+30, or storage f64"),
+        ("m2n2k2/f16/NT/beta-1e-45", "beta is -1e-45, expected 0 or a size from 1e-30 to 1e+30, or storage f64"),
+        ("m2n2k2/f64/NT/alpha1e308", "alpha is 1e+308, expected 0 or a size from 1e-100 to 1e+100"),
         ("m2n2k2/s8.s32/NT/beta1", "beta is 1.0, expected 0 with s8.s32"),
         ("m2n2k2/s8.s32/NT/epi-sigmoid", "epilogue is sigmoid, expected plain with s8.s32"),
         ("m3n5k7/f16/NT/scale-blocks", "the storage type is f16, expected e4m3.f32 or e4m3.bf16 with scale-blocks"),
