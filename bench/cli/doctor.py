@@ -16,6 +16,7 @@ from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_b
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.machine import environment
 from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version, unavailable
+from kernelmark.bench.measure.roofline import in_force
 from kernelmark.bench.measure.timing import resolution
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
@@ -135,7 +136,7 @@ def _ceilings(path: Path) -> list[Diagnosis]:
         return []
     with closing(Store(path, create=False)) as store:
         runs = store.run_ids()
-        measured = store.ceilings(runs[-1]) if runs else []
+        measured = in_force(store.ceilings(runs[-1])) if runs else []
     findings = [
         Diagnosis("ceilings", False, f"run {runs[-1]}: {c.device} {c.kind}, {count(c.threads, 'thread')}: {doubt}")
         for c, doubt in measured

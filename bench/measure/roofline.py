@@ -180,6 +180,14 @@ def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
     return msgspec.structs.replace(chosen, best=max(known.best for known, _ in every)), doubt
 
 
+def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
+    """Return the ceilings that rows of a run stand on, one of each kind, with the doubts about them."""
+    by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
+    for one in found:
+        by_need.setdefault(one[0].need, []).append(one)
+    return [max(own, key=certainty) for own in by_need.values()]
+
+
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
     """Return by what ceilings of a kind are ranked: the last of them stands in rows, tables and figures."""
     return not one[1], one[1].startswith(BESIDE), one[0].rate

@@ -84,6 +84,12 @@ def spread(middle: float | None, low: float | None, high: float | None) -> str:
     return " ".join(f"{end:+.{1 if abs(end) < 1000 else 0}f}" for end in ends) + " %"
 
 
+def other_flop(r: "Result") -> int | None:
+    """Return the operations that an algorithm executes, where they are not the nominal ones of the problem."""
+    nominal = (r.gflop_per_s or 0.0) * 1e9 * (r.time_s_median or 0.0)
+    return None if math.isclose(r.executed_flop or nominal, nominal, rel_tol=1e-9) else r.executed_flop
+
+
 def row_time(r: "Result") -> tuple[float | None, float | None, float | None]:
     """Return the median time of a row and the ends of its interval, in seconds."""
     return r.time_s_median, r.time_s_ci95_low, r.time_s_ci95_high

@@ -6,8 +6,8 @@ from statistics import median
 from typing import NamedTuple
 
 from kernelmark.bench.measure.disturbance import low_ceilings
-from kernelmark.bench.measure.measurement import WITHIN, Ceiling, Evidence, Need
-from kernelmark.bench.measure.roofline import certainty
+from kernelmark.bench.measure.measurement import WITHIN, Ceiling, Evidence
+from kernelmark.bench.measure.roofline import in_force
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
@@ -21,6 +21,7 @@ from kernelmark.bench.report.format import (
     factor,
     flop_rate,
     flop_unit,
+    other_flop,
     row_time,
     seconds,
     short,
@@ -203,7 +204,7 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
     for r in timed:
         rate = r.ceiling_gflop_per_s if r.bound_by == "compute" else r.ceiling_gbyte_per_s
         numerics = r.numerics * (r.bound_by == "compute")
-        executed = r.executed_flop if r.bound_by == "compute" else None
+        executed = other_flop(r) if r.bound_by == "compute" else None
         bound = (r.device, r.threads, r.bound_by, rate, numerics, executed)
         if r.roofline_pct and r.time_s_median and bound not in seen:
             seen.add(bound)
@@ -216,11 +217,8 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
     """Return the ceilings that rows of a run stand on, with the kernel that reached each and any reason against it."""
-    by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
-    for ceiling, doubt in ceilings:
-        by_need.setdefault(ceiling.need, []).append((ceiling, doubt))
     cells = []
-    for c, doubt in (max(own, key=certainty) for own in by_need.values()):
+    for c, doubt in in_force(ceilings):
         rate = flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{digits(c.rate * 1e-9)} {c.rate_unit}"
         around = spread(c.rate, c.low, c.high)
         cells.append((c.device, str(c.threads), c.kind, rate, around, c.kernel, c.problem, doubt))

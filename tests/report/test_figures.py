@@ -195,6 +195,16 @@ def test_file_names_are_tame():
     assert file_name("rate", "conv/f32", "n'1", "") == "rate-conv-f32-n-1"
 
 
+def test_a_ceiling_over_size_is_drawn_where_all_kernels_execute_nominal_operations(begun):
+    for name, share, expected in (("base", 1.0, ["ceiling 50.0"]), ("fast", 0.4, [])):
+        for n in (16, 64, 256):
+            own = {"gflop_per_s": 1.0, "ceiling_gflop_per_s": 50.0, "executed_flop": int(share * 2 * n**3)}
+            put(begun, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.{name}", taken=[2e-9 * n**3] * 12, **own)
+        (figure,) = planned(begun)["Rate over size"].figures
+        texts = [text.get_text() for text in figure.draw().axes[0].texts]
+        assert [text for text in texts if text.startswith("ceiling")] == expected
+
+
 def test_a_ceiling_that_does_not_hold_draws_no_roof(begun):
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
     ceilings(begun)

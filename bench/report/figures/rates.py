@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Ratio, slowdowns, time_of
 from kernelmark.bench.report.figures import style
-from kernelmark.bench.report.format import digits, figure_names, flop_unit
+from kernelmark.bench.report.format import digits, figure_names, flop_unit, other_flop
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, numbers, sizes, variant, work
 
@@ -115,7 +115,7 @@ def _ceiling(axes: object, lines: Lines) -> None:
     """Draw the ceiling of nominal operations, where all that is shown executes these and stands on one ceiling."""
     shown = [r for c in lines.contests for r in c.ranked if r.kernel in lines.kernels]
     rates = {r.ceiling_gflop_per_s for r in shown}
-    if len(rates) == 1 and None not in rates and not lines.moves and not any(r.executed_flop for r in shown):
+    if len(rates) == 1 and None not in rates and not lines.moves and not any(map(other_flop, shown)):
         rate = (rates.pop() or 0.0) / lines.unit[1]
         axes.axhline(rate, color=style.GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
         axes.annotate(  # type: ignore[attr-defined]
