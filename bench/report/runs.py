@@ -172,7 +172,7 @@ def merged_lines(store: Reader, found: Merged, problems: Problems) -> Iterator[s
     if found.copied:
         copied, are = count(len(found.copied), "run"), "is" if len(found.copied) == 1 else "are"
         yield paragraph(f"{copied} that {are} no shard: {', '.join(found.copied)}")
-    yield f"{count(found.rows, 'new row')} in {store.path}"
+    yield paragraph(f"{count(found.rows, 'new row')} in {store.path}")
 
 
 def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, ShardPlace], problems: Problems) -> Iterator[str]:
