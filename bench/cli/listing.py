@@ -6,10 +6,11 @@ from typing import Any
 import click
 import msgspec
 
-from kernelmark.bench.cli.options import plugin_option
+from kernelmark.bench.cli.options import Choice, plugin_option
 from kernelmark.bench.cli.output import as_json
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
@@ -49,27 +50,36 @@ class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @click.command("list")
+@click.argument("operation", required=False, metavar="[OP]")
 @click.option("--op", help="List only kernels of this operation.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="List only kernels of this device.")
+@click.option("--device", type=Choice(["cpu", "cuda"]), help="List only kernels of this device.")
 @click.option("--suites", "only_suites", is_flag=True, help="List suites instead of kernels.")
 @click.option("--all", "everything", is_flag=True, help="Also list kernels that cannot run here, with the reason.")
 @click.option("--json", "prints_json", is_flag=True, help="Print JSON, of all kernels.")
 @plugin_option
 def list_command(
-    op: str | None, device: str | None, only_suites: bool, everything: bool, prints_json: bool, plugins: tuple[str, ...]
+    operation: str | None,
+    op: str | None,
+    device: str | None,
+    only_suites: bool,
+    everything: bool,
+    prints_json: bool,
+    plugins: tuple[str, ...],
 ) -> None:
     """List the kernels that can run here, or the suites.
 
-    With --all, also those that cannot run here, and why.
+    With OP, only the kernels of that operation. With --all, also those that cannot run here, and why.
     """
     registry = discover(plugins)
-    if op is not None:
-        registry.problem_class(op, "--op")
+    if operation and op:
+        raise UsageError(f"list {operation}: --op {op} names an operation, too; leave one of them out")
+    if wanted := operation or op:
+        registry.problem_class(wanted, "list" if operation else "--op")
     if only_suites:
         listed = suites()
         click.echo(as_json(listed) if prints_json else _table(SUITE_COLUMNS, listed))
     else:
-        rows = kernels(registry, op, device)
+        rows = kernels(registry, wanted, device)
         click.echo(as_json(rows) if prints_json else render(rows, everything))
 
 

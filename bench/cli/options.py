@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.options import PLUGIN, Option
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.selection import Selection
@@ -76,10 +76,12 @@ def file_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callab
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
 
 
-def folder_option(*names: str, text: str, required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def folder_option(
+    *names: str, text: str, default: Path | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return an option for a folder to write."""
     kind = click.Path(path_type=Path, file_okay=False)
-    return click.option(*names, type=kind, required=required, metavar="DIR", help=text)
+    return click.option(*names, type=kind, default=default, metavar="DIR", help=text, show_default=default is not None)
 
 
 def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -127,7 +129,7 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--status",
         multiple=True,
-        type=click.Choice([status.value for status in Status]),
+        type=Choice([status.value for status in Status]),
         help="Use only rows with this status.",
     )
     @wraps(function)
@@ -155,6 +157,16 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
             self.fail(str(error), param, ctx)
 
 
+class Choice(click.Choice):  # type: ignore[type-arg] # its earlier releases take no argument
+    """One of several words; where another is given, the line says which may have been meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(error.message.removesuffix(".") + meant(str(value), map(str, self.choices)), param, ctx)
+
+
 def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return an option to a plan, under the name of the plan's field."""
     if isinstance(option.default, bool):
@@ -164,7 +176,7 @@ def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., 
     return click.option(
         f"--{option.name}",
         option.field,
-        type=click.Choice(option.choices) if option.choices else Read(option.parse),
+        type=Choice(option.choices) if option.choices else Read(option.parse),
         multiple=option.many,
         default=option.default,
         metavar=option.metavar,

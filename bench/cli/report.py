@@ -39,7 +39,9 @@ from kernelmark.bench.report.scaling import ScalingQuestion, computed, render, w
 @click.command()
 @run_argument
 @folder_option(
-    "--out", text="The folder to write: index.html, figures/, tables/, method.txt, environment.json.", required=True
+    "--out",
+    text="The folder to write: index.html, figures/, tables/, method.txt, environment.json.",
+    default=Path("kernelmark-report"),
 )
 @plugin_option
 @db_option

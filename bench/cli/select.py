@@ -6,6 +6,7 @@ from typing import IO
 import click
 
 from kernelmark.bench.cli.options import (
+    Choice,
     complete_runs,
     db_option,
     file_option,
@@ -40,7 +41,7 @@ from kernelmark.bench.tune.select.view import answered, trained
 @click.option(
     "--model", "where", default="auto", metavar="FILE", help="The selector to use. [default: that of this device]"
 )
-@click.option("--format", "style", type=click.Choice(["c", "python", "json"]), help="Print the selector as code.")
+@click.option("--format", "style", type=Choice(["c", "python", "json"]), help="Print the selector as code.")
 @file_option("-o", "--output", text="Where --format goes. [default: standard output]")
 @folder_option("--figures", text="With --train: also draw regret and choices to this folder, as SVG and PDF.")
 @select_options

@@ -13,6 +13,7 @@ from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
     OK,
+    Choice,
     complete_kernels,
     complete_suites,
     db_option,
@@ -73,7 +74,7 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
     help=f"Tiles to measure. [default: all up to {ALL}, {BUDGET} of more]",
 )
 @click.option("--static", is_flag=True, help="Only compile the tiles of a CUDA kernel and rank them; nothing is timed.")
-@click.option("--strategy", type=click.Choice(STRATEGIES), help="How a space that exceeds the budget is searched.")
+@click.option("--strategy", type=Choice(STRATEGIES), help="How a space that exceeds the budget is searched.")
 @click.option(
     "--tuned",
     "where",

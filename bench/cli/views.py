@@ -10,6 +10,7 @@ import click
 from kernelmark.bench.cli.options import (
     AGAINST,
     OK,
+    Choice,
     Read,
     complete_kernels,
     complete_runs,
@@ -46,7 +47,7 @@ from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 @run_argument
 @click.option(
     "--by",
-    type=click.Choice(["problem", "network", "overlap"]),
+    type=Choice(["problem", "network", "overlap"]),
     default="problem",
     show_default=True,
     help="One table for each problem, the seconds that networks take for a batch, or what overlapped transfers hide.",
@@ -148,7 +149,7 @@ def crossover(
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["csv", "json", "markdown", "latex", "parquet", "c"]),
+    type=Choice(["csv", "json", "markdown", "latex", "parquet", "c"]),
     default="csv",
     show_default=True,
     help="c: a header with the tiles that tuning has adopted.",

@@ -2,6 +2,23 @@
 
 from collections.abc import Iterable
 
+#: What other programs call what kernelmark calls otherwise.
+_ELSEWHERE = {
+    "fp64": "f64",
+    "float64": "f64",
+    "double": "f64",
+    "fp32": "f32",
+    "float32": "f32",
+    "float": "f32",
+    "fp16": "f16",
+    "float16": "f16",
+    "half": "f16",
+    "bfloat16": "bf16",
+    "gpu": "cuda",
+    "shapes": "points",
+    "batches": "batch",
+}
+
 
 class UsageError(Exception):
     """Bad usage or input, reported in one line: subject, found, expected, remedy. The command exits with 2."""
@@ -25,8 +42,14 @@ def message(error: BaseException) -> str:
 
 def unknown(found: str, known: Iterable[str]) -> str:
     """Return `is unknown, expected one of layout, m; did you mean layout?`, without a question if nothing is near."""
+    names = sorted(known)
+    return f"is unknown, expected one of {', '.join(names)}{meant(found, names)}"
+
+
+def meant(found: str, known: Iterable[str]) -> str:
+    """Return `; did you mean f32?` for a word of other programs, or one that is spelled alike; else nothing."""
     import difflib
 
-    names = sorted(known)
-    near = difflib.get_close_matches(found, names, n=1)
-    return f"is unknown, expected one of {', '.join(names)}" + "".join(f"; did you mean {name}?" for name in near)
+    names = list(known)
+    near = [_ELSEWHERE[found]] if _ELSEWHERE.get(found) in names else difflib.get_close_matches(found, names, n=1)
+    return "".join(f"; did you mean {name}?" for name in near)

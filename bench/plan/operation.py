@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import DTYPES, Array, split_dtype
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.numbers import WHOLE
 from kernelmark.bench.plan.verdict import Verdict
 
@@ -180,7 +180,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
-            expected = "one of " + ", ".join(choices) if choices else str(error).removeprefix("Expected ")
+            named = ", ".join(choices) + meant(str(value), choices)
+            expected = f"one of {named}" if choices else str(error).removeprefix("Expected ")
             return f"{axis} is {value!r}, expected {expected}"
         return None
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from kernelmark.bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
-from kernelmark.bench.plan.errors import UsageError, unknown
+from kernelmark.bench.plan.errors import UsageError, meant, unknown
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import parse_tile
@@ -47,15 +47,13 @@ class Registry:
         try:
             return self.kernels[name]
         except KeyError:
-            import difflib
-
             head = name.partition("@")[0]
-            near = "".join(f"; did you mean {found}?" for found in difflib.get_close_matches(head, self.kernels, n=1))
-            raise UsageError(f"kernel {head!r} is unknown, `kernelmark list --all` names all{near}") from None
+            named = f"`kernelmark list --all` names all{meant(head, self.kernels)}"
+            raise UsageError(f"kernel {head!r} is unknown, {named}") from None
 
     def problem_class(self, op: str, subject: str) -> type[Problem]:
         if op not in self.operations:
-            known = ", ".join(sorted(self.operations))
+            known = ", ".join(sorted(self.operations)) + meant(op, self.operations)
             raise UsageError(f"{subject}: {op!r} is not an operation; expected one of {known}")
         return self.operations[op]
 

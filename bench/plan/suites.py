@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.files import only_utf8, require_file
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
@@ -64,10 +64,8 @@ def find_suite(text: str, registry: Registry) -> Suite:
         return load_suite(Path(text), registry)
     if text.partition("/")[0] in registry.operations:
         return Suite(name=text, title=text, problem=registry.problem(text))
-    raise UsageError(
-        f"suite {text!r}: is not a suite ({', '.join(suite_names())}), a .toml file or a problem id such as "
-        "gemm/m64n64k64/f32/NT"
-    )
+    expected = "a .toml file or a problem id such as gemm/m64n64k64/f32/NT; `kernelmark list --suites` names all suites"
+    raise UsageError(f"suite {text!r}: is not a suite, {expected}{meant(text, suite_names())}")
 
 
 def full_name(text: str) -> str:

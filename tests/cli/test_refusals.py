@@ -21,6 +21,7 @@ FILES = {
     "broken.py": "def (:\n",
     "s.toml": SWEEP,
     "bad.toml": SWEEP.replace("[3, 4, 6]", "[3, 0]"),
+    "shapes.toml": "[[sweep]]\nop = 'gemm'\nshapes = [[1, 1, 1]]\n",
     "late.toml": "[[sweep]]\nop = 'gemm'\ndtype = 'f32'\npoints = [[1, 1, 1]]\nlda_pad = -1\n",
 }
 #: Commands beside a store of two runs, and what their line has.
@@ -30,6 +31,14 @@ REFUSED = [
     ("list --op gem", "--op: 'gem' is not an operation; expected one of "),
     ("run", "no SUITE was named"),
     ("run smokey", "suite 'smokey': is not a suite"),
+    ("run smok", "`kernelmark list --suites` names all suites; did you mean smoke?"),
+    ("run gemm/m8n8k8/fp32/NT", "dtype is 'fp32', expected one of f64, f32, "),
+    ("run gemm/m8n8k8/fp32/NT", "; did you mean f32?"),
+    ("run smoke --device gpu", "'gpu' is not one of 'auto', 'cpu', 'cuda'; did you mean cuda?"),
+    ("run shapes.toml", "key 'shapes': is unknown"),
+    ("run shapes.toml", "; did you mean points?"),
+    ("list gemn", "list: 'gemn' is not an operation; expected one of "),
+    ("list gemm --op copy", "list gemm: --op copy names an operation, too; leave one of them out"),
     ("run absent.toml", "absent.toml: cannot be read: No such file"),
     ("run bad.toml", "bad.toml: [[sweep]] 1, key 'm': m is 0"),
     ("run late.toml", "late.toml: [[sweep]] 1: lda_pad is -1"),
