@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from kernelmark.bench.cli.options import complete_kernels, plugin_option
+from kernelmark.bench.cli.options import Choice, complete_kernels, plugin_option
 from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.tune.inspect import inspect_rows, render, space_text, tile_rows
+from kernelmark.bench.tune.inspect import inspect_rows, render, space_text, summary, tile_rows
 from kernelmark.bench.tune.profile import counted, devices, view
 from kernelmark.bench.tune.subject import limits_here
 
@@ -21,26 +21,32 @@ from kernelmark.bench.tune.subject import limits_here
 @click.argument("problem_id", required=False, metavar="PROBLEM]")
 @click.option(
     "--kernels",
-    default="*",
     metavar="GLOB",
-    show_default=True,
     shell_complete=complete_kernels,
-    help="Show only kernels whose whole id matches.",
+    help="Show each tile of the kernels whose whole id matches.",
 )
 @click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
-@click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.option("--format", "style", type=Choice(["table", "csv", "json"]), default="table", show_default=True)
 @plugin_option
 def inspect(
-    kernel: str | None, problem_id: str | None, kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]
+    kernel: str | None,
+    problem_id: str | None,
+    kernels: str | None,
+    archs: str | None,
+    style: str,
+    plugins: tuple[str, ...],
 ) -> None:
     """Show registers, shared memory, spills and occupancy.
 
-    Compiles the hand-written CUDA kernels; needs no GPU. With KERNEL PROBLEM, shows the tile that a run takes for
-    PROBLEM, and how many tiles KERNEL has for it.
+    Compiles the hand-written CUDA kernels, a line each; needs no GPU. With KERNEL PROBLEM, shows the tile that a run
+    takes for PROBLEM, and how many tiles KERNEL has for it.
     """
     registry, wanted = discover(plugins), archs.split(",") if archs else ARCHS
-    if kernel is None:
-        click.echo(render(inspect_rows(registry, kernels, wanted), style), nl=style != "csv")
+    if kernel is None and kernels is None and style == "table":
+        click.echo(summary(inspect_rows(registry, "*", wanted)))
+        click.echo("\n`kernelmark inspect --kernels GLOB` shows each tile and architecture")
+    elif kernel is None:
+        click.echo(render(inspect_rows(registry, kernels or "*", wanted), style), nl=style != "csv")
     else:
         _inspect_one(registry, kernel, problem_id, wanted, style)
 

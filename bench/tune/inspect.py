@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import typing
 from collections import Counter
 from collections.abc import Sequence
@@ -199,6 +200,32 @@ COLUMNS = (
     TableColumn("occupancy", "right"),
     TableColumn("limited by"),
 )
+
+
+def summary(rows: Sequence[InspectRow]) -> str:
+    """Return a table with a line a kernel: from the least to the most over its tiles and architectures.
+
+    Tiles that differ only in the multiprocessors that they are for (SMS) count as one.
+    """
+    of: dict[str, list[InspectRow]] = {}
+    for row in rows:
+        of.setdefault(row.kernel, []).append(row)
+    columns = (
+        *(TableColumn("kernel"), TableColumn("tiles", "right"), TableColumn("architectures", spare=1)),
+        *(TableColumn("registers", "right"), TableColumn("spill", "right"), TableColumn("occupancy", "right")),
+    )
+    lines = []
+    for kernel, own in of.items():
+        archs = list(dict.fromkeys(row.arch for row in own))
+        numbers = ([row.registers for row in own], [row.spill_bytes for row in own])
+        shares = _span([round(100 * row.occupancy) for row in own]) + "%"
+        tiles = str(len({re.sub(r',?"SMS":\d+', "", row.tunables) for row in own}))
+        lines.append((kernel, tiles, "..".join(dict.fromkeys((archs[0], archs[-1]))), *map(_span, numbers), shares))
+    return table(columns, lines)
+
+
+def _span(values: Sequence[int]) -> str:
+    return "..".join(dict.fromkeys(map(str, (min(values), max(values)))))
 
 
 def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:
