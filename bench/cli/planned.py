@@ -19,7 +19,7 @@ from kernelmark.bench.plan.shards import group_of, sharded
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.estimate import Estimate, estimate
-from kernelmark.bench.report.format import count, size
+from kernelmark.bench.report.format import count, short, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.run.asked import jobs_asked, plan_asked, suites_asked
 from kernelmark.bench.run.session import Session
@@ -174,31 +174,36 @@ def _name_tiles(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
 
 
 def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> None:
-    """Print the comparison groups of a run or a shard, with their problems and cases."""
+    """Print the comparison groups of a run or a shard, with their problems, kernels and cases."""
     groups: dict[str, list[PlannedJob]] = {}
     for planned in jobs:
         groups.setdefault(group_of(planned.job.problems[0]), []).append(planned)
-    columns = (TableColumn("comparison group"), TableColumn("problems", wraps=40), TableColumn("cases", "right"))
+    columns = (
+        *(TableColumn("comparison group"), TableColumn("problems", wraps=16), TableColumn("kernels", wraps=20)),
+        TableColumn("cases", "right"),
+    )
     cells = []
     for group, own in groups.items():
         problems = dict.fromkeys(name.removeprefix(group + "/") for planned in own for name in planned.job.problems)
-        cells.append((group, ", ".join(problems), str(case_count(own, registry))))
+        kernels = dict.fromkeys(short(name) for planned in own for name in planned.job.kernels)
+        cells.append((group, ", ".join(problems), ", ".join(kernels), str(case_count(own, registry))))
     if cells:
         click.echo(table(columns, cells, titled=True) + "\n")
     click.echo(_total(plan, len(groups), len(jobs), case_count(jobs, registry)))
 
 
 def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, db: Path) -> None:
-    """Print what a run or a shard would take: jobs, machine-hours and bytes, and on what each stands."""
+    """Print the kernels of a run or a shard, and the time and bytes that it would take."""
     store = Store(db, create=False) if db.is_file() else None
     try:
-        found = estimate(store, jobs, plan, machine(), registry)
+        found = estimate(store, jobs, plan, machine())
     finally:
         if store is not None:
             store.close()
     groups = {group_of(planned.job.problems[0]) for planned in jobs}
     click.echo(_total(plan, len(groups), len(jobs), case_count(jobs, registry)))
-    for line in (*_hours(found), _bytes(found, case_count(jobs, registry), db)):
+    kernels = dict.fromkeys(name for planned in jobs for name in planned.job.kernels)
+    for line in (f"kernels: {', '.join(kernels)}", *_times(found), _bytes(found, case_count(jobs, registry), db)):
         click.echo(paragraph(line))
 
 
@@ -209,25 +214,15 @@ def _total(plan: Plan, groups: int, jobs: int, cases: int) -> str:
     return f"{what}{count(groups, 'comparison group')}, {count(jobs, 'job')}, {cases}{whole} cases{processes}"
 
 
-def _hours(found: Estimate) -> Iterator[str]:
-    known = found.cases - found.unknown
-    if known:
-        span = f" [{_hour(found.low_s)}, {_hour(found.high_s)}]" if len(found.runs) > 1 else ""
-        runs = ", ".join(found.runs[-3:]) + (f" and {len(found.runs) - 3} more" if len(found.runs) > 3 else "")
-        alone = "" if span else "; one run has no interval"
-        yield (
-            f"machine-hours: {_hour(found.seconds)}{span} for {known} of {found.cases} cases, computed from what jobs "
-            f"took in {count(len(found.runs), 'run')} on this machine: {runs}{alone}"
-        )
+def _times(found: Estimate) -> Iterator[str]:
+    if known := found.cases - found.unknown:
+        span = f" [{_about(found.low_s)}, {_about(found.high_s)}]" if len(found.runs) > 1 else ""
+        runs = count(len(found.runs), "earlier run")
+        which = f"{known} of {found.cases} cases"
+        yield f"time: about {_about(found.seconds)}{span} for {which}, as in {runs} on this machine"
     if found.unknown:
-        what = f"{found.unknown} of {found.cases} cases: no complete run of them on this machine, asked for alike"
-        if found.bound_s is None:
-            yield f"machine-hours: unknown for {what}, nor has it a measured ceiling that could bound them"
-        else:
-            yield (
-                f"machine-hours: unknown for {what}; one call of each, at the highest measured ceilings, is "
-                f"{_hour(found.bound_s)}: a bound, computed from nominal work"
-            )
+        which = f"{found.unknown} of {found.cases} cases without a complete run here with these options"
+        yield f"time: unknown for {which}; sampling takes at most {_about(found.limit_s)}, and checks come on top"
 
 
 def _bytes(found: Estimate, cases: int, db: Path) -> str:
@@ -237,5 +232,7 @@ def _bytes(found: Estimate, cases: int, db: Path) -> str:
     return f"store: {total}, computed from {cases} rows of {size(round(found.row_bytes))}, as those of {db} take"
 
 
-def _hour(seconds: float) -> str:
-    return f"{seconds / 3600:.2g} h"
+def _about(seconds: float) -> str:
+    """Return a time to plan with: `40 s`, `7 min`, `2.5 h`."""
+    unit, length = next(((unit, s) for unit, s in (("h", 3600), ("min", 60)) if seconds >= 2 * s), ("s", 1))
+    return f"{seconds / length:.2g} {unit}"

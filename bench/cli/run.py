@@ -122,7 +122,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
     help="Measure on several GPUs of this machine, with a worker for each; numbers as in nvidia-smi.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print what would be measured, and measure nothing.")
-@click.option("--dry-run", is_flag=True, help="Print jobs, machine-hours and bytes, and measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Print kernels, time and bytes, and measure nothing.")
 @click.option("--fail-noisy", is_flag=True, help="Exit with 1 if a case was disturbed by other load.")
 def run(
     csv_path: Path | None,

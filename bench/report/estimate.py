@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from kernelmark.bench.plan.case import Plan, PlannedJob
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.merge import MERGED
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import RunFacts
@@ -22,9 +21,8 @@ _Key = tuple[str, str, str]
 class Estimate(NamedTuple):
     """Seconds of the cases that were measured before, with the shortest and the longest of them in place of the median.
 
-    runs: those that they come from. unknown: cases that no run has measured. bound_s: what one call of each of these
-    would take at the highest ceilings of this machine, None without such. row_bytes: of a row in this store, if it has
-    any.
+    runs: those that they come from. unknown: cases that no run has measured. limit_s: what sampling these may take.
+    row_bytes: of a row in this store, if it has any.
     """
 
     cases: int
@@ -33,13 +31,11 @@ class Estimate(NamedTuple):
     high_s: float
     runs: list[str]
     unknown: int
-    bound_s: float | None
+    limit_s: float
     row_bytes: float | None
 
 
-def estimate(
-    store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any], registry: Registry
-) -> Estimate:
+def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any]) -> Estimate:
     """Return what jobs would take on the machine with these facts, by what a store holds; None is an empty store."""
     runs = [run for run in store.runs() if run["machine"] == machine] if store else []
     timed = [run for run in runs if _is_alike(run, plan)]
@@ -52,10 +48,11 @@ def estimate(
             if key in wanted:
                 known.setdefault(key, []).append(seconds)
                 used[run["run_id"]] = None
-    best = _ceilings(store, runs) if store else {}
-    cases = [(planned.suite, planned.job.isa, *entrant) for planned in jobs for entrant in planned.job.entrants]
-    taken = [known[key] for suite, isa, name, _ in cases if (key := (suite, name, isa)) in known]
-    unknown = [(name, kernel) for suite, isa, name, kernel in cases if (suite, name, isa) not in known]
+    cases = [
+        ((planned.suite, name, planned.job.isa), planned.job) for planned in jobs for name, _ in planned.job.entrants
+    ]
+    taken = [known[key] for key, _ in cases if key in known]
+    limits = [job.budget.max_time_s for key, job in cases if key not in known]
     passes = plan.processes if plan.mode.does.times else 1
     return Estimate(
         cases=len(cases),
@@ -63,16 +60,10 @@ def estimate(
         low_s=passes * sum(map(min, taken)),
         high_s=passes * sum(map(max, taken)),
         runs=list(used),
-        unknown=len(unknown),
-        bound_s=passes * sum(_bound_s(best, registry, *one) for one in unknown) if best else None,
+        unknown=len(limits),
+        limit_s=passes * sum(limits),
         row_bytes=_row_bytes(store) if store else None,
     )
-
-
-def _bound_s(best: Mapping[tuple[str, bool], float], registry: Registry, name: str, kernel: str) -> float:
-    problem, device = registry.problem(name), registry.kernels[kernel].device
-    works = ((problem.flop, best.get((device, False))), (problem.traffic_bytes, best.get((device, True))))
-    return max((work / rate for work, rate in works if rate), default=0.0)
 
 
 def _is_alike(run: RunFacts, plan: Plan) -> bool:
@@ -99,16 +90,6 @@ def _seconds(store: Reader, one: str, other: str) -> float:
         return (datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds()
     except (ValueError, TypeError) as error:
         raise UsageError(f"{store.path}: cannot be read: {error}; --db names another file") from None
-
-
-def _ceilings(store: Reader, runs: Sequence[RunFacts]) -> dict[tuple[str, bool], float]:
-    best: dict[tuple[str, bool], float] = {}
-    for run in runs:
-        for ceiling, doubt in store.ceilings(run["run_id"]):
-            if not doubt and ceiling.kind != "link":
-                key = ceiling.device, ceiling.need.moves
-                best[key] = max(best.get(key, 0.0), ceiling.rate)
-    return best
 
 
 def _row_bytes(store: Reader) -> float | None:

@@ -406,16 +406,17 @@ def test_a_dry_run_gives_what_was_measured_and_counts_what_was_not(called, tmp_p
     (tmp_path / "s.toml").write_text(TWO_TYPES)
     words = ("run", "s.toml", *ONE_KERNEL, "--db", "r.db")
     unknown = " ".join(called(*words, "--dry-run").out.split())
-    assert "machine-hours: unknown for 10 of 10 cases" in unknown
+    assert "time: unknown for 10 of 10 cases" in unknown
+    assert "at most 0.1 s" in unknown
+    assert "kernels: copy/numpy.copyto" in unknown
     assert "store: unknown" in unknown
     assert not (tmp_path / "r.db").exists()
     assert called(*words).status == 0
     known = " ".join(called(*words, "--dry-run").out.split())
-    assert "h for 10 of 10 cases, computed from what jobs took in 1 run on this machine" in known
+    assert re.search(r"time: about \S+ s for 10 of 10 cases, as in 1 earlier run on this machine", known)
     assert "computed from 10 rows" in known
     assert called(*words).status == 0
-    assert re.search(
-        r"machine-hours: \S+ h \[\S+ h, \S+ h\] for 10 of 10 cases", " ".join(called(*words, "--dry-run").out.split())
-    )
+    twice = " ".join(called(*words, "--dry-run").out.split())
+    assert re.search(r"time: about \S+ s \[\S+ s, \S+ s\] for 10 of 10 cases, as in 2 earlier runs", twice)
     other = " ".join(called(*words[:-2], "--db", "r.db", "--rel-ci", "0.5", "--dry-run").out.split())
-    assert "machine-hours: unknown for 10 of 10 cases" in other
+    assert "time: unknown for 10 of 10 cases" in other

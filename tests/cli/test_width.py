@@ -57,7 +57,7 @@ COMMANDS = {
     ("show", "new", "--by", "overlap"): "overlap",
     ("show", "new", "--row", "tf32_wrong"): "reason",
     ("run", "long.toml", "--list"): "comparison group",
-    ("run", "long.toml", "--dry-run"): "machine-hours",
+    ("run", "long.toml", "--dry-run"): "kernels: ",
     ("compare", "old", "new"): "slower",
     ("crossover", "long.toml", "new"): "gives way to",
     ("claims", "new", "--only", "op-t-slower,transpose-first,gpu-pays"): "DEPENDS",
