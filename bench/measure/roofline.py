@@ -165,7 +165,7 @@ def fastest_tenth(samples: Sequence[float]) -> Tenth:
 
 
 #: Begins the doubt about a ceiling of short samples that was measured beside other load.
-BESIDE = "measured beside other load: "
+BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:

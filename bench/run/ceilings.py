@@ -257,7 +257,7 @@ class Ceilings:
     def _looks_disturbed(self, found: Ceiling, row: Measurement) -> str:
         """Return why other load seems to have lowered a ceiling; nothing if it does not."""
         cause = disturbances(row.disturbed)[0].cause if was_noisy(row.disturbed) else ""
-        if cause and fastest_tenth(row.samples).middle > SLICE_S:
+        if cause and found.device == "cpu" and fastest_tenth(row.samples).middle > SLICE_S:
             return cause + _LONG
         # Beside other load, a sample is as fast as it would be alone, or takes a time slice more.
         if (wide := found.high - (found.rate if cause else found.low)) > WIDE * found.rate:

@@ -255,7 +255,7 @@ def beside_load(lab, fma=1e11):
 def test_a_ceiling_that_was_measured_beside_load_accuses_at_twice_its_rate_alone(lab):
     base, fast = beside_load(lab)
     assert (fast.status, fast.judged_by.startswith("twice 100 GFLOP/s by fma/"), len(lab.jobs)) == ("ok", True, 3)
-    assert base.disturbed == "the fp32 ceiling was disturbed: measured beside other load: others took 0.75 CPUs"
+    assert base.disturbed == "the fp32 ceiling was disturbed: measured while others took 0.75 CPUs"
     (cheat,) = lab.apply(scipy_sgemm=2**31 / 2.1e11)
     assert cheat.status == "mistrusted"
 
