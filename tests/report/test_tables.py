@@ -23,6 +23,7 @@ from kernelmark.bench.report.format import (
     spread,
     time,
 )
+from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.tables import (
     ceiling_table,
     run_table,
@@ -196,6 +197,7 @@ def test_the_mark_of_a_time_is_of_its_samples_and_that_of_a_share_of_its_ceiling
     (line,) = [line for line in lines(timed("gemm/a.b", **bounded, disturbed=low)) if line.startswith("a.b")]
     assert "~50.0" in line.split()
     assert line.count("~") == 1
+    assert noise_of([timed("gemm/a.b", **bounded, disturbed=low)]).badge == "clean"
     table = lines(timed("gemm/a.b", **bounded, disturbed=f"others took 0.50 CPUs during 40 % of the sampling; {low}"))
     (line,) = [line for line in table if line.startswith("a.b")]
     assert line.count("~") == 2
