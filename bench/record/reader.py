@@ -30,6 +30,7 @@ from kernelmark.bench.record.records import (
     Record,
     RowCount,
     RunFacts,
+    RunId,
     RunMachine,
     check_samples,
     checked,
@@ -57,6 +58,10 @@ _OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
 _RUNS = f"SELECT {', '.join(RUN_COLUMNS.values())} FROM run JOIN machine USING (machine_id)"
 _CEILING = ", ".join(Ceiling.__struct_fields__)
 _Sum = Finite | None
+#: A store of others may hold anything: the largest value that is read; and after how many steps of SQLite a query is
+#: looked at, and how often. A query of a million rows takes half of these steps.
+MOST_BYTES = 32 * 2**20
+STEPS, MOST_LOOKS = 10**6, 300
 
 
 def _selected(names: Sequence[str]) -> str:
@@ -91,6 +96,11 @@ class Reader:
     path: Path
     _db: sqlite3.Connection
     identifies = False
+    _looks = 0
+
+    def _is_endless(self) -> bool:
+        self._looks += 1
+        return self._looks > MOST_LOOKS
 
     def _rows(self, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
         """The rows of a query one at a time, each as what `read` makes of its values; it raises where they are damaged.
@@ -98,6 +108,7 @@ class Reader:
         read: nothing but decoding, since whatever it raises is taken for damage.
         """
         with self._guarded():
+            self._looks = 0
             cursor = self._db.cursor()
             cursor.row_factory = None
             yield from map(read, cursor.execute(query, values))
@@ -107,7 +118,12 @@ class Reader:
         try:
             yield
         except _DAMAGE as error:
-            raise UsageError(f"{self.path}: cannot be read: {error}; --db names another file") from None
+            found = str(error)
+            if self._looks > MOST_LOOKS:
+                found = f"a query took more than {STEPS * MOST_LOOKS:.0e} steps"
+            elif isinstance(error, sqlite3.DataError):
+                found += f", expected at most {MOST_BYTES >> 20} MiB"
+            raise UsageError(f"{self.path}: cannot be read: {found}; --db names another file") from None
 
     def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
         """Yield the rows of a query that has `_OF_RUN` where it means the rows of this run."""
@@ -152,7 +168,7 @@ class Reader:
 
     def run_ids(self) -> list[str]:
         """The ids of all runs, the latest last."""
-        return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _only(str)))
+        return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _only(RunId)))
 
     def runs(self, run_id: str | None = None) -> list[RunFacts]:
         """The runs of the store, the latest last; or this one alone."""

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,6 +21,8 @@ Dims = dict[str, Any]
 #: The samples of a row, process by process.
 Groups = Sequence[Sequence[float]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
+#: The id of a run stands in names of files and in commands that are printed.
+RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")]
 _DIMS = msgspec.json.Decoder(Dims)
 _DOUBLE_BYTES = 8
 
@@ -73,7 +75,7 @@ class KernelTotal(NamedTuple):
 class RunFacts(TypedDict):
     """All that the store holds of a run. planned: how many cases it has when it is complete, if that was recorded."""
 
-    run_id: str
+    run_id: RunId
     name: str
     planned: int | None
     started_at: str
@@ -178,10 +180,8 @@ def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 def result_of(values: Sequence[Any]) -> Result:
     """The result whose columns, in their order, have these values. Raises ValueError for what no column holds."""
-    try:
-        return msgspec.convert(dict(zip(COLUMNS, values, strict=True)), Result)
-    except msgspec.ValidationError:  # a number that is not finite is as good as none
-        return msgspec.convert(dict(zip(COLUMNS, map(finite, values), strict=True)), Result)
+    (values,) = checked([tuple(values)])
+    return msgspec.convert(dict(zip(COLUMNS, values, strict=True)), Result)
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -16,6 +16,7 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import one_line
 
 SCHEMA = 1
+_SHORT = msgspec.Meta(max_length=10**6)
 
 
 class Result(Measured, kw_only=True):
@@ -95,8 +96,6 @@ COLUMNS = tuple(dict.fromkeys((*_ORDER, *_FIELDS)))
 #: Columns that no row of ours can be without; the store adds the id of the run.
 REQUIRED = ("schema", *(name for name in COLUMNS if _FIELDS[name].required and name != "run_id"))
 DEFAULTS = {name: None if field.required else field.default for name, field in _FIELDS.items()}
-#: The types of the columns as msgspec checks them.
-HINTS = get_type_hints(Result, include_extras=True)
 
 
 def _parts(hint: Any) -> Iterator[Any]:
@@ -105,8 +104,11 @@ def _parts(hint: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-_PARTS = {name: list(_parts(HINTS[name])) for name in COLUMNS}
+_HINTS = get_type_hints(Result, include_extras=True)
+_PARTS = {name: list(_parts(_HINTS[name])) for name in COLUMNS}
 KINDS = {name: next(kind for kind in (str, int, float) if kind in parts) for name, parts in _PARTS.items()}
+#: The types of the columns as msgspec checks them; texts are of a length that can be shown.
+HINTS = {name: Annotated[_HINTS[name], _SHORT] if KINDS[name] is str else _HINTS[name] for name in COLUMNS}
 NOT_NEGATIVE = tuple(name for name, parts in _PARTS.items() if NotNegative in parts)
 
 

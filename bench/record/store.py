@@ -20,7 +20,7 @@ from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement,
 from kernelmark.bench.measure.stats import BaselineRatio
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import data_folder, require_file
-from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.reader import MOST_BYTES, STEPS, Reader
 from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.schema import (
@@ -78,6 +78,7 @@ class Store(Reader):
     def __init__(self, path: Path, create: bool = True) -> None:
         self.path = path.absolute()  # a plug-in may change the folder
         self._db = _open(path, create)
+        self._db.set_progress_handler(self._is_endless, STEPS)
         self._opened = files_of(self.path)
 
     def require_sound(self) -> None:
@@ -91,6 +92,7 @@ class Store(Reader):
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Open one transaction. Raises UsageError for a full disk and the like; what was committed before stays."""
+        self._looks = 0
         try:
             with self._db:
                 yield
@@ -252,6 +254,7 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
             path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, timeout=30) if writable else _connect_to_read(path)
         try:
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             _prepare(db, path, writable)
         except BaseException:
             db.close()
@@ -298,6 +301,8 @@ def _why(path: Path, writable: bool, error: Exception) -> str:
 
 
 def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
+    for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
+        raise UsageError(f"{path}: has the trigger {name!r}, expected none, since it would run; {_REMEDY}")
     if _tables(db) == set() and _version(db) == 0:
         bring_up_to_date(db)
     version = _version(db)

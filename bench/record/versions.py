@@ -8,6 +8,8 @@ import msgspec
 
 from kernelmark.bench.plan.numbers import NotNegative
 
+#: The most that the sources of a version may take once they are decompressed.
+_MOST_BYTES = 64 * 2**20
 #: Texts by the names of their files.
 Sources = Mapping[str, bytes]
 WATCH, TUNE = "watch", "tune"
@@ -86,7 +88,7 @@ def packed(sources: Sources) -> bytes:
 def kept_of(number: int, digest: str, facts: str, files: bytes) -> StoredVersion:
     """Return a version as the store has it. Raises ValueError."""
     try:
-        unpacked = zlib.decompress(files)
+        unpacked = zlib.decompressobj().decompress(files, _MOST_BYTES)
     except zlib.error as error:
         raise ValueError(f"the sources of version {number} are damaged: {error}") from None
     sources = msgspec.msgpack.decode(unpacked, type=dict[str, bytes])

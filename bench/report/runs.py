@@ -8,6 +8,7 @@ import msgspec
 
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.merge import MERGED, Campaign, Merged, ShardPlace, differing
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Dims, RowCount, RunFacts
@@ -49,7 +50,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def title(self) -> str:
         """Return `run 20260101-120000-c0ffee00 (baseline)`."""
-        return f"run {self.run_id}" + (f" ({self.name})" if self.name else "")
+        return f"run {self.run_id}" + (f" ({escaped(self.name)})" if self.name else "")
 
     @property
     def cases(self) -> str:

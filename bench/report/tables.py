@@ -156,8 +156,7 @@ def _title(rows: Sequence[Result], style: str) -> str:
     facts += [f"{processes} processes"] if processes > 1 else []
     baseline = next((r.baseline for r in rows if r.baseline), "")
     against = f"; speedup against {baseline}" if baseline else ""
-    shared = ", ".join(facts) + against
-    problem = escaped(rows[0].problem)
+    problem, shared = escaped(rows[0].problem), escaped(", ".join(facts) + against)
     line = f"{problem}   {shared}"
     if style == "github":
         return in_markdown(line)

@@ -47,6 +47,10 @@ WRONG = [
     ("UPDATE evidence SET found = '{}'", ("show", "r1", "--row", "some.evil")),
     ("DROP TABLE ceiling", ("show",)),
     ("ALTER TABLE result DROP COLUMN numerics", ("export",)),
+    ("UPDATE run SET run_id = '../' || run_id", ("runs",)),
+    ("UPDATE run SET run_id = run_id || char(10)", ("show",)),
+    ("UPDATE result SET reason = printf('%.*c', 2000000, 'x') WHERE result_id = 1", ("show", "r1")),
+    ("UPDATE result SET sample_blob = zeroblob(40000000) WHERE result_id = 1", ("export", "r1", "--format", "json")),
 ]
 READING = (
     ("runs",),
@@ -96,6 +100,27 @@ def test_what_no_column_can_hold_is_one_line_that_names_the_file(called, path, s
     assert done.status == 2
     assert line.startswith(f"kernelmark: {path}: cannot be read: ")
     assert len(line) <= MOST
+
+
+ENDLESS = "WITH RECURSIVE n (place) AS (SELECT 1 UNION ALL SELECT place + 1 FROM n) SELECT place FROM n"
+EXECUTED = [
+    (
+        "DROP TABLE layer; CREATE VIEW layer AS SELECT 'r1' AS run_id, '' AS network, '' AS problem, '' AS part, "
+        f"1 AS count, place FROM ({ENDLESS})",
+        "cannot be read: a query took more than",
+    ),
+    (f"CREATE TRIGGER mine AFTER DELETE ON run BEGIN INSERT INTO machine {ENDLESS}; END", "has the trigger 'mine'"),
+]
+
+
+@pytest.mark.parametrize(("sql", "found"), EXECUTED)
+def test_what_a_store_would_execute_without_end_is_one_line(called, path, monkeypatch, sql, found):
+    monkeypatch.setattr("kernelmark.bench.record.reader.MOST_LOOKS", 3)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(sql)
+    done = called("show", "r1", "--by", "network", "--db", str(path))
+    assert done.status == 2
+    assert done.err.startswith(f"kernelmark: {path}: {found}")
 
 
 @pytest.mark.parametrize("time", ["x", "2026-01-01T10:00:00"])
