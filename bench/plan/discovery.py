@@ -22,6 +22,7 @@ from kernelmark.bench.plan.errors import UsageError, message
 from kernelmark.bench.plan.foreign import overseen
 from kernelmark.bench.plan.options import TIMEOUT_S
 from kernelmark.bench.plan.registry import REGISTRY, Registry
+from kernelmark.bench.plan.replaced import keep_originals
 
 ENTRY_POINTS = "kernelmark.kernels"
 #: Where a complaint about a declaration is formed, which is not where the declaration stands.
@@ -35,6 +36,8 @@ def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S) -> Reg
     An import of a plug-in that takes longer than `timeout_s` ends the process.
     """
     _discover_installed()
+    if plugins:
+        keep_originals(timeout_s)
     for plugin in plugins:
         load_plugin(plugin, timeout_s)
     return REGISTRY

@@ -295,6 +295,8 @@ class Workers(AbstractContextManager["Workers", None]):
         killed: the earlier deaths of these contenders' workers by a signal from another process.
         """
         reply = self._ask(job, key)
+        if isinstance(reply, Reply) and reply.replaced:
+            return self._without_plugins(job, reply, key, attempt)
         if isinstance(reply, Reply):
             had_company = self._had_company
             for row in reply.rows:
@@ -318,6 +320,15 @@ class Workers(AbstractContextManager["Workers", None]):
         rows = [self._blamed(job, entrant, reply, key, attempt, killed) for entrant in reply.blamed]
         if others := [entrant for entrant in job.entrants if entrant not in reply.blamed]:
             rows += self._survive(job.only(others), key, attempt + 1)
+        return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
+
+    def _without_plugins(self, job: Job, reply: Reply, key: WorkerKey, attempt: int) -> list[Measurement]:
+        """The rows where plug-ins have replaced what our kernels call: these are measured in a worker without them."""
+        ours = msgspec.structs.replace(job.only(reply.ours), plugins=())
+        theirs = job.only([entrant for entrant in job.entrants if entrant not in reply.ours])
+        rows = [row for part in (ours, theirs) if part.entrants for row in self._survive(part, key, attempt)]
+        for row in rows:
+            row.note(f"our kernels were measured without the plug-ins, which replace {reply.replaced}")
         return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
 
     def _blamed(

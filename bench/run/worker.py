@@ -15,6 +15,8 @@ from kernelmark.bench.measure.monitor import has_children
 from kernelmark.bench.measure.timing import now, pause
 from kernelmark.bench.plan.case import Entrant, Job, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import REGISTRY
+from kernelmark.bench.plan.replaced import replaced
 from kernelmark.bench.run.child import Channel, to_parent
 from kernelmark.bench.run.job import Show, run_job
 from kernelmark.bench.run.progress import Glimpse
@@ -26,7 +28,8 @@ FORKED_S, _PAUSE_S = 0.25, 2e-3
 class Reply(msgspec.Struct):
     """A job's rows, or why it was refused, or which contender has lost the device and how.
 
-    unfinished: another reply follows; until then there are glimpses alone.
+    unfinished: another reply follows; until then there are glimpses alone. replaced: what plug-ins have replaced of the
+    libraries that our kernels call; then there are no rows, and `ours` are to be measured without plug-ins.
     """
 
     rows: list[Measurement] = []
@@ -34,6 +37,8 @@ class Reply(msgspec.Struct):
     lost: tuple[Entrant, str] | None = None
     glimpses: list[Glimpse] = []
     unfinished: bool = False
+    replaced: str = ""
+    ours: list[Entrant] = []
 
 
 def main(parent: Channel, board: Board, key: WorkerKey) -> None:
@@ -67,7 +72,15 @@ def _show(parent: Channel, number: int, found: list[Glimpse]) -> None:
 
 def _answer(job: Job, board: Board, show: Show) -> Reply:
     try:
-        return Reply(run_job(job, board, show))
+        run_job(job.only(()), board)  # loads the plug-ins
+        kernels = REGISTRY.kernels
+        ours = [e for e in job.entrants if job.plugins and e.kernel in kernels and kernels[e.kernel].is_ours]
+        if ours and (found := replaced()):
+            return Reply(replaced=found, ours=ours)
+        rows = run_job(job, board, show)
+        if ours and (found := replaced()):  # by a kernel's set-up, or in a call
+            return Reply(replaced=found, ours=ours)
+        return Reply(rows)
     except UsageError as error:
         return Reply(refused=str(error))
     except DeviceLost as error:

@@ -18,7 +18,7 @@ from kernelmark.bench.run import pool
 from kernelmark.bench.run.family import below
 from kernelmark.bench.run.pool import Wary, Workers
 from support.processes import complaints, gone, wait_for
-from support.runs import QUICK, SMALL, TIMEOUT_S, Measure
+from support.runs import QUICK, TIMEOUT_S, Measure
 
 HONEST = "copy/bad.honest"
 #: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.
@@ -56,15 +56,47 @@ def test_the_next_job_is_unharmed(measure: Measure) -> None:
     assert (row.status, row.attempt) == ("ok", 1)
 
 
-REPLACES = "import numpy\n\ndef nothing(*ignored):\n    pass\n\nnumpy.copyto = nothing\n"
+REPLACES = """
+import numpy
+from kernelmark import kernel
+
+real = numpy.matmul
+
+def nothing(*ignored):
+    pass
+
+{at_import}
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), layouts=("NN",))
+def multiplied(problem, x):
+    "Multiplies."
+    import scipy.fft, wave
+    {in_set_up}
+    return lambda: real(x.a, x.b, out=x.c)
+"""
 
 
-def test_a_worker_that_has_loaded_a_plug_in_measures_no_job_without_it(workers: Workers, tmp_path: Path) -> None:
-    (tmp_path / "replaces.py").write_text(REPLACES)
-    key, job = WorkerKey("cpu", 1), Job((SMALL,), ("copy/numpy.copyto",), Mode.HOT, (), 0, Budget(0.01), 1)
-    with_plugin = msgspec.structs.replace(job, plugins=(str(tmp_path / "replaces.py"),))
-    (spoilt,), (row,) = workers.run(with_plugin, key), workers.run(job, key)
-    assert (spoilt.status, row.status, row.attempt) == ("wrong", "ok", 1)
+@pytest.mark.parametrize(
+    ("places", "replaced"),
+    [
+        ({"at_import": "numpy.matmul = nothing"}, "numpy.matmul"),
+        ({"at_import": "import scipy.fft; scipy.fft.rfft2 = numpy.matmul = nothing"}, "numpy.matmul, scipy.fft.rfft2"),
+        ({"in_set_up": "numpy.matmul = nothing"}, "numpy.matmul"),
+        ({"at_import": "numpy.mine = nothing", "in_set_up": "wave.open = nothing"}, ""),
+    ],
+)
+def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call(
+    workers: Workers, tmp_path: Path, places: dict[str, str], replaced: str
+) -> None:
+    plugin = tmp_path / "replaces.py"
+    plugin.write_text(REPLACES.format(**{"at_import": "", "in_set_up": "", **places}))
+    kernels = ("gemm/numpy.matmul", "gemm/mine.multiplied")
+    job = Job(("gemm/m9n8k7/f32/NN",), kernels, Mode.HOT, (str(plugin),), 0, Budget(0.01), 1, kernels[0])
+    rows = workers.run(job, WorkerKey("cpu", 1))
+    assert [(row.kernel, row.status) for row in rows] == [(name, "ok") for name in kernels]
+    note = f"our kernels were measured without the plug-ins, which replace {replaced}" if replaced else ""
+    assert all(note in row.disturbed and ("plug-ins" in row.disturbed) == bool(replaced) for row in rows)
+    assert (rows[0].job == rows[1].job) == (rows[1].ratio is not None) == (not replaced)
 
 
 SILENT = "verification: the process answers no more, and has not ended"

@@ -1,0 +1,85 @@
+"""What plug-ins have replaced of the libraries that our kernels call, and of our kernels themselves."""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+from kernelmark.bench.plan.registry import REGISTRY
+
+#: Of Python's own packages, those by which kernels and clocks work.
+_STANDARD = ("concurrent", "ctypes", "threading", "time")
+
+
+class Originals:
+    """Functions, classes and modules as they are without plug-ins, by their modules, and what sets our kernels up.
+
+    Modules that are imported later are kept as soon as they are, whoever imports them.
+    """
+
+    def __init__(self) -> None:
+        self._setups = {name: kernel.setup for name, kernel in REGISTRY.kernels.items() if kernel.is_ours}
+        libraries = (module for kernel in REGISTRY.kernels.values() for module in kernel.modules)
+        self._packages = {name.partition(".")[0] for name in ("kernelmark", "numpy", "scipy", *_STANDARD, *libraries)}
+        self._kept: dict[str, tuple[object, dict[str, object]]] = {}
+        for name in list(sys.modules):
+            if name.partition(".")[0] in self._packages:
+                self._keep(name)
+        sys.meta_path.insert(0, self)
+
+    def _keep(self, name: str) -> None:
+        module = sys.modules[name]
+        named = getattr(module, "__dict__", {}).copy().items()
+        self._kept[name] = module, {key: it for key, it in named if callable(it) or isinstance(it, ModuleType)}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module as Python does, for an import; once it is executed, it is kept."""
+        if name.partition(".")[0] not in self._packages:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self._keep(name)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def replaced(self) -> Iterator[str]:
+        """Yield the names of what is not what it was."""
+        for name, (module, known) in self._kept.items():
+            if (now := sys.modules.get(name, module)) is not module:
+                yield name
+            for key, it in known.items():
+                found = getattr(now, "__dict__", {}).get(key)
+                if found is not it and not _by_import(found, it, f"{name}.{key}"):
+                    yield f"{name}.{key}"
+        for name, setup in self._setups.items():
+            if name not in REGISTRY.kernels or REGISTRY.kernels[name].setup is not setup:
+                yield name
+
+
+def _by_import(found: object, before: object, name: str) -> bool:
+    """Return whether an import explains a change: a module takes its name in its package, which may remove it again."""
+    return getattr(found, "__name__", "") == name or (found is None and isinstance(before, ModuleType))
+
+
+_originals: list[Originals] = []
+
+
+def keep_originals(timeout_s: float) -> None:
+    """Keep what is there before the first plug-in of a worker, where no import has a time limit of its own."""
+    if timeout_s == math.inf and not _originals:
+        _originals.append(Originals())
+
+
+def replaced() -> str:
+    """Return what plug-ins have replaced, in a few words; nothing if they have replaced nothing."""
+    names = [name for originals in _originals for name in originals.replaced()]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
