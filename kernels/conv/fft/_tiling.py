@@ -168,14 +168,10 @@ def executed(c: Cuts, multiply_add: int) -> int:
 
 def good_size(size: int) -> int:
     """The next product of 2, 3, 5 and 7 that is even, or 1."""
-    candidate = size + (size > 1 and size % 2)
-    while _rest(candidate) > 1:
-        candidate += 2
-    return candidate
-
-
-def _rest(number: int) -> int:
-    for prime in (2, 3, 5, 7):
-        while number % prime == 0:
-            number //= prime
-    return number
+    if size <= 1:
+        return 1
+    half, odd = -(-size // 2), [1]
+    for prime in (3, 5, 7):
+        powers = [prime**i for i in range(half.bit_length())]
+        odd = [number * power for number in odd for power in powers if number * power < prime * half]
+    return 2 * min(number << (-(-half // number) - 1).bit_length() for number in odd)
