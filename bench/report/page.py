@@ -6,13 +6,16 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding, method, tuning
@@ -130,6 +133,7 @@ def _dark(slowdown: float) -> int:
 TEMPLATES = Path(__file__).parent / "templates"
 #: What was drawn, by file name, with the words for below it.
 CAPTIONS = "captions.json"
+_NAME = re.compile("[a-z0-9-]+")
 #: One scope, in this order.
 SCRIPTS = ("columns.js", "detail.js", "table.js")
 #: Where a line may break in an id.
@@ -235,9 +239,11 @@ def _write_page(
 
 def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
     """Remove what an earlier report drew here and this one does not: it would pass for a figure of this run."""
-    captions = folder / CAPTIONS
-    known = json.loads(captions.read_text(encoding="utf-8")) if captions.is_file() else {}
-    for name in known.keys() - {figure.name for figure in drawn}:
+    captions, known = folder / CAPTIONS, dict[str, str]()
+    require_file(captions)
+    with suppress(FileNotFoundError, msgspec.MsgspecError):  # what is no list of ours names nothing that we drew
+        known = msgspec.json.decode(captions.read_bytes(), type=dict[str, str])
+    for name in filter(_NAME.fullmatch, known.keys() - {figure.name for figure in drawn}):
         for kind in ("svg", "pdf"):
             (folder / f"{name}.{kind}").unlink(missing_ok=True)
     found = {figure.name: f"{figure.title}. {figure.caption}" for figure in drawn}

@@ -84,6 +84,15 @@ def test_figures_of_an_earlier_report_go_and_foreign_files_stay(begun, tmp_path)
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"mine.pdf", "captions.json"}
 
 
+@pytest.mark.parametrize("text", ['{"../victim": ""}', "[" * 10**5, '{"a": 1}', ""])
+def test_a_list_of_figures_that_is_none_of_ours_removes_nothing_elsewhere(begun, tmp_path, text):
+    (tmp_path / "report" / "figures").mkdir(parents=True)
+    (tmp_path / "report" / "victim.pdf").write_text("kept")
+    (tmp_path / "report" / "figures" / "captions.json").write_text(text)
+    write_report(begun, "r1", tmp_path / "report")
+    assert (tmp_path / "report" / "victim.pdf").read_text() == "kept"
+
+
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.OK}))
 def test_a_run_of_failures_alone_says_so_and_why(begun, tmp_path, status):
     fail(begun, "gemm/m8n8k8/f32/NN", "gemm/some.bad", status)
