@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.options import GUIDED, RANDOM
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Ratio, contests
-from kernelmark.bench.tune.search import Choice, Config, SearchDomain, search
+from kernelmark.bench.tune.search import Config, SearchDomain, SearchWay, search
 from took import ROOT, Found, kernelmark
 
 DATA = ROOT / "tools" / "data"
@@ -47,7 +47,7 @@ class Truth(NamedTuple):
             seen.extend(own)
             return own
 
-        search(self.field, evaluate, Choice(strategy, self.budget), seed)  # type: ignore[arg-type]
+        search(self.field, evaluate, SearchWay(strategy, self.budget), seed)  # type: ignore[arg-type]
         return min(self.costs.values()) / min(seen)
 
     def median_found(self, strategy: str) -> float:

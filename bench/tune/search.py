@@ -26,7 +26,7 @@ REACH = 2
 VISITS = 20
 
 
-class Choice(NamedTuple):
+class SearchWay(NamedTuple):
     """How a space is searched, and how many of its tiles are evaluated at most."""
 
     strategy: str
@@ -36,15 +36,15 @@ class Choice(NamedTuple):
         return self.strategy if self.strategy == EXHAUSTIVE else f"{self.strategy}, {self.budget}"
 
 
-def choose(size: int, strategy: str | None, budget: int | None) -> Choice:
+def choose(size: int, strategy: str | None, budget: int | None) -> SearchWay:
     """Return how a space of `size` tiles is searched, as asked for. Raises UsageError where Kernel Tuner is missing."""
     if strategy == EXHAUSTIVE or size <= (budget or (BUDGET if strategy else ALL)):
-        return Choice(EXHAUSTIVE, size)
+        return SearchWay(EXHAUSTIVE, size)
     strategy = strategy or GUIDED[0]
     if strategy in GUIDED and (reason := module_missing("kernel_tuner")):
         instead = f"take --strategy {EXHAUSTIVE} (all {size} tiles) or --strategy {RANDOM}"
         raise UsageError(f"--strategy {strategy}: {reason}, or {instead}")
-    return Choice(strategy, budget or BUDGET)
+    return SearchWay(strategy, budget or BUDGET)
 
 
 class SearchDomain(NamedTuple):
@@ -68,7 +68,7 @@ class SearchDomain(NamedTuple):
         return [other for other in found if other in there and other != config]
 
 
-def search(field: SearchDomain, evaluate: Evaluate, choice: Choice, seed: int = 0) -> None:
+def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int = 0) -> None:
     """Evaluate some of the configurations; the same seed and costs give the same ones in the same order."""
     if choice.strategy == EXHAUSTIVE:
         evaluate(field.configs)
@@ -89,7 +89,7 @@ def _descend(field: SearchDomain, runner: "_Runner", options: Any) -> None:
         here = best if best != here and options.budget.get_fraction_consumed() < 0.5 else None
 
 
-def _guided(field: SearchDomain, evaluate: Evaluate, choice: Choice) -> None:
+def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
     """Descend from the default, then let a strategy of Kernel Tuner choose; it needs neither compilers nor a GPU."""
     from kernel_tuner.interface import Options
     from kernel_tuner.searchspace import Searchspace

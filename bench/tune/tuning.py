@@ -32,7 +32,7 @@ from kernelmark.bench.report.tuning import Raced, races
 from kernelmark.bench.run.pool import Execute
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
-from kernelmark.bench.tune.search import Choice, Config, choose, search
+from kernelmark.bench.tune.search import Config, SearchWay, choose, search
 from kernelmark.bench.tune.static import arch_here, resources
 from kernelmark.bench.tune.subject import Subject
 from kernelmark.bench.tune.tuned import AUTO, TileRecord, source_digest, sources_of, versions
@@ -74,7 +74,7 @@ class Rig(NamedTuple):
 class Screen:
     """The tiles of a kernel that have been tried on a problem; rows that a run has already are not measured again."""
 
-    def __init__(self, subject: Subject, choice: Choice, session: Session, plan: Plan, rig: Rig) -> None:
+    def __init__(self, subject: Subject, choice: SearchWay, session: Session, plan: Plan, rig: Rig) -> None:
         self.subject, self.choice, self.trials = subject, choice, dict[Config, Trial]()
         self._session, self._plan, self._rig = session, plan, rig
 

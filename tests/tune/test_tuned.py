@@ -25,7 +25,7 @@ from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import Session, run_jobs
 from kernelmark.bench.tune import search as searching
-from kernelmark.bench.tune.search import Choice, SearchDomain, choose, search
+from kernelmark.bench.tune.search import SearchDomain, SearchWay, choose, search
 from kernelmark.bench.tune.tuned import (
     TileFile,
     Tuned,
@@ -369,13 +369,13 @@ def asked(choice, seed=0, cost=cost):
 
 
 def test_up_to_200_tiles_all_are_measured_and_of_more_a_hundred(missing):
-    assert choose(ALL, None, None) == Choice("exhaustive", ALL)
-    assert choose(ALL + 1, "random", None) == Choice("random", BUDGET)
+    assert choose(ALL, None, None) == SearchWay("exhaustive", ALL)
+    assert choose(ALL + 1, "random", None) == SearchWay("random", BUDGET)
 
 
 def test_a_budget_that_reaches_for_all_tiles_measures_all(missing):
-    assert choose(500, None, 500) == choose(500, "random", 900) == Choice("exhaustive", 500)
-    assert choose(150, "random", 40) == Choice("random", 40)
+    assert choose(500, None, 500) == choose(500, "random", 900) == SearchWay("exhaustive", 500)
+    assert choose(150, "random", 40) == SearchWay("random", 40)
 
 
 def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(missing, complaint):
@@ -390,20 +390,20 @@ def test_the_extra_that_brings_kernel_tuner_is_known():
 
 
 def test_an_exhaustive_search_evaluates_every_tile_once():
-    assert asked(Choice("exhaustive", len(CONFIGS))) == [CONFIGS]
+    assert asked(SearchWay("exhaustive", len(CONFIGS))) == [CONFIGS]
 
 
 def test_a_random_search_evaluates_different_tiles_as_many_as_the_budget_has():
-    (drawn,) = asked(Choice("random", 37))
+    (drawn,) = asked(SearchWay("random", 37))
     assert len(drawn) == len(set(drawn)) == 37
-    assert asked(Choice("random", 37)) == [drawn]
-    assert asked(Choice("random", 37), seed=1) != [drawn]
+    assert asked(SearchWay("random", 37)) == [drawn]
+    assert asked(SearchWay("random", 37), seed=1) != [drawn]
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, capsys):
-    tiles = [config for configs in asked(Choice(strategy, 60)) for config in configs]
+    tiles = [config for configs in asked(SearchWay(strategy, 60)) for config in configs]
     assert len(tiles) == len(set(tiles)) <= 60
     assert len(tiles) > 40
     assert set(tiles) <= set(CONFIGS)
@@ -413,28 +413,28 @@ def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, ca
 @pytest.mark.usefixtures("kernel_tuner")
 def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_alone():
     random.seed(5), np.random.seed(5)
-    first = asked(Choice(GUIDED[0], 30), seed=3)
+    first = asked(SearchWay(GUIDED[0], 30), seed=3)
     left = random.random(), np.random.random()
     random.seed(5), np.random.seed(5)
     assert left == (random.random(), np.random.random())
-    assert asked(Choice(GUIDED[0], 30), seed=3) == first
+    assert asked(SearchWay(GUIDED[0], 30), seed=3) == first
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
     tiles = [
-        c for configs in asked(Choice(strategy, 60), cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs
+        c for configs in asked(SearchWay(strategy, 60), cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs
     ]
     assert min(map(cost, tiles)) < 1.3
-    assert 0 < len(asked(Choice(strategy, 20), cost=lambda config: np.inf)) <= 20
+    assert 0 < len(asked(SearchWay(strategy, 20), cost=lambda config: np.inf)) <= 20
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.long
 def test_fifteen_percent_of_the_evaluations_find_97_percent_of_the_best_and_more_than_random_ones_do():
     def found(strategy, seed):
-        return 1 / min(cost(c) for configs in asked(Choice(strategy, 60), seed) for c in configs)
+        return 1 / min(cost(c) for configs in asked(SearchWay(strategy, 60), seed) for c in configs)
 
     guided, drawn = ([found(strategy, seed) for seed in range(20)] for strategy in (GUIDED[0], "random"))
     assert median(guided) >= 0.97
