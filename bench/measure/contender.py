@@ -47,6 +47,7 @@ class Contender:
     def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, called: Called) -> None:
         self.kernel, self.problem, self.device = kernel, problem, device
         self.launches: list[Launch] = []
+        self._moved: Launch | None = None
         self.scratch = ScratchBuffers(device, kernel.host_memory)
         self.series: Series | None = None
         self._observers: list[Observer] = []
@@ -93,19 +94,14 @@ class Contender:
         except (Exception, SystemExit) as error:
             self.fail(error)
 
-    def set_up(self, sets: list[OperandSet]) -> None:
-        """Make one launch for each set of operands, with shared scratch."""
-        start = now()
+    def set_up(self, sets: list[OperandSet], moved: OperandSet | None = None) -> None:
+        """Make one launch for each set of operands, with shared scratch; moved: one more, which is not timed."""
         with self._blamed(), self.called("set-up"):
             if reason := self._refusal():
                 raise Unsupported(reason)
-            for operands in sets:
-                self.scratch.rewind()
-                x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
-                self.launches.append(self._launch(x))
-                if settings := {**vars(x.tile or Tile()), **x.settings}:
-                    self.report.tunables = msgspec.json.encode(settings).decode()
-                self._refuse_strayed()
+            self._moved = self._launch_on(moved) if moved else None
+            start = now()
+            self.launches = [self._launch_on(operands) for operands in sets]
             self.report.setup_s = now() - start
             self.report.executed_flop = self.kernel.executed_flop(self.problem, self._limits) or None
             self.report.scratch_bytes = self.scratch.nbytes
@@ -113,6 +109,15 @@ class Contender:
             if self.kernel.library_scratch:
                 self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
             self.report.versions = versions(self.kernel, self.problem, self._launcher)
+
+    def _launch_on(self, operands: OperandSet) -> Launch:
+        self.scratch.rewind()
+        x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
+        launch = self._launch(x)
+        if settings := {**vars(x.tile or Tile()), **x.settings}:
+            self.report.tunables = msgspec.json.encode(settings).decode()
+        self._refuse_strayed()
+        return launch
 
     def _refuse_strayed(self) -> None:
         """Raise RuntimeError here, before another contender is blamed for the stream that this one has left current."""
@@ -145,9 +150,13 @@ class Contender:
             return cuda_launch(self.kernel, self.problem, x, self._job.launcher, x.tile)
         return self.kernel.launch(self.problem, x)
 
-    def judge(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
-        """Verify the launch on one set; if the call seems too long, once more on the same operands."""
+    def judge(
+        self, which: int, sets: list[OperandSet], draw: Draw, references: References, moved: OperandSet | None = None
+    ) -> None:
+        """Verify the launch on one set or the moved one; if the call seems too long, again on the same operands."""
         launch, operands, device = self.launches[which], sets[which], self.device
+        if moved and self._moved:
+            launch, operands = self._moved, moved
         with self._blamed():
             checked = partial(
                 verify,

@@ -1,6 +1,7 @@
 """Operands: laid out with guards around them, poisoned and restored, and handed to kernels."""
 
 from collections.abc import Mapping
+from copy import copy
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from kernelmark.bench.plan.registry import REGISTRY
 
 #: On both sides of an operand: as wide as the tile of a kernel that reads or writes beyond the end.
 GUARD_BYTES = 2**16
+#: Operands begin at a page; once they are moved by a multiple of what every allocation is aligned to, off a cache line.
+_PAGE_BYTES, _ALIGNED_BYTES, _LINE_BYTES = 4096, 16, 64
 #: NaN and, in FP32, FP64 and BF16, the largest number by turns: what is read there shows, also where NaN is dropped.
-_GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), GUARD_BYTES // 16)
+_GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), (GUARD_BYTES + _PAGE_BYTES) // 16)
 
 
 class Spots(NamedTuple):
@@ -77,12 +80,34 @@ class OperandSet:
             if spread and operand.gpus != (0,):
                 home = device.peers(operand.gpus, guard)
             self._memory[name] = home
-            raw = home.bytes(operand.nbytes + 2 * guard)
-            raw.fill(0xFF)
-            self._raw[name] = raw
-            for ends in (raw[:guard], raw[guard + operand.nbytes :]) if guard else ():
-                home.upload(ends, _GUARD)
-            self.flat[name] = raw[guard : guard + operand.nbytes].view(home.dtype(operand.dtype))
+            self._raw[name] = home.bytes(operand.nbytes + 2 * guard)
+            self._raw[name].fill(0xFF)
+        self._guard, self._offset = guard, 0
+        self._place()
+        self.fence()
+
+    def moved(self, rng: "np.random.Generator") -> "OperandSet":
+        """Return a set in the same memory, whose operands begin off a cache line. Fence and load either before use."""
+        found = copy(self)
+        lines, steps = rng.integers(_PAGE_BYTES // _LINE_BYTES), rng.integers(1, _LINE_BYTES // _ALIGNED_BYTES)
+        found._offset, found.flat, found.change = int(lines * _LINE_BYTES + steps * _ALIGNED_BYTES), {}, {}
+        found._place()
+        return found
+
+    def _place(self) -> None:
+        for name, operand in self.specs.items():
+            start, home = self._guard + self._offset, self._memory[name]
+            self.flat[name] = self._raw[name][start : start + operand.nbytes].view(home.dtype(operand.dtype))
+
+    def _guards(self, name: str) -> tuple[Any, Any]:
+        start, raw = self._guard + self._offset, self._raw[name]
+        return raw[:start], raw[start + self.specs[name].nbytes :]
+
+    def fence(self) -> None:
+        """Write the guards."""
+        for name, home in self._memory.items():
+            for guard in self._guards(name) if self._guard else ():
+                home.upload(guard, _GUARD[: guard.nbytes])
 
     def array(self, name: str, order: str) -> Any:
         """Return an operand in its shape; of one on several GPUs a list of its rows."""
@@ -180,10 +205,9 @@ class OperandSet:
                 gap = rows[:, operand.shape[-1] :]
                 if (gap != DTYPES[operand.dtype].poison).any():
                     return f"wrote into the padding between the rows of {name}"
-            guards = (self._raw[name][:GUARD_BYTES], self._raw[name][-GUARD_BYTES:])
-            for guard, where in zip(guards, ("before", "beyond"), strict=True):
-                if not np.array_equal(home.download(guard), _GUARD):
-                    home.upload(guard, _GUARD)
+            for guard, where in zip(self._guards(name), ("before", "beyond"), strict=True):
+                if not np.array_equal(home.download(guard), _GUARD[: guard.nbytes]):
+                    home.upload(guard, _GUARD[: guard.nbytes])
                     return f"wrote {where} the bounds of {name}"
         return None
 

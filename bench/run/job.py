@@ -60,11 +60,15 @@ class Stock:
             for place, device in devices.items()
         }
         self.sets: dict[Place, list[OperandSet]] = {}
+        #: In the memory of each first set, where operands of the CPU lie off a cache line.
+        self.moved: dict[Place, OperandSet] = {}
         self.draw = Draw(problem, job.seed)
         for place, device in devices.items():
             count = self.rotations[place].sets
             try:
                 self.sets[place] = [OperandSet(problem, device, place.memory, place.spread) for _ in range(count)]
+                if device.stream is None and not place.memory:
+                    self.moved[place] = self.sets[place][0].moved(self.draw.rng)
             except (MemoryError, Unsupported) as error:
                 for contender in contenders:
                     if contender.place == place:
@@ -90,6 +94,14 @@ class Stock:
         if order not in self._checksums:
             self._checksums[order] = Checksums(self.problem, self.draw, order, self._contenders[0].called)
         return self._checksums[order]
+
+    def lay_out(self, moved: bool) -> None:
+        """Let the moved sets hold what was drawn, or again the first sets, in whose memory they are."""
+        for place, found in self.moved.items():
+            operands = found if moved else self.sets[place][0]
+            operands.fence()
+            operands.load(self.draw)
+            operands.poison()
 
     def share(self, count: int) -> None:
         """Draw the changes of the operands that every contender is judged on."""
@@ -205,7 +217,7 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
             contender.report.entropy = entropy
         # Drawn again after set-up: results computed there from the values are stale now.
         began_s = now()
-        _judge(stock)
+        _judge(stock, moved=True)
         for contender in stock.live:
             contender.note_launched()
         if stock.live:
@@ -229,7 +241,7 @@ def _set_up(stock: Stock) -> None:
     if stock.live:
         stock.redraw()
     for contender in stock.live:
-        contender.set_up(stock.of(contender))
+        contender.set_up(stock.of(contender), stock.moved.get(contender.place))
 
 
 def _crowded(job: Job, contenders: list[Contender]) -> str:
@@ -294,13 +306,21 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
             report.ratio = speedup([base.samples], [report.samples])
 
 
-def _judge(stock: Stock) -> None:
-    """Verify each contender on fresh values, on one of its sets: some kernels are right only the first time."""
+def _judge(stock: Stock, moved: bool = False) -> None:
+    """Verify each contender on fresh values, on one of its sets: some kernels are right only the first time.
+
+    moved: on operands off a cache line, where there are such: some are right only where these begin at one.
+    """
     if not stock.live:
         return
     references, which = stock.redraw(), stock.one_of_each()
+    if moved:
+        stock.lay_out(moved=True)
     for contender in stock.live:
-        contender.judge(which[contender.place], stock.of(contender), stock.draw, references)
+        operands = stock.moved.get(contender.place) if moved else None
+        contender.judge(which[contender.place], stock.of(contender), stock.draw, references, operands)
+    if moved:
+        stock.lay_out(moved=False)
 
 
 def _judge_last(stock: Stock) -> None:

@@ -204,11 +204,23 @@ def test_restored_inouts_hold_the_change_too() -> None:
         (lambda s: s.flat["c"].__setitem__(5, 0), None),
     ],
 )
-def test_damage_is_named(write: object, complaint: str | None) -> None:
+@pytest.mark.parametrize("moved", [False, True])
+def test_damage_is_named(write: object, complaint: str | None, moved: bool) -> None:
     _, draw, operands = _loaded("gemm/m5n6k7/f32/NN/ldc+1")
+    if moved:
+        operands = operands.moved(draw.rng)
+        operands.fence()
+        operands.load(draw)
     operands.poison()
     write(operands)  # type: ignore[operator]
     assert operands.damage(draw) == complaint
+
+
+def test_moved_operands_begin_at_places_of_a_page_that_are_off_a_cache_line() -> None:
+    _, draw, operands = _loaded("gemm/m5n6k7/f32/NN")
+    found = {operands.moved(draw.rng).flat[name].ctypes.data % 4096 for _ in range(100) for name in "abc"}
+    assert len(found) > 60
+    assert {place % 64 for place in found} == {16, 32, 48}
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [("f32", np.float32), ("f64", np.float64)])
