@@ -189,7 +189,7 @@ def test_every_value_of_the_declaration_that_measuring_sees_changes_it(
         replace(tiled, cooperative=True),
         replace(tiled, name="another"),
         replace(tiled, entry=f"{tiled.entry} "),
-        replace(tiled, executed=lambda problem, tile: 5),
+        replace(tiled, executed=lambda problem, tile: 5 + problem.flop),
         replace(tiled, archs=("sm_80",)),
         replace(tiled, supports=lambda problem: "not this one"),
         replace(tiled, tunables=tunables, prefer=None),

@@ -113,7 +113,7 @@ def test_what_has_no_memory_left_beside_its_siblings_gets_it_alone(registry):
 
     def crowded(problem, x):
         made.append(problem.id)
-        if len(set(made)) == 2 and len(made) < 3:
+        if len(set(made)) == 2 and len(made) < 4:
             raise MemoryError("no room")
         return copy(problem, x)
 
