@@ -63,6 +63,7 @@ REPLACED = {
     "kernelmark run question.toml --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run seed --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run --resume RUN": "kernelmark run --help",
+    "kernelmark run --reproduce RUN": "kernelmark run --help",
     "kernelmark run --resume networks --noisy-again": "kernelmark run --help",
     "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
     "kernelmark import FILE": "kernelmark import --help",
