@@ -5,15 +5,16 @@ first of them is asked for: the pytest plug-in and `--help` need none. `bench`, 
 lead to the folders of those names at the top of the repository; in a wheel they are folders.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
+    from typing import Any
+
     from kernelmark.public import *  # noqa: F403
 
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Return a name of the public face. Raises AttributeError."""
     if name == "__all__" or (not name.startswith("__") and name != "public"):
         import kernelmark.public as public

@@ -32,7 +32,7 @@ class Occupancy(msgspec.Struct, frozen=True):
 
 def typical(arch: str) -> DeviceLimits:
     """A device of 9.0 for `sm_90a`. Raises UsageError where the limits are not known."""
-    match = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    match = re.fullmatch(r"sm_(\d{2,3})[af]?", arch)
     if not match or int(match[1]) not in TYPICAL:
         known = ", ".join(f"sm_{number}" for number in TYPICAL)
         raise UsageError(f"arch {arch!r}: its limits are not known; expected one of {known}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from numbers import Real
 from typing import Any, Self, TypeVar
 
 from kernelmark.bench.plan.dtypes import NATIVE, split_dtype
@@ -133,10 +134,13 @@ class Kernel:
         if self.executed is None:
             return problem.flop
         tile = (self.tile_for(problem, device),) if self.tunables else ()
-        declared, numerics = self.executed(problem, *tile), self.numerics_for(problem)
+        declared: Any = self.executed(problem, *tile)
+        numerics = self.numerics_for(problem)
+        if not issubclass(type(declared), Real):
+            raise ValueError(f"declares that it executes {declared!r}, expected a number of operations")
         if declared < problem.flop and declared < (least := problem.least_flop(numerics)):
             raise ValueError(f"declares that it executes {declared} flop, expected at least {least} of {numerics}")
-        return declared
+        return int(declared)
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
         """Return what it declares to send between workers. Raises ValueError for less than its numerics take."""

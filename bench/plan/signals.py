@@ -1,20 +1,23 @@
 """The signals that end a command: an interrupt, that of `kill` and schedulers, and that of a terminal that is closed.
 
-The first one lets a run finish the row in hand, the second one ends it at once.
+The first one lets a run finish the row in hand, the second one ends it at once. Until the command takes the signals, an
+interrupt leaves a traceback; so this module, which is loaded first, loads little.
 """
 
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
 
-Handler = Callable[[int, FrameType | None], object]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
 _came: list[int] = []
 
 
-def stop(number: int, frame: FrameType | None) -> None:
+def stop(number: int, frame: "FrameType | None") -> None:
     """Raise KeyboardInterrupt, whichever signal came."""
     _came.append(number)
     raise KeyboardInterrupt
@@ -25,7 +28,7 @@ def exit_status() -> int:
     return 128 + (_came[0] if _came else signal.SIGINT)
 
 
-def take(handler: Handler) -> dict[int, Any]:
+def take(handler: "Callable[[int, Any], object]") -> "dict[int, Any]":
     """Give a handler the signals that are not ignored, as under nohup; return those with the handlers that they had."""
     before: dict[int, Any] = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -35,7 +38,7 @@ def take(handler: Handler) -> dict[int, Any]:
     return taken
 
 
-def give(handlers: Mapping[int, Any]) -> None:
+def give(handlers: "Mapping[int, Any]") -> None:
     """Give each signal to its handler."""
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -46,7 +49,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     """Turn the first signal into a flag; the next one does what it did before."""
     hits: list[int] = []
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: "FrameType | None") -> None:
         hits.append(number)
         _came.append(number)
         if number == signal.SIGHUP:

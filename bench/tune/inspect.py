@@ -85,7 +85,9 @@ def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[In
 
     An architecture is left out where its typical device cannot take the problem. Raises UsageError where none can.
     """
-    devices = {arch: typical(arch) for arch in archs if not isinstance(kernel, CudaKernel) or kernel.runs_on(arch)}
+    devices = {arch: typical(arch) for arch in archs}
+    if isinstance(kernel, CudaKernel):
+        devices = {arch: device for arch, device in devices.items() if kernel.runs_on(arch)}
     reasons = [kernel.refuses(problem, device) for device in devices.values()]
     if reasons and all(reasons):
         raise UsageError(f"{reasons[0]}; take another problem")

@@ -113,6 +113,8 @@ REFUSED = [
     ("selftest --adversaries --only ratio", "--adversaries --only ratio: each chooses the checks; take one"),
     ("tune", "Missing argument 'KERNEL'; `kernelmark tune --help` lists what it takes"),
     ("inspect --arch sm_1", "arch 'sm_1': its limits are not known"),
+    (f"inspect gemm/cuda.async {PRODUCT} --arch foo", "arch 'foo': its limits are not known"),
+    (f"profile gemm/cuda.async {PRODUCT} --arch sm_{'9' * 5000}", ", sm_100, sm_120"),
     ("inspect --kernels none*", "kernels 'none*': matches no hand-written kernel"),
     ("inspect transpose/numba.blocked", "expected a problem after the kernel"),
     (f"inspect transpose/numba.blokced {OUT}", "did you mean transpose/numba.blocked?"),

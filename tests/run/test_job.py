@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.monitor import CpuMonitor
 from kernelmark.bench.measure.operands import ScratchBuffers
 from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import job as jobs
@@ -189,6 +191,9 @@ def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took()
     assert (plain.executed_flop, plain.tunables) == (None, "")
     (product,) = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", mode=Mode.VERIFY)
     assert product.executed_flop == 2 * 8**3
+    worded = replace(discover().kernels["copy/numpy.copyto"], executed=lambda problem: "7")
+    with pytest.raises(ValueError, match="declares that it executes '7', expected a number of operations"):
+        worded.executed_flop(discover().problem("copy/m8n8/f32"))
 
 
 def test_a_kernel_that_cannot_tell_what_it_executes_fails_alone() -> None:
