@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from kernelmark.bench.measure import memory
+from kernelmark.bench.measure.affinity import children_of
 from kernelmark.bench.measure.board import IMPORT, OF_OPERATION, Board, Call
 from kernelmark.bench.measure.isa import environment
 from kernelmark.bench.measure.machine import idle_variables
@@ -54,6 +55,8 @@ KILLS_AGE_S = 1.0
 #: The signals that come from another process: a fault of the worker's own raises others.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 
+#: Processes that a kernel may start, beside one for each of its threads.
+MOST_PROCESSES = 64
 #: What goes against a kernel that forks its worker.
 FORKED = "the call returned in a process that it forked too, expected os._exit there"
 #: Statuses that another kernel of the process may have caused.
@@ -100,6 +103,8 @@ class Worker:
         reply = self._answer(job, progress)
         if call := self._board.returned_twice(asked_s):
             reply = Death(_blamed(job, call), Status.CRASHED, f"{call.stage}: {FORKED}")
+        elif isinstance(reply, Reply):
+            reply = self._crowded(job, None) or reply
         relay(self._child.log, sys.stderr)
         return reply._replace(fresh=fresh) if isinstance(reply, Death) else reply
 
@@ -130,7 +135,7 @@ class Worker:
         """Return why the worker must end, if so; otherwise report what it is doing."""
         trim(self._child.log)
         spare, call = _spare_bytes(), self._board.read()
-        if death := self._overdue(job, call, until_s) or self._greedy(job, call, spare):
+        if death := self._overdue(job, call, until_s) or self._greedy(job, call, spare) or self._crowded(job, call):
             return death
         self._look_s = next_look_s(spare)
         if call and call.stage != IMPORT:
@@ -160,6 +165,17 @@ class Worker:
             return None
         found = f"the process took {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
         return Death(_blamed(job, call), Status.OOM, f"{_stage(call)}: {found}")
+
+    def _crowded(self, job: Job, call: Call | None) -> Death | None:
+        """Return how a worker ends below which there are too many processes."""
+        found, limit = [str(self._child.pid)], MOST_PROCESSES + job.threads
+        for pid in found:  # which grows meanwhile
+            found += children_of(pid)
+        started = len(found) - 2  # without the keeper and the worker
+        if started <= limit:
+            return None
+        reason = f"{_stage(call)}: it has started {started} processes, expected at most {limit}"
+        return Death(_blamed(job, call), Status.CRASHED, reason)
 
     def _died(self, job: Job) -> Death:
         call = self._board.read()

@@ -76,6 +76,14 @@ def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
     assert gone(int(told.read_text()))
 
 
+@pytest.mark.parametrize("name", ["starts_80", "starts_80_and_hangs"])
+def test_a_kernel_that_starts_too_many_processes_is_named_and_they_end(measure: Measure, told: Path, name: str) -> None:
+    bad, good = measure(name, "honest")
+    assert (bad.status, good.status) == ("crashed", "ok")
+    assert bad.reason.endswith(": it has started 80 processes, expected at most 65")
+    assert gone(int(told.read_text()))
+
+
 @pytest.mark.long
 def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure: Measure, told: Path) -> None:
     bad, _ = measure("shares_memory", "honest")

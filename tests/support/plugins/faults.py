@@ -119,6 +119,19 @@ def leaves_a_daemon() -> None:
     os.wait()
 
 
+def starts_80() -> None:
+    for i in range(80):
+        if os.fork() == 0:
+            if i == 0:
+                tell(os.getpid())
+            hangs()
+
+
+def starts_80_and_hangs() -> None:
+    starts_80()
+    hangs()
+
+
 def leaves_a_daemon_and_hangs() -> None:
     leaves_a_daemon()
     hangs()
@@ -208,6 +221,8 @@ ACTS: tuple[Act, ...] = (
     leaves_a_child,
     leaves_a_daemon,
     leaves_a_daemon_and_hangs,
+    starts_80,
+    starts_80_and_hangs,
     shares_memory,
     leaks,
     closes_all_files,
