@@ -39,7 +39,8 @@ class Job(msgspec.Struct, frozen=True):
     Every kernel contends on every problem, but for the pairs `without`. baseline:
     what the others on a problem are set against; baselines: of problems that have another, by their ids, "" for none.
     absent: devices of contenders that the run does not use; these are `unsupported`. tiles: taken for the defaults.
-    entropy: that of rows to be reproduced, one for each process; "" to draw it.
+    entropy: that of rows to be reproduced, one for each process; "" to draw it. ours: measured where no code of other
+    packages has been loaded.
     """
 
     problems: tuple[str, ...]
@@ -58,6 +59,7 @@ class Job(msgspec.Struct, frozen=True):
     absent: tuple[str, ...] = ()
     tiles: tuple[TunedTile, ...] = ()
     entropy: str = ""
+    ours: bool = False
 
     @property
     def entrants(self) -> tuple[Entrant, ...]:

@@ -30,12 +30,14 @@ _OWN = f"{Path(__file__).parents[1]}{os.sep}"
 _loaded: dict[Path, ModuleType] = {}
 
 
-def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S) -> Registry:
+def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, ours: bool = False) -> Registry:
     """Register everything that is to be found, once a process, and return the registry. Raises UsageError.
 
-    An import of a plug-in that takes longer than `timeout_s` ends the process.
+    An import of a plug-in that takes longer than `timeout_s` ends the process. ours: nothing of other packages.
     """
-    _discover_installed()
+    _import_kernels()
+    if not ours:
+        _discover_installed()
     if plugins:
         keep_originals(timeout_s)
     for plugin in plugins:
@@ -45,13 +47,18 @@ def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S) -> Reg
 
 @cache
 def _discover_installed() -> None:
-    _import_kernels()
     for entry in _entry_points():
         try:
             with overseen(f"entry point {entry.name} ({entry.value}): its import", TIMEOUT_S):
                 entry.load()
         except (Exception, SystemExit) as error:
             raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
+
+
+@cache
+def others_installed() -> bool:
+    """Return whether installed packages offer kernels."""
+    return any(_entry_points())
 
 
 def _entry_points() -> Iterator[Any]:
@@ -67,6 +74,7 @@ def _entry_points() -> Iterator[Any]:
             yield from PathDistribution(file.parent).entry_points.select(group=ENTRY_POINTS)
 
 
+@cache
 def _import_kernels() -> None:
     package = Path(__file__).parents[2]
     for folder in sorted((package / "kernels").iterdir()):

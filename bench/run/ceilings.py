@@ -285,4 +285,4 @@ class Ceilings:
             and (need.kind != "link" or kernel.id in LINKS)
         )
         budget = Budget(times * min(BUDGET_S, job.budget.max_time_s))
-        return Job((need.problem,), kernels, Mode.HOT, (), job.seed, budget, need.threads)
+        return Job((need.problem,), kernels, Mode.HOT, (), job.seed, budget, need.threads, ours=True)

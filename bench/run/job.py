@@ -126,7 +126,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
     """
     board = board or Board()
     with board.calling(0, IMPORT):
-        registry = discover(job.plugins, math.inf)  # the parent watches
+        registry = discover(job.plugins, math.inf, job.ours)  # the parent watches
         pools = _pools(frozenset(module for name in job.kernels for module in _host_modules(registry, name)))
     if not job.entrants:
         return []

@@ -21,7 +21,7 @@ from kernelmark.bench.measure.machine import idle_variables
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
-from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.discovery import discover, others_installed
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.run.child import Child, relay, scratch_file, trim
@@ -61,8 +61,8 @@ MOST_PROCESSES = 64
 FORKED = "the call returned in a process that it forked too, expected os._exit there"
 #: Statuses that another kernel of the process may have caused.
 BLAMED = (Status.WRONG, Status.FAILED, Status.OOM)
-#: A worker and the plug-ins that it has loaded: a ceiling is measured in one that has loaded none.
-_Own = tuple[WorkerKey, tuple[str, ...]]
+#: A worker, the plug-ins that it has loaded, and whether it has loaded no other package: for ceilings it has neither.
+_Own = tuple[WorkerKey, tuple[str, ...], bool]
 #: What measures a job in the worker of a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
@@ -263,7 +263,7 @@ class Workers(AbstractContextManager["Workers", None]):
             threads, isa = plan.threads[0], plan.isas[0]
             job = Job((), (), plan.mode, plan.plugins, plan.seed, Budget(), threads, timeout_s=plan.timeout_s)
             key = WorkerKey("cpu", threads, isa)
-            self._waiting[key, plan.plugins] = Worker(key)
+            self._waiting[_own(key, job)] = Worker(key)
             discover()  # while the worker starts: what is installed takes this process as long
             self.run(job, key)
 
@@ -278,7 +278,7 @@ class Workers(AbstractContextManager["Workers", None]):
         """Measure a kernel again, alone on the same values, before it is blamed: another may have spoilt its result."""
         if row.status not in BLAMED:
             return row
-        if worker := self._waiting.pop((key, job.plugins), None):
+        if worker := self._waiting.pop(_own(key, job), None):
             worker.close()
         alone = msgspec.structs.replace(job.only([row.entrant]), entropy=row.entropy)
         (again,) = self._survive(alone, key, row.attempt + 1)
@@ -288,7 +288,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return again
 
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
-        own = key, job.plugins
+        own = _own(key, job)
         worker = self._waiting.pop(own, None) or Worker(key)
         for other in list(self._waiting):  # those of the pass before are done
             if other[0].process < key.process or len(self._waiting) >= MAX_WAITING:
@@ -369,6 +369,10 @@ class Workers(AbstractContextManager["Workers", None]):
         for row in filter(lambda row: row.interval, rows):
             row.note(f"measured apart from its siblings, since with them the worker was lost ({death.reason})")
         return rows
+
+
+def _own(key: WorkerKey, job: Job) -> _Own:
+    return key, job.plugins, job.ours and others_installed()
 
 
 def _is_suspect(job: Job, killed: tuple[Death, ...]) -> bool:

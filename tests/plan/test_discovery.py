@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,14 @@ def test_an_installed_packages_kernels_are_found_by_their_entry_point(tmp_path, 
     done = kernelmark("list", "--op", "gemm", PYTHONPATH=str(tmp_path / "site"))
     assert done.returncode == 0
     assert "gemm/mine.other" in done.stdout
+
+
+def test_a_process_that_measures_ceilings_loads_no_package_of_others(tmp_path, python_in):
+    install(tmp_path / "site", KERNEL)
+    load = "; d.discover(ours={}); print(d.others_installed(), 'mine_kernels' in sys.modules)"
+    code = "import sys; from kernelmark.bench.plan import discovery as d" + load.format(True) + load.format(False)
+    done = python_in(tmp_path, "-c", code, PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), *sys.path]))
+    assert done.stdout.splitlines() == ["True False", "True True"], done.stderr
 
 
 def test_a_broken_entry_point_is_named_with_its_file_and_line(tmp_path, refused):

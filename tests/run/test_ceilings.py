@@ -79,7 +79,7 @@ def test_a_row_is_placed_under_what_was_measured(lab):
     base, other = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 8e10)
     assert (base.roofline.roofline_pct, other.roofline.roofline_pct) == (pytest.approx(50), pytest.approx(80))
     assert {found.kind for found in lab.kept} == {"fp32", "memory"}
-    assert all(job.mode == "hot" and job.threads == 1 for job in lab.jobs)
+    assert all(job.mode == "hot" and job.threads == 1 and job.ours for job in lab.jobs)
 
 
 def test_ceilings_are_measured_again_after_a_minute_and_not_before(lab):
