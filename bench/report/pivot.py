@@ -3,9 +3,9 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from statistics import geometric_mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.reader import Reader
@@ -86,10 +86,21 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader) -> li
     by_setting: dict[Setting, dict[str, Contest]] = defaultdict(dict)
     for contest in contests(rows, store):
         by_setting[contest.setting][contest.problem] = contest
+    places, failed = {id(r): i for i, r in enumerate(rows)}, defaultdict[tuple[Any, ...], list[Result]](list)
+    for r in rows:
+        if not is_timed(r):
+            failed[r.device, r.mode, r.isa, comparable(r), order(r), r.threads].append(r)
+
+    def belong(setting: Setting, found: dict[str, Contest]) -> list[Result]:
+        """Return the rows of a setting, in their order; what has no time and uses one thread is of any number."""
+        own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
+        others = (failed.get((*own, threads), []) for threads in {setting.threads, 1})
+        return sorted(chain(*others, *(c.ranked for c in found.values())), key=lambda r: places[id(r)])
+
     return [
         _pivot(suite, op, setting, {p: found[p] for p in problems if p in found}, own)
         for setting, found in by_setting.items()
-        for problems, own in _connected([r for r in rows if _belongs(r, setting, found)])
+        for problems, own in _connected(belong(setting, found))
     ]
 
 
@@ -121,13 +132,6 @@ def _pivot(suite: str, op: str, setting: Setting, timed: dict[str, Contest], row
     ]
     processes = min((r.processes for c in timed.values() for r in c.ranked), default=1)
     return Pivot(suite, op, shared, setting, kernels, lines, processes)
-
-
-def _belongs(r: Result, setting: Setting, timed: dict[str, Contest]) -> bool:
-    if is_timed(r):
-        return r.problem in timed and any(r is own for own in timed[r.problem].ranked)
-    own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
-    return (r.device, r.mode, r.isa, comparable(r), order(r)) == own and r.threads in (setting.threads, 1)
 
 
 def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
