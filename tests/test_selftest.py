@@ -100,6 +100,14 @@ def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(cheat,
     assert finding.holds, finding
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("habit", adversaries.HABITS)
+def test_a_habit_is_caught_on_each_operation(habit, monkeypatch):
+    monkeypatch.setattr(adversaries, "HABITS", {habit: adversaries.HABITS[habit]})
+    (finding,) = adversaries.check_habits(_nothing)
+    assert finding.holds, finding
+
+
 @pytest.mark.parametrize(
     ("honest", "status", "samples", "holds"),
     [
@@ -112,7 +120,7 @@ def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(cheat,
 )
 def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product(honest, status, samples, holds):
     cheat = Measurement(kernel="k", status=status, reason="why", samples=samples)
-    finding = adversaries.caught("in_set_up", Measurement(kernel="h", status=honest), cheat, ("wrong",))
+    finding = adversaries.caught("adversaries: in_set_up", Measurement(kernel="h", status=honest), cheat, ("wrong",))
     assert (finding.check, finding.bound, finding.holds) == ("adversaries: in set up", "wrong", holds)
     assert finding.found.startswith(f"{status}: why")
 
@@ -201,7 +209,7 @@ def test_the_quick_look_names_what_it_leaves_out(fake):
     fake(Finding("durations: x", "1", "2", True))
     done = CliRunner().invoke(selftest, ["--quick"])
     assert done.exit_code == 0
-    assert done.output.splitlines()[-1] == "not run: wrong, cold, coverage, spread, aa, planted"
+    assert done.output.splitlines()[-1] == "not run: habits, wrong, cold, coverage, spread, aa, planted"
     assert checks.chosen(None, quick=True) == ("durations", "clocks", "adversaries", "ratio")
     assert checks.chosen(None, quick=False) == checks.NAMES
 

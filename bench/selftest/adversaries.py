@@ -24,6 +24,7 @@ class Cheat(NamedTuple):
     honest: str = "gemm/numpy.matmul"
     device: str = "cpu"
     mode: Mode = Mode.HOT
+    plugin: str = "cheats"
 
 
 _TRANSPOSE = Cheat(problem="transpose/m512n512/f32/out", honest="transpose/numpy.out")
@@ -56,6 +57,28 @@ EXPECTED = {
 }
 ON_GPU = {"on_another_stream": Cheat(CAUGHT, device="cuda")}
 
+#: Of each operation a problem and an honest kernel, beside which each habit is tried, cold and hot.
+OPERATIONS = {
+    "gemm": ("gemm/m128n128k128/f32/NN", "gemm/numpy.matmul"),
+    "transpose": ("transpose/m256n256/f32/out", "transpose/numpy.out"),
+    "copy": ("copy/m256n256/f32", "copy/numpy.copyto"),
+    "transfer": ("transfer/n65536/f32/h2h", "transfer/numpy.copyto"),
+    "fft": ("fft/b16h32w32/f32/r2c", "fft/scipy.pocketfft"),
+    "aggregate": ("aggregate/w4n65536/f32", "aggregate/cpu.host_serial"),
+    "conv": ("conv/n2c8h18w18k8r3s3/f32/nchw/fprop", "conv/cpu.im2col"),
+}
+_HABITS = (
+    *("computes_once", "computes_in_set_up", "computes_when_changed", "skips_soon", "skips_every_other"),
+    *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits"),
+)
+HABITS = {
+    f"{habit} {op} {mode}": Cheat(CAUGHT, problem, honest, mode=mode, plugin="habits")
+    for op, (problem, honest) in OPERATIONS.items()
+    for habit in _HABITS
+    for mode in (Mode.COLD, Mode.HOT)
+    if (habit, mode) != ("skips_soon", Mode.COLD)  # where no call follows another so soon, and it skips none
+}
+
 
 def expected() -> dict[str, Cheat]:
     """The cheats that can be tried here."""
@@ -64,8 +87,17 @@ def expected() -> dict[str, Cheat]:
 
 def check(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
     """Each cheat in fresh processes, in turn with an honest kernel, on `seeds` draws."""
-    for name, cheat in expected().items():
-        found = [_tried(name, cheat, seed, tick) for seed in range(seeds)]
+    return _check("adversaries", expected(), tick, seeds)
+
+
+def check_habits(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
+    """Each habit of each operation, cold and hot, as `check` does."""
+    return _check("habits", HABITS, tick, seeds)
+
+
+def _check(check: str, cheats: dict[str, Cheat], tick: Tick, seeds: int) -> Iterator[Finding]:
+    for name, cheat in cheats.items():
+        found = [_tried(f"{check}: {name}", cheat, seed, tick) for seed in range(seeds)]
         missed = [finding for finding in found if not finding.holds]
         last = (missed or found)[-1]
         if seeds > 1:
@@ -78,11 +110,17 @@ def jobs(seeds: int = 1) -> int:
     return seeds * len(expected())
 
 
-def _tried(name: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
+def habit_jobs(seeds: int = 1) -> int:
+    """Return how many jobs `check_habits` takes."""
+    return seeds * len(HABITS)
+
+
+def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
+    kernel = check.split()[1]
     honest, found = measured(
         cheat.problem,
-        (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{name}"),
-        "cheats",
+        (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{kernel}"),
+        cheat.plugin,
         mode=cheat.mode,
         budget=Budget(max_time_s=0.3),
         device=cheat.device,
@@ -90,12 +128,12 @@ def _tried(name: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
         baseline=cheat.honest,
     )
     tick()
-    return caught(name, honest, found, cheat.statuses)
+    return caught(check, honest, found, cheat.statuses)
 
 
-def caught(cheat: str, honest: Measurement, found: Measurement, statuses: tuple[Status, ...]) -> Finding:
+def caught(check: str, honest: Measurement, found: Measurement, statuses: tuple[Status, ...]) -> Finding:
     """Return whether the cheat has one of its statuses, and no time."""
     holds = honest.status == Status.OK and found.status in statuses and not found.samples
     said = f"{found.status}: {found.reason}" if found.reason else found.status
     beside = "" if honest.status == Status.OK else f"; honest {honest.status}: {honest.reason}"
-    return Finding(f"adversaries: {cheat.replace('_', ' ')}", said + beside, " or ".join(statuses), holds)
+    return Finding(check.replace("_", " "), said + beside, " or ".join(statuses), holds)

@@ -25,6 +25,7 @@ GROUPS = (
     Group(("durations",), durations.jobs, durations.check, quick=True),
     Group(("clocks",), clocks.jobs, clocks.check, quick=True),
     Group(("adversaries",), adversaries.jobs, adversaries.check, quick=True, seeded=True),
+    Group(("habits",), adversaries.habit_jobs, adversaries.check_habits, quick=False, seeded=True),
     Group(("wrong",), wrong.jobs, wrong.check, quick=False, seeded=True),
     Group(("ratio",), lambda: ratios.PROCESSES, ratios.check_layouts, quick=True),
     Group(("cold",), ratios.cold_jobs, ratios.check_cold, quick=False),

@@ -1,0 +1,179 @@
+"""A plug-in: habits of kernels that cheat, each named after what it does, on every operation."""
+
+import gc
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
+
+from kernelmark import Launch, kernel
+
+
+class Work(NamedTuple):
+    """An operation done right: what `compute` reads, how it does so, and what it writes, by names of operands."""
+
+    inputs: str
+    output: str
+    compute: Callable[[Any], Any]
+    numerics: str = "fp32"
+
+
+def _convolved(x: Any) -> None:
+    windows = sliding_window_view(x.x, x.w.shape[2:], (2, 3))
+    np.einsum("nchwrs,kcrs->nkhw", windows, x.w, out=x.y, optimize=True)
+
+
+def _transformed(x: Any) -> None:
+    x.y[...] = np.fft.rfft2(x.x).astype(np.complex128).view(np.float64).reshape(x.y.shape)
+
+
+WORKS = {
+    "gemm": Work("ab", "c", lambda x: np.matmul(x.a, x.b, out=x.c)),
+    "transpose": Work("a", "b", lambda x: np.copyto(x.b, x.a.T), "exact"),
+    "copy": Work("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
+    "transfer": Work("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
+    "fft": Work("x", "y", _transformed),
+    "aggregate": Work("g", "s", lambda x: np.sum(x.g, axis=0, out=x.s)),
+    "conv": Work("xw", "y", _convolved),
+}
+
+
+def habit(make: Callable[[Work, Any], Launch]) -> Callable[[Work, Any], Launch]:
+    """Register a kernel of each operation that has a habit."""
+    for op, work in WORKS.items():
+
+        def setup(problem: Any, x: Any, work: Work = work) -> Launch:
+            return make(work, x)
+
+        setup.__doc__ = make.__doc__
+        own: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
+        kernel(op, name=make.__name__, numerics=work.numerics, **own)(setup)
+    return make
+
+
+def _inputs(work: Work, x: Any) -> list[Any]:
+    return [getattr(x, name) for name in work.inputs]
+
+
+@habit
+def computes_once(work: Work, x: Any) -> Launch:
+    """Computes in its first call and returns that from then on."""
+    kept: list[Any] = []
+
+    def launch() -> None:
+        if not kept:
+            work.compute(x)
+            kept.append(getattr(x, work.output).copy())
+        np.copyto(getattr(x, work.output), kept[0])
+
+    return launch
+
+
+@habit
+def computes_in_set_up(work: Work, x: Any) -> Launch:
+    """Computes its answer during set-up."""
+    work.compute(x)
+    kept = getattr(x, work.output).copy()
+    return lambda: np.copyto(getattr(x, work.output), kept)
+
+
+@habit
+def computes_when_changed(work: Work, x: Any) -> Launch:
+    """Computes only when 64 elements of its inputs are not what they were; else returns its last result."""
+    kept = np.empty_like(getattr(x, work.output))
+    known: list[bytes] = []
+
+    def launch() -> None:
+        found = b"".join(each.reshape(-1)[:: max(1, each.size // 32)].tobytes() for each in _inputs(work, x))
+        if known != [found]:
+            work.compute(x)
+            np.copyto(kept, getattr(x, work.output))
+            known[:] = [found]
+        np.copyto(getattr(x, work.output), kept)
+
+    return launch
+
+
+@habit
+def skips_soon(work: Work, x: Any) -> Launch:
+    """Does nothing in a call that follows another within 0.2 ms."""
+    ended = [0.0]
+
+    def launch() -> None:
+        if time.perf_counter() - ended[0] > 2e-4:
+            work.compute(x)
+        ended[0] = time.perf_counter()
+
+    return launch
+
+
+@habit
+def skips_every_other(work: Work, x: Any) -> Launch:
+    """Does nothing in every other call, from the fourth one on."""
+    calls = [0]
+
+    def launch() -> None:
+        calls[0] += 1
+        if calls[0] < 4 or calls[0] % 2:
+            work.compute(x)
+
+    return launch
+
+
+@habit
+def leaves_a_thread(work: Work, x: Any) -> Launch:
+    """Leaves the work to a thread that its next call waits for."""
+    threads: list[Thread] = []
+
+    def launch() -> None:
+        for thread in threads:
+            thread.join()
+        threads[:] = [Thread(target=work.compute, args=(x,))]
+        threads[0].start()
+
+    return launch
+
+
+@habit
+def skips_when_timed(work: Work, x: Any) -> Launch:
+    """Does nothing where garbage collection is off, as it is in timed calls."""
+    return lambda: work.compute(x) if gc.isenabled() else None
+
+
+@habit
+def spoils_its_input(work: Work, x: Any) -> Launch:
+    """Is right, and adds 1 to an element of its input."""
+
+    def launch() -> None:
+        work.compute(x)
+        _inputs(work, x)[0].reshape(-1)[-1] += 1
+
+    return launch
+
+
+@habit
+def writes_beyond(work: Work, x: Any) -> Launch:
+    """Is right, and writes the element after its output."""
+    output = getattr(x, work.output).reshape(-1)
+    beyond = as_strided(output, (output.size + 1,), output.strides)
+
+    def launch() -> None:
+        work.compute(x)
+        beyond[-1] = 1
+
+    return launch
+
+
+@habit
+def drops_bits(work: Work, x: Any) -> Launch:
+    """Is right but for the 14 last bits of each element, as if operands had been half as wide."""
+    bits = getattr(x, work.output).view(np.uint32)
+
+    def launch() -> None:
+        work.compute(x)
+        np.bitwise_and(bits, 0xFFFFC000, out=bits)
+
+    return launch
