@@ -48,7 +48,7 @@ NO_JUDGE = "no ceiling to judge by"
 
 
 #: Ends the doubt about a ceiling whose samples all have a part of other load, however long it is looked at.
-_LONG = ", and a call is longer than a time slice"
+_LONG = ", and a call took longer than a time slice"
 
 
 class Standing(NamedTuple):

@@ -267,7 +267,7 @@ def test_a_ceiling_whose_calls_are_longer_than_a_time_slice_accuses_nobody_where
     assert [row.status for row in (base, fast, fastest)] == ["ok"] * 3
     assert {row.judged_by for row in (base, fast, fastest)} == {ceilings.NO_JUDGE}
     assert lab.doubts.count(lab.doubts[0]) == 1
-    assert lab.doubts[0] == ("fp32", "others took 0.75 CPUs, and a call is longer than a time slice")
+    assert lab.doubts[0] == ("fp32", "others took 0.75 CPUs, and a call took longer than a time slice")
 
 
 def test_a_ceiling_of_an_earlier_run_that_nothing_disturbed_accuses_where_that_of_now_is_disturbed(lab):

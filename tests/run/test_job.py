@@ -233,7 +233,7 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
         "print(run_job(job)[0].reason)"
     )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert out.stdout == "RuntimeError: 1 1\n"
+    assert out.stdout == "RuntimeError: 1 1 (spy.py, line 9)\n"
 
 
 @pytest.mark.parametrize("disturbed", [0, 1], ids=["quiet", "disturbed at first"])
