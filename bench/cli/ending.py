@@ -21,6 +21,9 @@ from kernelmark.bench.plan.text import MOST, one_line
 
 #: What a write to standard output fails with; the error names no file then.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
+#: What a call fails with where the system gives this process no more files, processes or memory.
+_OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+_LIMITS = "`ulimit -a` shows the limits"
 
 
 class ReaderGone(Exception):
@@ -63,10 +66,14 @@ def _ended(work: Callable[[], object]) -> int:
         _discard(1, 2)  # either may be what has no reader
         return OK
     except OSError as error:
+        if error.errno in _OF_MACHINE:
+            return _complain(f"the system refuses: {error.strerror}; {_LIMITS}", USAGE)
         if error.filename is None and error.errno not in _OF_OUTPUT:
             return _defect(error)
         _discard(1)
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
+    except MemoryError:
+        return _complain(f"memory: none is left for this command; {_LIMITS}", USAGE)
     except BaseException as error:
         return _defect(error)
 
@@ -154,7 +161,7 @@ def _complain(text: str, status: int) -> int:
 
 def _defect(error: BaseException) -> int:
     """Report a defect of kernelmark's own, with its traceback in a file; one of a plug-in is bad input."""
-    if found := _of_plugin(error):
+    if found := _of_plugin(error) or _of_environment(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
     return _complain(f"defect: {what}; a report of it, for the authors, is {_saved(error)}", DEFECT)
@@ -164,6 +171,20 @@ def _of_plugin(error: BaseException) -> str | None:
     """Return a complaint about the plug-in that raised an error, or None. What finds it is loaded where one is."""
     discovery = sys.modules.get("kernelmark.bench.plan.discovery")
     return discovery.of_plugin(error) if discovery else None
+
+
+def _of_environment(error: BaseException) -> str | None:
+    """Return a complaint about a variable that makes imports fail, or about the clock, or None."""
+    if message(error).startswith("Key backend:"):  # Matplotlib's words
+        return f"MPLBACKEND: is {os.environ.get('MPLBACKEND')!r}, expected a backend of Matplotlib; unset it"
+    if isinstance(error, OverflowError) and "timestamp" in message(error):
+        return "the clock of this machine: is beyond the times that Python counts, expected a date until 2262; set it"
+    own = str(Path(os.__file__).parent)
+    folders = sys.path[: sys.path.index(own)] if own in sys.path else []
+    for file in (file for folder in folders for file in Path(folder).glob("*.py")):
+        if file.stem in sys.stdlib_module_names:
+            return f"{file}: is imported in place of Python's own {file.stem}; take its folder out of PYTHONPATH"
+    return None
 
 
 def _saved(error: BaseException) -> str:

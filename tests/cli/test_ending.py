@@ -38,6 +38,20 @@ def test_a_defect_exits_3_in_one_line_that_names_a_file_with_the_traceback(tmp_p
     assert "in fails" in report
 
 
+ENVIRONMENT = {
+    "MemoryError": "memory: none is left for this command; `ulimit -a` shows the limits",
+    "OverflowError('timestamp too large')": "the clock of this machine: is beyond the times that Python counts, ",
+    "ValueError('Key backend: ')": "MPLBACKEND: is None, expected a backend of Matplotlib; unset it",
+}
+
+
+@pytest.mark.parametrize(("error", "said"), ENVIRONMENT.items())
+def test_what_the_environment_makes_fail_is_no_defect(tmp_path, monkeypatch, error, said) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+    done = called(BROKEN.format(error), "list", folder=tmp_path, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr.startswith(f"kernelmark: {said}")) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -272,6 +286,8 @@ AROUND = {
         2,
         "kernelmark: a worker cannot be started: Resource temporarily unavailable; `ulimit -a` shows the limits",
     ),
+    "no-files": (f"ulimit -n 8; {RUN}py.copyto 2>&1 >/dev/null | tail -1 >&2", 2, "kernelmark: "),
+    "shadows": ("echo 1/0 > statistics.py; PYTHONPATH=.:$PYTHONPATH $KM run s", 2, "kernelmark: /"),
     "numba": (f"NUMBA_NUM_THREADS=0 {RUN}py.copyto", 2, "kernelmark: NUMBA_NUM_THREADS: is 0, expected a number from "),
     "no-proc": (f"unshare -m bash -c 'mount --bind . /proc; {RUN}py.copyto' | tail -1", 0, "1 row: 1 ok"),
     "changed": (
