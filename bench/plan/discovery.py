@@ -36,10 +36,10 @@ def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, ours: 
     An import of a plug-in that takes longer than `timeout_s` ends the process. ours: nothing of other packages.
     """
     _import_kernels()
+    if plugins or (not ours and others_installed()):
+        keep_originals(timeout_s)
     if not ours:
         _discover_installed()
-    if plugins:
-        keep_originals(timeout_s)
     for plugin in plugins:
         load_plugin(plugin, timeout_s)
     return REGISTRY

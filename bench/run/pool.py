@@ -340,7 +340,7 @@ class Workers(AbstractContextManager["Workers", None]):
 
     def _without_plugins(self, job: Job, reply: Reply, key: WorkerKey, attempt: int) -> list[Measurement]:
         """The rows where plug-ins have replaced what our kernels call: these are measured in a worker without them."""
-        ours = msgspec.structs.replace(job.only(reply.ours), plugins=())
+        ours = msgspec.structs.replace(job.only(reply.ours), plugins=(), ours=True)
         theirs = job.only([entrant for entrant in job.entrants if entrant not in reply.ours])
         rows = [row for part in (ours, theirs) if part.entrants for row in self._survive(part, key, attempt)]
         for row in rows:

@@ -74,7 +74,7 @@ def _answer(job: Job, board: Board, show: Show) -> Reply:
     try:
         run_job(job.only(()), board)  # loads the plug-ins
         kernels = REGISTRY.kernels
-        ours = [e for e in job.entrants if job.plugins and e.kernel in kernels and kernels[e.kernel].is_ours]
+        ours = [e for e in job.entrants if not job.ours and e.kernel in kernels and kernels[e.kernel].is_ours]
         if ours and (found := replaced()):
             return Reply(replaced=found, ours=ours)
         rows = run_job(job, board, show)

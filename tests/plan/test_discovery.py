@@ -1,5 +1,6 @@
 """What comes from others: plug-ins and entry points, paths that may be no files, and texts on a terminal."""
 
+import json
 import os
 import shutil
 import socket
@@ -137,6 +138,15 @@ def test_a_process_that_measures_ceilings_loads_no_package_of_others(tmp_path, p
     code = "import sys; from kernelmark.bench.plan import discovery as d" + load.format(True) + load.format(False)
     done = python_in(tmp_path, "-c", code, PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), *sys.path]))
     assert done.stdout.splitlines() == ["True False", "True True"], done.stderr
+
+
+def test_our_kernels_are_measured_without_a_package_that_replaces_what_they_call(tmp_path, kernelmark):
+    install(tmp_path / "site", "import numpy\n\nnumpy.matmul = lambda *operands, out: None\n")
+    words = ("gemm/m9n8k7/f32/NN", "--kernels", "gemm/numpy.matmul", "--json")
+    done = kernelmark("verify", *words, PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), *sys.path]))
+    (row,) = json.loads(done.stdout)["results"]
+    assert (row["status"], row["attempt"]) == ("ok", 1)
+    assert row["disturbed"] == "our kernels were measured without the plug-ins, which replace numpy.matmul"
 
 
 def test_a_broken_entry_point_is_named_with_its_file_and_line(tmp_path, refused):
