@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from kernelmark import Launch, kernel
 
 
-class Work(NamedTuple):
+class CheatedWork(NamedTuple):
     """An operation done right: what `compute` reads, how it does so, and what it writes, by names of operands."""
 
     inputs: str
@@ -31,21 +31,21 @@ def _transformed(x: Any) -> None:
 
 
 WORKS = {
-    "gemm": Work("ab", "c", lambda x: np.matmul(x.a, x.b, out=x.c)),
-    "transpose": Work("a", "b", lambda x: np.copyto(x.b, x.a.T), "exact"),
-    "copy": Work("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
-    "transfer": Work("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
-    "fft": Work("x", "y", _transformed),
-    "aggregate": Work("g", "s", lambda x: np.sum(x.g, axis=0, out=x.s)),
-    "conv": Work("xw", "y", _convolved),
+    "gemm": CheatedWork("ab", "c", lambda x: np.matmul(x.a, x.b, out=x.c)),
+    "transpose": CheatedWork("a", "b", lambda x: np.copyto(x.b, x.a.T), "exact"),
+    "copy": CheatedWork("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
+    "transfer": CheatedWork("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
+    "fft": CheatedWork("x", "y", _transformed),
+    "aggregate": CheatedWork("g", "s", lambda x: np.sum(x.g, axis=0, out=x.s)),
+    "conv": CheatedWork("xw", "y", _convolved),
 }
 
 
-def habit(make: Callable[[Work, Any], Launch]) -> Callable[[Work, Any], Launch]:
+def habit(make: Callable[[CheatedWork, Any], Launch]) -> Callable[[CheatedWork, Any], Launch]:
     """Register a kernel of each operation that has a habit."""
     for op, work in WORKS.items():
 
-        def setup(problem: Any, x: Any, work: Work = work) -> Launch:
+        def setup(problem: Any, x: Any, work: CheatedWork = work) -> Launch:
             return make(work, x)
 
         setup.__doc__ = make.__doc__
@@ -54,12 +54,12 @@ def habit(make: Callable[[Work, Any], Launch]) -> Callable[[Work, Any], Launch]:
     return make
 
 
-def _inputs(work: Work, x: Any) -> list[Any]:
+def _inputs(work: CheatedWork, x: Any) -> list[Any]:
     return [getattr(x, name) for name in work.inputs]
 
 
 @habit
-def computes_once(work: Work, x: Any) -> Launch:
+def computes_once(work: CheatedWork, x: Any) -> Launch:
     """Computes in its first call and returns that from then on."""
     kept: list[Any] = []
 
@@ -73,7 +73,7 @@ def computes_once(work: Work, x: Any) -> Launch:
 
 
 @habit
-def computes_in_set_up(work: Work, x: Any) -> Launch:
+def computes_in_set_up(work: CheatedWork, x: Any) -> Launch:
     """Computes its answer during set-up."""
     work.compute(x)
     kept = getattr(x, work.output).copy()
@@ -81,7 +81,7 @@ def computes_in_set_up(work: Work, x: Any) -> Launch:
 
 
 @habit
-def computes_when_changed(work: Work, x: Any) -> Launch:
+def computes_when_changed(work: CheatedWork, x: Any) -> Launch:
     """Computes only when 64 elements of its inputs are not what they were; else returns its last result."""
     kept = np.empty_like(getattr(x, work.output))
     known: list[bytes] = []
@@ -98,7 +98,7 @@ def computes_when_changed(work: Work, x: Any) -> Launch:
 
 
 @habit
-def skips_soon(work: Work, x: Any) -> Launch:
+def skips_soon(work: CheatedWork, x: Any) -> Launch:
     """Does nothing in a call that follows another within 0.2 ms."""
     ended = [0.0]
 
@@ -111,7 +111,7 @@ def skips_soon(work: Work, x: Any) -> Launch:
 
 
 @habit
-def skips_every_other(work: Work, x: Any) -> Launch:
+def skips_every_other(work: CheatedWork, x: Any) -> Launch:
     """Does nothing in every other call, from the fourth one on."""
     calls = [0]
 
@@ -124,7 +124,7 @@ def skips_every_other(work: Work, x: Any) -> Launch:
 
 
 @habit
-def leaves_a_thread(work: Work, x: Any) -> Launch:
+def leaves_a_thread(work: CheatedWork, x: Any) -> Launch:
     """Leaves the work to a thread that its next call waits for."""
     threads: list[Thread] = []
 
@@ -138,13 +138,13 @@ def leaves_a_thread(work: Work, x: Any) -> Launch:
 
 
 @habit
-def skips_when_timed(work: Work, x: Any) -> Launch:
+def skips_when_timed(work: CheatedWork, x: Any) -> Launch:
     """Does nothing where garbage collection is off, as it is in timed calls."""
     return lambda: work.compute(x) if gc.isenabled() else None
 
 
 @habit
-def spoils_its_input(work: Work, x: Any) -> Launch:
+def spoils_its_input(work: CheatedWork, x: Any) -> Launch:
     """Is right, and adds 1 to an element of its input."""
 
     def launch() -> None:
@@ -155,7 +155,7 @@ def spoils_its_input(work: Work, x: Any) -> Launch:
 
 
 @habit
-def writes_beyond(work: Work, x: Any) -> Launch:
+def writes_beyond(work: CheatedWork, x: Any) -> Launch:
     """Is right, and writes the element after its output."""
     output = getattr(x, work.output).reshape(-1)
     beyond = as_strided(output, (output.size + 1,), output.strides)
@@ -168,7 +168,7 @@ def writes_beyond(work: Work, x: Any) -> Launch:
 
 
 @habit
-def drops_bits(work: Work, x: Any) -> Launch:
+def drops_bits(work: CheatedWork, x: Any) -> Launch:
     """Is right but for the 14 last bits of each element, as if operands had been half as wide."""
     bits = getattr(x, work.output).view(np.uint32)
 
