@@ -84,6 +84,13 @@ def test_figures_of_an_earlier_report_go_and_foreign_files_stay(begun, tmp_path)
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"mine.pdf", "captions.json"}
 
 
+def test_a_name_that_would_be_a_formula_or_moves_a_cursor_is_drawn_as_it_is(begun, tmp_path):
+    for kernel in ("base", "$\\frac{$", "\x1b[31m"):
+        put(begun, "gemm/m8n8k8/f32/NN", f"gemm/some.{kernel}")
+    write_report(begun, "r1", tmp_path, pdf=False)
+    assert (tmp_path / "index.html").exists()
+
+
 @pytest.mark.parametrize("text", ['{"../victim": ""}', "[" * 10**5, '{"a": 1}', ""])
 def test_a_list_of_figures_that_is_none_of_ours_removes_nothing_elsewhere(begun, tmp_path, text):
     (tmp_path / "report" / "figures").mkdir(parents=True)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from warnings import catch_warnings, filterwarnings
 
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.figures import (
@@ -70,6 +71,7 @@ def draw(kinds: Sequence[Kind], folder: Path, pdf: bool = True) -> Iterator[Draw
     for figure in (figure for kind in kinds for figure in kind.figures):
         names[figure.name] += 1
         name = figure.name + (f"-{names[figure.name]}" if names[figure.name] > 1 else "")
-        with rc_context(style.RC):
+        with rc_context(style.RC), catch_warnings():
+            filterwarnings("ignore", r"Glyph (\d\d?|1[2-5]\d) ")  # of control characters in names of others
             svg = style.save(figure.draw(), folder / name, pdf)
         yield Drawn(name, figure.title, figure.caption, svg, pdf)

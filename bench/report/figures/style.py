@@ -84,6 +84,7 @@ RC: dict[Any, Any] = {
     "grid.linewidth": 0.4,
     "grid.color": GRID,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+    "text.parse_math": False,  # a name with two dollars is no formula
     "axes.axisbelow": True,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.02,
