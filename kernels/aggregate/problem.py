@@ -148,8 +148,9 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         """Bound sums of w numbers added in any order, in units of the root of the sum of their squares.
 
         w - 1 partial sums are each rounded by u of themselves at most, and are at most sqrt(w) large; their squares are
-        about j / w where j numbers are in them. Numbers that are rounded before they are sent are once more when their
-        sum is sent back. A step rounds once more where it multiplies the sum.
+        about j / w where j numbers are in them. The variance of a rounding is u^2 / 6 of the number's square, a little
+        less than is allowed. Numbers that are rounded before they are sent are once more when their sum is sent back. A
+        step rounds once more where it multiplies the sum.
         """
         arithmetic, stored = NUMERICS[numerics], DTYPES[self.dtype]
         u = max(arithmetic.accumulate, stored.roundoff) * (2 if self.dtype == "f64" else 1)  # the reference errs too
@@ -157,7 +158,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         roundings = self.w - 1 + (self.step == "update")
         largest = (u * roundings + 2 * sent) * math.sqrt(self.w)
         partial = sum(j / self.w for j in range(2, self.w + 1)) + (self.step == "update")
-        return Bound(largest, math.hypot(u * math.sqrt(partial / 3), sent * math.sqrt(2 / 3)), self.dtype)
+        return Bound(largest, math.hypot(u * math.sqrt(partial / 5), sent * math.sqrt(2 / 3)), self.dtype)
 
     @property
     def flop(self) -> int:

@@ -111,7 +111,7 @@ SUMS = Family(
         Wrong("counts one worker twice", PLAIN, _sum(lambda g: np.concatenate([g, g[:1]]))),
         Wrong("mixes stripes", PLAIN, _sum(lambda g: np.roll(g, 1250, 1))),
         Wrong("one block late", PLAIN, _sum(lambda g: np.roll(g, 16, 1))),
-        Wrong("gradients of 21 bits", PLAIN, _sum(nearest(21))),
+        Wrong("gradients of 22 bits", PLAIN, _sum(nearest(22))),
         Wrong("gradients in FP16", PLAIN, _sum(lambda g: g.astype(np.float16).astype(np.float64))),
         Wrong("sums in FP16", PLAIN, lambda _s, inputs, _rng: inputs["g"].astype(np.float16).sum(0, np.float16)),
         Wrong("divided by the workers", PLAIN, lambda s, _i, _rng: s / 4),
