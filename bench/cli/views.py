@@ -254,7 +254,7 @@ PER_CENT = Read(per_cent)
     type=PER_CENT,
     help="Exit with 1 if a case got slower by more than this, or is no longer there or `ok`.",
 )
-@click.option("--fail-unclear", is_flag=True, help="Exit with 1 also if a case may be slower by that much.")
+@click.option("--fail-unclear", is_flag=True, help="Exit with 1 also if --fail-slower cannot see that much.")
 @click.option("--allow-missing", is_flag=True, help="Pass cases that are no longer there, `unsupported` or `oom`.")
 @click.option(
     "--margin",

@@ -184,7 +184,7 @@ def judged(gate: Gate, comparison: Comparison, found: Findings) -> tuple[list[st
         lines.append(f"FAILS: {which}; --allow-missing passes")
     if found.most > 1 + gate.slower:
         lines.append(f"FAILS: a case is slower by {percent(found.most - 1)}, more than {percent(gate.slower)}")
-    if still and gate.unclear:
+    if blind and gate.unclear:
         lines.append("FAILS: unclear (--fail-unclear)")
     return [*blind, *lines], bool(lines)
 
