@@ -12,15 +12,14 @@ from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
 #: How much faster a sample may be after one waking call than after two, which wake threads all the better.
 AHEAD_RATIO = 1.5
-#: How much longer a call on fresh operands may take: they may be in no cache, and threads that have slept for a while
-#: were seen to cost an honest kernel 5 ms on a busy machine. Shorter calls are therefore not suspected at all.
-FRESH_RATIO, FRESH_SLACK_S, FRESH_BYTES_PER_S = 2.0, 0.1, 2e9
 
 
 def complaint(series: Series) -> str | None:
     """Return why the samples of a series cannot be trusted."""
     if series.unwritten:
         return f"returned before {series.unwritten} was written"
+    if series.clock.left_signals:
+        return "returned before its work was done: it left a signal to be handled"
     return _spared_work(series) or _skipped(series) or _worked_ahead(series)
 
 
@@ -69,25 +68,18 @@ def _worked_ahead(series: Series) -> str | None:
     return f"works ahead: {once.median:.2g} s a call after one other call, {twice.median:.2g} s after two"
 
 
-class Freshness:
-    """Calls of one kernel on fresh operands, each with a second call on the same ones, which are then known."""
+def spared_when_renewed(series: Series) -> str | None:
+    """Compare calls for which all operands have changed with calls for which a few elements have, as in samples.
 
-    def __init__(self, footprint_bytes: int) -> None:
-        self._slack_s = FRESH_SLACK_S + footprint_bytes / FRESH_BYTES_PER_S
-        self._pairs: list[tuple[float, float]] = []
-        self.suspicious = False
-
-    def is_long(self, fresh_s: float, known_s: float) -> bool:
-        """Return whether a call is longer than another by more than what a first call may cost."""
-        return fresh_s > max(FRESH_RATIO * known_s, known_s + self._slack_s)
-
-    def add(self, fresh_s: float, known_s: float) -> None:
-        """Keep one pair of calls."""
-        self._pairs.append((fresh_s, known_s))
-
-    def complaint(self) -> str | None:
-        """Return what all pairs show: the shortest call on fresh operands is longer than the longest on known ones."""
-        fresh, known = zip(*self._pairs, strict=True)
-        if not self.is_long(min(fresh), max(known)):
+    Both follow another call and as many writes, so that no start costs either of them more.
+    """
+    pairs: list[tuple[float, float]] = []
+    while len(pairs) < LEAST_ALONE:
+        pairs.append(series.take_renewed())
+        if sum(renewed_s < SPARED_RATIO * changed_s for renewed_s, changed_s in pairs) > LEAST_ALONE // 4:
             return None
-        return f"spares itself the work: {min(fresh):.2g} s a call on fresh operands, {max(known):.2g} s on known ones"
+    renewed, changed = map(median_interval, zip(*pairs, strict=True))
+    if renewed.low < SPARED_RATIO * changed.high:
+        return None
+    all_s, few_s = f"{renewed.median:.2g} s", f"{changed.median:.2g} s"
+    return f"spares itself the work: {all_s} a call when all operands have changed, {few_s} when a few elements have"

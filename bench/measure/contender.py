@@ -12,7 +12,7 @@ from statistics import median
 import msgspec
 
 from kernelmark.bench.measure.affinity import affinity, cpus_in
-from kernelmark.bench.measure.audit import Freshness, complaint
+from kernelmark.bench.measure.audit import SPARED_RATIO, complaint, spared_when_renewed
 from kernelmark.bench.measure.cuda import present_capability, present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import beyond, disturbance
@@ -25,7 +25,7 @@ from kernelmark.bench.measure.operands import Operands, OperandSet, Place, Scrat
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.sample import Called, Series
 from kernelmark.bench.measure.stats import median_interval
-from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now
+from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now, signals_due
 from kernelmark.bench.measure.verify import Checksums, References, check, verify
 from kernelmark.bench.plan.case import Job
 from kernelmark.bench.plan.dtypes import numerics_missing
@@ -51,7 +51,7 @@ class Contender:
         self.scratch = ScratchBuffers(device, kernel.host_memory)
         self.series: Series | None = None
         self._observers: list[Observer] = []
-        self.freshness = Freshness(problem.footprint_bytes)
+        self._fresh_s, self._signals_due = 0.0, signals_due()
         self.report = Measurement(
             kernel=kernel.id,
             problem=problem.id,
@@ -153,13 +153,12 @@ class Contender:
     def judge(
         self, which: int, sets: list[OperandSet], draw: Draw, references: References, moved: OperandSet | None = None
     ) -> None:
-        """Verify the launch on one set or the moved one; if the call seems too long, again on the same operands."""
+        """Verify the launch on one set, or on the moved one."""
         launch, operands, device = self.launches[which], sets[which], self.device
         if moved and self._moved:
             launch, operands = self._moved, moved
         with self._blamed():
-            checked = partial(
-                verify,
+            verdict, self._fresh_s = verify(
                 self.kernel,
                 self.problem,
                 launch,
@@ -170,13 +169,16 @@ class Contender:
                 device,
                 self.called,
             )
-            fresh = checked()
             self._refuse_strayed()
-            self._take(fresh.verdict)
-            typical_s = median(self.series.samples) if self.series else fresh.took_s
-            self.freshness.suspicious = self.live and self.freshness.is_long(fresh.took_s, typical_s)
-            if self.freshness.suspicious:
-                self.freshness.add(fresh.took_s, checked().took_s)
+            self._take(verdict)
+
+    def audit_renewed(self) -> None:
+        """Mistrust a kernel that computes anew only what depends on changed elements, once all have been judged."""
+        with self._blamed():
+            if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * median(self.series.samples):
+                return
+            if reason := spared_when_renewed(self.series):
+                self.mistrust(reason)
 
     def note_launched(self) -> None:
         """Report which GPU kernels a call launches, where all of them run on one GPU and none waits for the host."""
@@ -247,9 +249,13 @@ class Contender:
     def audit(self) -> None:
         """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
         with self._blamed():
-            if self.series and self.series.wrong:
+            if not (self.live and self.series):
+                return
+            self.series.clock.left_signals &= not self._signals_due
+            reason = complaint(self.series)
+            if self.series.wrong:
                 self._take(Verdict(reason=self.series.wrong), OF_A_TIMED_CALL)
-            if self.live and self.series and (reason := complaint(self.series)):
+            elif reason:
                 self.mistrust(reason)
 
     def mistrust(self, reason: str) -> None:

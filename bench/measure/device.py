@@ -1,6 +1,6 @@
 """What measuring needs of a device: memory and transfers, a clock, and a look at the device's state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -39,10 +39,11 @@ class Clock(Protocol):
     """Times a batch of calls on one device."""
 
     max_batch: int
+    left_signals: bool
     resolution_s: float
 
     def time(self, calls: Sequence[Launch]) -> float: ...
-    def time_apart(self, calls: Sequence[Launch]) -> float: ...
+    def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float: ...
     def now(self) -> float: ...
 
 

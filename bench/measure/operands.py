@@ -1,7 +1,8 @@
 """Operands: laid out with guards around them, poisoned and restored, and handed to kernels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
+from itertools import cycle, repeat
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -134,6 +135,24 @@ class OperandSet:
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
                 self._memory[name].scatter(self.flat[name], places, draw.flat[name][places])
         self.change = change
+
+    def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
+        """Give one changed element of the inputs after another its drawn value, then its own again, and poison spots.
+
+        Those on a GPU are left alone, since writing them would take its turn on the stream.
+        """
+        pairs = [
+            (self.flat[name], place, value)
+            for name in (self._named("in") if self._on_host else ())
+            for place, new in zip(*self.change[name], strict=True)
+            for value in (draw.flat[name][place], new)
+        ]
+        for flat, place, value in cycle(pairs):
+            flat[place] = value
+            for spot in spots:
+                spot.poison()
+            yield
+        yield from repeat(None)
 
     def spoil(self, draw: Draw) -> None:
         """Overwrite a few elements of the outputs: what the contender before has left there may be right already."""

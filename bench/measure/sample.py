@@ -19,6 +19,7 @@ from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.monitor import Unwatched
 from kernelmark.bench.measure.operands import OperandSet, Spots
 from kernelmark.bench.measure.stats import MIN_SAMPLES, Looks, median_interval
+from kernelmark.bench.measure.timing import undisturbed
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
@@ -192,13 +193,38 @@ class Series:
         for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
 
+    def take_renewed(self) -> tuple[float, float]:
+        """Return the seconds of a call for which all operands have changed, and of one for which a few elements have.
+
+        All sets but the first then hold values that are drawn no more.
+        """
+        launch, operands, seconds = self._launches[0], self.sets[0], []
+        for renews in (True, False):
+            if renews:
+                self.draw.redraw()
+            if not self.is_long:
+                self._time([launch], "sampling")
+            operands.load(self.draw)
+            operands.freshen(self.draw, self.draw.change())
+            if self._evict:
+                self.device.evict()
+            seconds.append(self._time([launch], "sampling"))
+        return seconds[0], seconds[1]
+
     def take_apart(self) -> tuple[float, float]:
-        """Return the seconds a call of a batch, and of one in which the calls are a few microseconds apart."""
-        stretch = self._next_stretch(min(self.batch, APART))
+        """Return the seconds a call of a batch, and of one whose calls are a few microseconds and a change apart."""
+        stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
         together_s = self._take([stretch])[0] / len(stretch.sets)
         self._prepare(stretch)
-        with self._called("sampling"):
-            return together_s, self.clock.time_apart([self._launches[which] for which in stretch.sets])
+        launches, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
+        spots = operands.spots(self.draw)
+        with self._called("sampling"), undisturbed():
+            apart_s = self.clock.time_apart(launches, operands.stirring(self.draw, spots))
+            self._look_for_unwritten(spots)
+        if self._summed:
+            with self._called("check"):
+                self.wrong = self.wrong or self._summed(operands) or ""
+        return together_s, apart_s
 
     def _next_stretch(self, calls: int) -> _Stretch:
         """Draw the set of each call from the quarter that has waited longest, so that nothing is known beforehand."""
@@ -296,16 +322,20 @@ class Series:
 
     def _time_stretch(self, stretch: _Stretch) -> float:
         """Time the calls of a stretch; look at once at what they have written."""
-        calls = [self._launches[which] for which in stretch.sets]
-        seconds = self._time(calls, "sampling") * len(calls)
-        if late := next((spot.operand for spot in stretch.spots if not spot.written().all()), None):
-            self.unwritten = self.unwritten or late
-        if stretch.shared is not None:
-            operands = self.sets[stretch.sets[-1]]
-            self.snapshots[stretch.shared] = operands.snapshot()
+        calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
+        with undisturbed():
+            seconds = self._time(calls, "sampling") * len(calls)
+            kept = None if stretch.shared is None else operands.snapshot()
+            self._look_for_unwritten(stretch.spots)
+        if stretch.shared is not None and kept is not None:
+            self.snapshots[stretch.shared] = kept
             if damage := operands.repaired(self.draw):
                 self.damage = self.damage or damage
         return seconds
+
+    def _look_for_unwritten(self, spots: list[Spots]) -> None:
+        late = next((spot.operand for spot in spots if not spot.written().all()), "")
+        self.unwritten = self.unwritten or late
 
     def _restore(self, timed: Iterable[int]) -> None:
         for which in dict.fromkeys(timed) if self._restores else ():

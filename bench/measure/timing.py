@@ -3,9 +3,12 @@
 import gc
 import os
 import random
+import signal
 import time as _time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
+from itertools import repeat
 from statistics import median
 from threading import Timer
 from types import SimpleNamespace
@@ -21,6 +24,11 @@ SETTLE_S = 0.002 if "OPENBLAS_THREAD_TIMEOUT" in os.environ else 0.15
 #: Python's clock as it was before any plug-in was loaded, which may put something else in its place.
 time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
 _is_collecting, _collect, _do_not_collect = gc.isenabled, gc.enable, gc.disable
+_block, _pending, _timer = signal.pthread_sigmask, signal.sigpending, signal.getitimer
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+#: Signals that neither stop a process nor report a fault: a kernel may let the handler of one compute later.
+_HELD = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGIO, signal.SIGURG}
+_HELD |= {*range(signal.SIGRTMIN, signal.SIGRTMAX + 1)}
 
 
 def now() -> float:
@@ -51,6 +59,24 @@ def resolution() -> float:
     return min(steps)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Collect no garbage and handle no signal while it lasts: calls that are timed, that wake and that are judged."""
+    collecting, blocked = _is_collecting(), _block(signal.SIG_BLOCK, _HELD)
+    _do_not_collect()
+    try:
+        yield
+    finally:
+        if collecting:
+            _collect()
+        _block(signal.SIG_SETMASK, blocked)
+
+
+def signals_due() -> bool:
+    """Return whether a signal waits to be handled, or an interval timer of this process will raise one."""
+    return bool(_pending() & _HELD) or any(_timer(which)[0] for which in _TIMERS)
+
+
 class CpuClock:
     """Wall-clock time of a batch on the calling thread."""
 
@@ -58,6 +84,8 @@ class CpuClock:
 
     def __init__(self) -> None:
         self.resolution_s = resolution()
+        #: Whether a signal was due when calls had returned: its handler may do what they have left undone.
+        self.left_signals = False
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
@@ -65,34 +93,28 @@ class CpuClock:
 
     def time(self, calls: Sequence[Launch]) -> float:
         """Seconds a call."""
-        clock, collecting = time.perf_counter, _is_collecting()
-        _do_not_collect()
-        try:
+        clock = time.perf_counter
+        with undisturbed():
             start: float = clock()
             for call in calls:
                 call()
             stop: float = clock()
-        finally:
-            if collecting:
-                _collect()
+            self.left_signals |= signals_due()
         return (stop - start) / len(calls)
 
-    def time_apart(self, calls: Sequence[Launch]) -> float:
-        """Seconds a call where a pause of 0 to 5 us is between one and the next, which is not counted."""
-        clock, collecting, spent_s = time.perf_counter, _is_collecting(), 0.0
-        pauses = [random.uniform(0, 5e-6) for _ in calls]
-        _do_not_collect()
-        try:
+    def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
+        """Seconds a call where a pause of 0 to 5 us is between one and the next, and `between`; neither is counted."""
+        clock, spent_s = time.perf_counter, 0.0
+        pauses, between = [random.uniform(0, 5e-6) for _ in calls], between or repeat(None)
+        with undisturbed():
             for call, pause_s in zip(calls, pauses, strict=True):
+                next(between)
                 start: float = clock()
                 while clock() < start + pause_s:
                     pass
                 start = clock()
                 call()
                 spent_s += clock() - start
-        finally:
-            if collecting:
-                _collect()
         return spent_s / len(calls)
 
 
@@ -117,6 +139,8 @@ class CudaClock:
 
     #: The driver queues about a thousand launches before it blocks; a batch of multi-launch kernels must fit.
     max_batch = 128
+    #: Work on the device does not wait for signals.
+    left_signals = False
     #: Of the time between two events, as the CUDA runtime's reference gives it.
     resolution_s = 0.5e-6
     RELEASE_S = 2.0
@@ -177,11 +201,13 @@ class CudaClock:
         self.unseen_s.append(max(0.0, ended - released - span) if held else 0.0)
         return span / len(calls)
 
-    def time_apart(self, calls: Sequence[Launch]) -> float:
+    def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
         """Seconds a call where a pause of 0 to 5 us is between one launch and the next, while the stream is held."""
+        between = between or repeat(None)
 
         def after_a_pause(call: Launch) -> Launch:
             def launch() -> None:
+                next(between)
                 until_s = now() + random.uniform(0, 5e-6)
                 while now() < until_s:
                     pass

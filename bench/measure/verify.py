@@ -10,7 +10,7 @@ from kernelmark.bench.measure.device import Device
 from kernelmark.bench.measure.draw import Draw, index_of
 from kernelmark.bench.measure.operands import OperandSet, ScratchBuffers
 from kernelmark.bench.measure.sample import Called
-from kernelmark.bench.measure.timing import now
+from kernelmark.bench.measure.timing import now, undisturbed
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.kernel import Kernel, Launch
 from kernelmark.bench.plan.operation import Problem
@@ -84,11 +84,11 @@ def verify(
     device.synchronize()
     spots = operands.spots(draw)
     began = now()
-    with called("verification"):
+    with called("verification"), undisturbed():
         launch()
         device.synchronize()
-    took_s = now() - began
-    early = [~spot.written() for spot in spots]
+        took_s = now() - began
+        early = [~spot.written() for spot in spots]
     verdict = judge(kernel, problem, operands, draw, references, called)
     late = (spot.operand for spot, missing in zip(spots, early, strict=True) if (missing & spot.written()).any())
     if not verdict.reason and (operand := next(late, None)):

@@ -39,8 +39,6 @@ from kernelmark.bench.run.progress import Glimpse
 Show = Callable[[list[Glimpse]], None]
 #: Seconds of sampling after which a job shows its samples, once: each time wakes the parent during the timing.
 SHOW_S = 5.0
-#: Calls on fresh operands that have to take too long before a kernel is mistrusted.
-LOOKS = 5
 #: Outputs of timed calls that are judged: two at least, more while that takes less than this share of the time limit.
 STANDING, STANDING_SHARE, MOST_STANDING = 2, 0.05, 16
 #: Where so many bytes of outputs would have to be kept until then, one is judged.
@@ -324,14 +322,10 @@ def _judge(stock: Stock, moved: bool = False) -> None:
 
 
 def _judge_last(stock: Stock) -> None:
-    """Verify each once more; one that is slow on fresh operands is timed again before it is mistrusted."""
-    for _ in range(LOOKS):
-        _judge(stock)
-        if not any(contender.freshness.suspicious for contender in stock.live):
-            return
+    """Verify each once more; then look at those that took long, which draws other values."""
+    _judge(stock)
     for contender in stock.live:
-        if contender.freshness.suspicious and (reason := contender.freshness.complaint()):
-            contender.mistrust(reason)
+        contender.audit_renewed()
 
 
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:

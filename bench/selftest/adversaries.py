@@ -33,7 +33,9 @@ _TRANSFER = Cheat(problem="transfer/n262144/f32/h2h", honest="transfer/numpy.cop
 EXPECTED = {
     "cached": Cheat(),
     "only_when_changed": Cheat((Status.MISTRUSTED,)),
-    "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m2048n2048k2048/f32/NN"),
+    "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m512n512k512/f32/NN"),
+    "once_a_batch": Cheat(CAUGHT, problem="gemm/m64n64k64/f32/NN"),
+    "by_a_signal": Cheat(CAUGHT),
     "wrong_on_a_coin": Cheat(),
     "fingerprints": Cheat(),
     "half_fingerprints": Cheat(),

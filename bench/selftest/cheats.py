@@ -1,6 +1,8 @@
 """A plug-in of kernels that cheat, each named after what it does."""
 
 import random
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import Any
@@ -79,6 +81,36 @@ def incremental(problem: Any, x: Any) -> Launch:
         kept[rows] = x.a[rows] @ x.b
         kept[:, columns] = x.a @ x.b[:, columns]
         np.copyto(x.c, kept)
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def once_a_batch(problem: Any, x: Any) -> Launch:
+    """Does nothing in calls that follow another within 20 us, since nothing changes within a batch."""
+    ended = [0.0]
+
+    def launch() -> None:
+        if time.monotonic() - ended[0] > 20e-6:
+            np.matmul(x.a, x.b, out=x.c)
+        ended[0] = time.monotonic()
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def by_a_signal(problem: Any, x: Any) -> Launch:
+    """Copies its last output and lets the handler of a signal compute."""
+    kept = np.zeros_like(x.c)
+
+    def handle(*_: Any) -> None:
+        np.matmul(x.a, x.b, out=x.c)
+        np.copyto(kept, x.c)
+
+    def launch() -> None:
+        signal.signal(signal.SIGALRM, handle)
+        np.copyto(x.c, kept)
+        signal.setitimer(signal.ITIMER_REAL, 20e-6)
 
     return launch
 
