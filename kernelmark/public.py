@@ -6,16 +6,33 @@ from kernelmark.bench.plan.files import cache_folder
 from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.numbers import DECIMAL, WHOLE
-from kernelmark.bench.plan.operation import Arrays, Changes, Checksums, Dim, EmulatedSizes, Features, Operand, Problem
+from kernelmark.bench.plan.operation import (
+    SPECIALS,
+    Arrays,
+    Changes,
+    Checksums,
+    Dim,
+    EmulatedSizes,
+    Features,
+    Operand,
+    Problem,
+)
 from kernelmark.bench.plan.registry import cuda_kernel, kernel, operation
 from kernelmark.bench.plan.tiles import Tunable, tile_on
-from kernelmark.bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
-from kernelmark.bench.plan.verdict import Bound, Verdict, compare, equal, error_variance, sums_limit
+from kernelmark.bench.plan.tolerance import (
+    accumulation_error,
+    accumulation_rms,
+    independent_roundings,
+    largest_sum,
+    sum_bound,
+)
+from kernelmark.bench.plan.verdict import Bound, Verdict, compare, equal, error_variance, moved, sums_limit
 
 __all__ = [
     "DECIMAL",
     "DTYPES",
     "NUMERICS",
+    "SPECIALS",
     "WHOLE",
     "Array",
     "Arrays",
@@ -45,8 +62,10 @@ __all__ = [
     "cuda_kernel",
     "equal",
     "error_variance",
+    "independent_roundings",
     "kernel",
     "largest_sum",
+    "moved",
     "numpy_dtype",
     "operation",
     "split_dtype",

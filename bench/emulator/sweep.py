@@ -14,7 +14,7 @@ from kernelmark.bench.emulator.report import Diagnostic, unwaived
 from kernelmark.bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
 from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
 from kernelmark.bench.emulator.worker import EmulatedTensorMap as EmulatedMap
-from kernelmark.bench.measure.draw import spread
+from kernelmark.bench.measure.draw import drawn
 from kernelmark.bench.measure.tensormap import spanned
 from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap, Tile
@@ -143,7 +143,7 @@ def _buffer(operand: Operand, rng: "np.random.Generator") -> Buffer:
     data = np.full(rows * width, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype))
     data = data.view(numpy_dtype(operand.dtype))
     if operand.role != "out":
-        _view(operand, data)[...] = spread(rng.random(operand.shape), operand.dtype)
+        _view(operand, data)[...] = drawn(rng, operand.shape, operand)
     places = tuple(range(0, operand.nbytes, operand.ld * size)) if apart else (0,)
     return Buffer(operand.role, data, operand.shape[-1], operand.pad, places)
 

@@ -16,6 +16,9 @@ from kernelmark.bench.plan.verdict import equal
 SCATTERED = 8
 #: How many times that is drawn at once.
 AHEAD = 64
+#: One element in so many is special, where the operand has such: a zero of either sign or a small integer a quarter of
+#: the time each, else of a magnitude between these.
+SPECIAL, SMALLEST, INTEGERS = 256, 1e-3, 16
 CHUNK = 2**18
 
 #: New values of some elements, by operand: their places in its buffer, all different, and the values.
@@ -44,10 +47,7 @@ def poison(flat: Any, dtype: str) -> None:
 
 
 class Draw:
-    """Values of the inputs on the host, never the same twice; padding holds the poison.
-
-    Uniform in [-1, 1], and of integers over all that there are.
-    """
+    """Values of the inputs on the host, never the same twice; padding holds the poison."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
@@ -79,12 +79,12 @@ class Draw:
         for operand in self._specs:
             flat = self.flat[operand.name]
             if operand.pad:
-                view = logical(flat, operand)
-                for index in np.ndindex(view.shape[:-1]):
-                    view[index] = self._uniform(operand.shape[-1], operand.dtype)
+                rows, step = flat.reshape(-1, operand.ld)[:, : operand.shape[-1]], max(1, CHUNK // operand.ld)
+                for start in range(0, len(rows), step):
+                    rows[start : start + step] = drawn(self._rng, rows[start : start + step].shape, operand)
             else:
                 for start in range(0, flat.size, CHUNK):
-                    flat[start : start + CHUNK] = self._uniform(min(CHUNK, flat.size - start), operand.dtype)
+                    flat[start : start + CHUNK] = drawn(self._rng, (min(CHUNK, flat.size - start),), operand)
 
     def change(self) -> Change:
         """Draw new values for a few elements of each input or inout, which one set of operands is to have."""
@@ -126,19 +126,27 @@ class Draw:
         """The generator, for what else must be drawn (samples of outputs, checksums)."""
         return self._rng
 
-    def _uniform(self, count: int, dtype: str) -> Array:
-        kind = np.float64 if dtype == "f64" else np.float32
-        return spread(self._rng.random(count, dtype=kind), dtype)
 
-
-def spread(values: Array, dtype: str) -> Array:
-    """Spread values from [0, 1), which are overwritten, over [-1, 1] or over all integers of the storage type."""
-    kind = numpy_dtype(dtype)
+def drawn(rng: "np.random.Generator", shape: tuple[int, ...], operand: Operand) -> Array:
+    """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over all of theirs."""
+    kind, count = numpy_dtype(operand.dtype), math.prod(shape)
+    size = kind.itemsize if kind.kind == "i" else max(4, kind.itemsize)
+    integers: Array = np.asarray(rng.bit_generator.random_raw(-(-count * size // 8))).view(f"i{size}")[:count]
     if kind.kind == "i":
-        return np.floor(values * 2.0 ** (8 * kind.itemsize) + np.iinfo(kind).min).astype(kind)
-    values *= 2
-    values -= 1
+        return integers.reshape(shape)
+    values: Array = integers.astype(f"f{size}").reshape(shape)
+    values *= 2.0 ** (1 - 8 * size)
+    if operand.specials:
+        special = rng.binomial(count, 1 / SPECIAL)
+        values.reshape(-1)[rng.integers(count, size=special)] = _special(rng, special, operand.specials)
     return values.astype(kind, copy=False)
+
+
+def _special(rng: "np.random.Generator", count: int, largest: float) -> Array:
+    magnitudes = np.exp(rng.uniform(math.log(SMALLEST), math.log(largest), count))
+    integers = rng.integers(1, min(INTEGERS, int(largest)), count, endpoint=True)
+    found: Array = np.choose(rng.integers(4, size=count), (np.zeros(count), integers, magnitudes, magnitudes))
+    return np.copysign(found, rng.uniform(-1, 1, count))
 
 
 def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[Array, Array]]:
@@ -150,8 +158,7 @@ def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[A
     count = min(SCATTERED, elements)
     ends = np.arange(count + 1) * elements // count  # one place in each part of the buffer, so that all differ
     while True:
-        drawn = rng.random((2, AHEAD, count))
-        places = ends[:-1] + (drawn[0] * np.diff(ends)).astype(np.intp)
+        places = ends[:-1] + (rng.random((AHEAD, count)) * np.diff(ends)).astype(np.intp)
         if operand.pad:
             places += places // operand.shape[-1] * operand.pad
-        yield from zip(places, spread(drawn[1], operand.dtype), strict=True)
+        yield from zip(places, drawn(rng, places.shape, operand), strict=True)

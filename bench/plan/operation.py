@@ -20,6 +20,8 @@ from kernelmark.bench.plan.verdict import Verdict
 TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 #: What a sweep of a suite holds besides the values of axes.
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
+#: The largest special values that operands have where nothing speaks for less.
+SPECIALS = 1e3
 Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Arrays = Mapping[str, Array]
 #: Of each input the index of its changed elements, and the values that they had before.
@@ -33,7 +35,8 @@ class Operand(msgspec.Struct, frozen=True):
 
     `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
     host's memory, wherever the kernel runs. gpus: the numbers of the GPUs that it lies on for kernels that are
-    `spread`: one for all of it, or one for each row.
+    `spread`: one for all of it, or one for each row. specials: the largest magnitude of values that are not uniform in
+    [-1, 1] (bench/measure/draw.py), 0 where there are none.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Operand(msgspec.Struct, frozen=True):
     pad: int = 0
     in_host: bool = False
     gpus: tuple[int, ...] = (0,)
+    specials: float = 0.0
 
     @property
     def ld(self) -> int:

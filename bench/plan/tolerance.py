@@ -16,12 +16,15 @@ _PRODUCTS = 0.25
 #: Rms error of chains that are truncated after every `step` products, in units of u k^1.5 / step.
 _TRUNCATED = 0.18
 #: Rms error of a product whose two operands are truncated, in units of u, which is then the spacing of numbers near 1:
-#: each is off by u / sqrt(21), always towards zero. Of operands rounded to nearest it is sqrt(2 / 63) = 0.18 of theirs.
-_OPERANDS = 0.24
+#: each is off by u / sqrt(21), always towards zero, and by more where few large products make up a sum. Of operands
+#: rounded to nearest it is sqrt(2 / 63) = 0.18 of theirs.
+_OPERANDS = 0.27
 #: The mean error of a sum of n products with 14 bits, in units of u n^1.5, and how far it spreads: u is 2^-13, to which
 #: products are cut relative to the largest of them and to the sum so far, which grows like sqrt(n). The mean is 0 where
 #: they are cut towards zero; the sources leave open whether it is towards minus infinity, which these two bound.
 _LIMITED, _LIMITED_MEAN, _LIMITED_SPREAD = 2.0**-13, 0.0042, 0.0055
+#: Roundings of one sum that are independent, at most: a few large products may make up all of it.
+_INDEPENDENT = 64
 #: Room for the largest of many million elements, in units of the same.
 _LARGEST_CHAIN, _LARGEST_TRUNCATED, _LARGEST_OPERANDS = 8 / 3, 2.0, 4.0
 #: The same for sums with 14 bits: of their mean, and in units of u n.
@@ -89,6 +92,11 @@ def sum_bound(
         stored,
         roundings,
     )
+
+
+def independent_roundings(rows: int, columns: int, length: int) -> int:
+    """Roundings of a matrix product's elements that are independent at the least: products share rows and columns."""
+    return min(rows, columns) * min(length, _INDEPENDENT)
 
 
 def largest_sum(length: int) -> float:

@@ -134,6 +134,19 @@ def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dt
     return Verdict(found.largest, found.limit, reason)
 
 
+def moved(name: str, got: Array, want: Array, dtype: str) -> Verdict:
+    """Require that each element has the bits that it had before it was moved: -0.0 is not 0.0."""
+    bits = bits_dtype(dtype)
+    if equal(got.view(bits), want.view(bits)):
+        return Verdict(0.0, 0.0)
+    verdict = compare(name, got, want.astype(np.float64), 0.0, dtype)
+    if verdict.reason:
+        return verdict
+    where = tuple(np.argwhere(got.view(bits) != want.view(bits))[0].tolist())
+    reason = f"{name}[{', '.join(map(str, where))}] is {float(got[where])}, expected {float(want[where])}"
+    return Verdict(0.0, 0.0, reason)
+
+
 def equal(got: Array, want: Array) -> bool:
     """Whether two arrays of one shape are equal, block by block: a byte for each element would take memory and time."""
     return all(np.array_equal(got[block], want[block]) for block, _ in _blocks(want.shape))
@@ -180,12 +193,17 @@ def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     """Variance of an element's error before storing, from a sample of elements, for sums over `length` elements.
 
-    Hardly above what the arithmetic allows, and never nothing. A single element may err by much more than most do.
+    In units of the bound's, squared. Hardly above what the arithmetic allows, and never nothing. A single element may
+    err by much more than most do.
     """
-    error = got.astype(np.float64) - want
-    seen = float(np.mean(error**2) - np.mean(bound.variance(want))) if error.size else bound.rms**2
-    likely = max((_UNEVEN * bound.uneven) ** 2 * seen, (_FLOOR * bound.rms) ** 2)
-    return min(likely, bound.rms**2) + (bound.largest / length) ** 2
+    likely = (bound.uneven * bound.rms) ** 2
+    if want.size and likely:
+        stored = bound.variance(want)
+        weights = 1 / np.maximum(np.square(bound.rms * bound.unit) + stored, np.finfo(float).tiny)
+        beyond = float(np.sum((np.square(got.astype(np.float64) - want) - stored) * weights))
+        seen = beyond / max(float(np.sum(np.square(bound.unit) * weights)), np.finfo(float).tiny)
+        likely = min(likely, max((_UNEVEN * bound.uneven) ** 2 * seen, (_FLOOR * bound.rms) ** 2))
+    return likely + (bound.largest / length) ** 2
 
 
 def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from kernelmark import (
     DTYPES,
     NUMERICS,
+    SPECIALS,
     Arrays,
     Bound,
     Dim,
@@ -102,14 +103,16 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     def operands(self) -> tuple[Operand, ...]:
         gpus = tuple(range(self.w))
-        found = [Operand("g", (self.w, self.n), self.dtype, "in", gpus=gpus)]
+        # What a block loses by compression depends on how far apart its values are.
+        specials = 1.0 if self.feedback == "ef" else SPECIALS
+        found = [Operand("g", (self.w, self.n), self.dtype, "in", gpus=gpus, specials=specials)]
         if self.step == "sum":
             found.append(Operand("s", (self.n,), self.dtype, "out"))
         else:
-            found.append(Operand("weights", (self.n,), self.dtype, "inout"))
+            found.append(Operand("weights", (self.n,), self.dtype, "inout", specials=specials))
             found.append(Operand("replicas", (self.w, self.n), self.dtype, "out", gpus=gpus))
         if self.feedback == "ef":
-            found.append(Operand("e", (self.w + 1, self.n), self.dtype, "inout"))
+            found.append(Operand("e", (self.w + 1, self.n), self.dtype, "inout", specials=specials))
         return tuple(found)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:

@@ -9,18 +9,19 @@ import numpy as np
 from kernelmark import Array, Arrays
 from kernelmark.kernels.conv._sizes import ConvSizes
 
+Real = type[np.float32] | type[np.float64]
 _BLOCK_ELEMENTS = 2**22
 
 
-def convolve(problem: ConvSizes, arrays: Arrays) -> Array:
-    """The whole output in float64. Products over channels by BLAS, then shifted sums, one image at a time."""
+def convolve(problem: ConvSizes, arrays: Arrays, kind: Real = np.float64) -> Array:
+    """The whole output, computed in `kind`. Products over channels by BLAS, then shifted sums, one image at a time."""
     groups = problem.groups
     parts = [{name: _of_group(name, array, group, groups) for name, array in arrays.items()} for group in range(groups)]
     one = msgspec.structs.replace(problem, c=problem.c // groups, k=problem.k // groups, groups=1)
     if problem.direction == "wgrad":
-        return np.concatenate([_filters(one, part["x"], part["y"]) for part in parts])
+        return np.concatenate([_filters(one, part["x"], part["y"], kind) for part in parts])
     run = _forward if problem.direction == "fprop" else _backward
-    return np.concatenate([run(one, part) for part in parts], axis=1)
+    return np.concatenate([run(one, part, kind) for part in parts], axis=1)
 
 
 def _of_group(name: str, array: Array, group: int, groups: int) -> Array:
@@ -30,12 +31,12 @@ def _of_group(name: str, array: Array, group: int, groups: int) -> Array:
     return array[:, group * channels : (group + 1) * channels]
 
 
-def _forward(problem: ConvSizes, arrays: Arrays) -> Array:
-    w = arrays["w"].astype(np.float64).transpose(0, 2, 3, 1)  # k, r, s, c
-    out = np.zeros((problem.n, problem.k, problem.p, problem.q))
+def _forward(problem: ConvSizes, arrays: Arrays, kind: Real) -> Array:
+    w = arrays["w"].astype(kind).transpose(0, 2, 3, 1)  # k, r, s, c
+    out = np.zeros((problem.n, problem.k, problem.p, problem.q), kind)
     step = _filters_at_once(problem, (problem.h + sum(problem.pad_h)) * (problem.w + sum(problem.pad_w)))
     for image, y in zip(arrays["x"], out, strict=True):
-        padded = np.pad(image.astype(np.float64), ((0, 0), problem.pad_h, problem.pad_w))
+        padded = np.pad(image.astype(kind), ((0, 0), problem.pad_h, problem.pad_w))
         for first in range(0, problem.k, step):
             products = np.tensordot(w[first : first + step], padded, 1)  # k, r, s, rows, columns
             for a, b, rows, columns in _taps(problem):
@@ -43,13 +44,13 @@ def _forward(problem: ConvSizes, arrays: Arrays) -> Array:
     return out
 
 
-def _backward(problem: ConvSizes, arrays: Arrays) -> Array:
-    w = arrays["w"].astype(np.float64).transpose(1, 2, 3, 0)  # c, r, s, k
+def _backward(problem: ConvSizes, arrays: Arrays, kind: Real) -> Array:
+    w = arrays["w"].astype(kind).transpose(1, 2, 3, 0)  # c, r, s, k
     height, width = problem.h + sum(problem.pad_h), problem.w + sum(problem.pad_w)
-    out = np.zeros((problem.n, problem.c, height, width))
+    out = np.zeros((problem.n, problem.c, height, width), kind)
     step = _filters_at_once(problem, problem.p * problem.q)
     for y, image in zip(arrays["y"], out, strict=True):
-        y = y.astype(np.float64)
+        y = y.astype(kind)
         for first in range(0, problem.c, step):
             products = np.tensordot(w[first : first + step], y, 1)
             for a, b, rows, columns in _taps(problem):
@@ -58,11 +59,11 @@ def _backward(problem: ConvSizes, arrays: Arrays) -> Array:
     return out[:, :, top : top + problem.h, left : left + problem.w]
 
 
-def _filters(problem: ConvSizes, x: Array, y: Array) -> Array:
-    out = np.zeros((problem.k, problem.c, problem.r, problem.s))
+def _filters(problem: ConvSizes, x: Array, y: Array, kind: Real) -> Array:
+    out = np.zeros((problem.k, problem.c, problem.r, problem.s), kind)
     for image, gradient in zip(x, y, strict=True):
-        padded = np.pad(image.astype(np.float64), ((0, 0), problem.pad_h, problem.pad_w))
-        flat = gradient.astype(np.float64).reshape(problem.k, -1)
+        padded = np.pad(image.astype(kind), ((0, 0), problem.pad_h, problem.pad_w))
+        flat = gradient.astype(kind).reshape(problem.k, -1)
         for a, b, rows, columns in _taps(problem):
             out[:, :, a, b] += flat @ padded[:, rows, columns].reshape(problem.c, -1).T
     return out

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, Array, Arrays, Bound, Verdict, compare, error_variance, sums_limit
+from kernelmark import DTYPES, Array, Arrays, Bound, Verdict, compare, error_variance, independent_roundings, sums_limit
 from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw
 
@@ -23,6 +23,8 @@ SUMS = 2
 class Reference(NamedTuple):
     """`values` of the whole output; or of its elements at `places`, with `sums`: the output summed with `weights`.
 
+    unit: the norm of an element's products over that of as many products of uniform operands, where there are values.
+    squares: sums of the squares of units with those of the weights.
     reached: the rows and the columns of the output (of a filter) that some product reaches; all else is 0.
     weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, its filters)
     of one group at a time, and is the output of a convolution that has a single one, which is as many times cheaper.
@@ -31,28 +33,50 @@ class Reference(NamedTuple):
     problem: ConvSizes
     reached: tuple[Array, Array]
     values: Array
+    unit: Array
     places: tuple[Array, ...] | None = None
     weights: Array | None = None
     sums: Array | None = None
+    squares: Array | None = None
 
     def check(self, name: str, output: Array, bound: Bound, exact_zeros: bool) -> Verdict:
-        """Compare an output, channels in second place. The sums are bounded as in `GemmProblem.check`."""
+        """Compare an output, channels in second place. The sums are bounded as in `GemmProblem.check`.
+
+        exact_zeros: each element is a sum of its own products alone. Elsewhere a large one spreads its errors.
+        """
         dtype = self.problem.dtype
+        bound = bound._replace(unit=self.unit if exact_zeros else self._spread(self.unit), roundings=self._roundings())
         verdict = self._check_elements(name, output, bound)
         if verdict.reason:
             return verdict
-        zeros = self._wrong_zeros(name, output, 0.0 if exact_zeros else bound.largest)
-        if zeros or self.places is None or self.weights is None or self.sums is None:
+        within = 0.0 if exact_zeros else bound.largest * float(np.max(self.unit, initial=1.0))
+        zeros = self._wrong_zeros(name, output, within)
+        if zeros or self.places is None or self.weights is None or self.sums is None or self.squares is None:
             return msgspec.structs.replace(verdict, reason=zeros)
         narrowed = _sum_of_filters if name == "w" else _sums_of_channels
         length, reduction = self.weights.shape[-1], self.problem.reduction
         unstored = error_variance(output[self.places], self.values, bound, length)
-        own = DTYPES["f64"].roundoff * (length + reduction) * math.sqrt(length * reduction / 9)
-        squares = (self.weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if name == "w" else 2))
+        squares = self.squares
+        if not exact_zeros:
+            uniform = (self.weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if name == "w" else 2))
+            squares = np.maximum(squares.max(axis=(-2, -1), keepdims=True), uniform)
+        own = DTYPES["f64"].roundoff * (length + reduction) * np.sqrt(squares * (reduction / 9))
         stored = DTYPES[dtype].roundoff ** 2 / 3 * narrowed(output, self.weights**2, squared=True)
         found, limit = narrowed(output, self.weights), sums_limit(unstored * squares + stored, own)
         sums = compare(f"checksum of {name}", found, self.sums, limit, "f64")
         return msgspec.structs.replace(verdict, reason=sums.reason)
+
+    def _roundings(self) -> int:
+        first, second, *pixels = self.problem.shapes()[self.problem.output]
+        rows, others = (first, second) if self.problem.direction == "wgrad" else (second, first)
+        groups = self.problem.groups
+        columns = others * math.prod(pixels)
+        return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
+
+    def _spread(self, unit: Array) -> Array:
+        """The largest unit of each plane, or of the sample; at least that of uniform operands."""
+        found: Array = unit.max(axis=(-2, -1) if self.places is None else None, initial=1.0, keepdims=True)
+        return found
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
         """Where products reach: elsewhere errors are 0, and among many of these the others would seem small."""
@@ -63,7 +87,7 @@ class Reference(NamedTuple):
         if verdict.reason or all(reached.all() for reached in self.reached):
             return verdict
         at = np.ix_(*map(np.arange, output.shape[:2]), *map(np.flatnonzero, self.reached))
-        return compare(f"reached {name}", output[at], self.values[at], bound, dtype)
+        return compare(f"reached {name}", output[at], self.values[at], bound.of(at, output.shape), dtype)
 
     def _wrong_zeros(self, name: str, output: Array, limit: float) -> str | None:
         rows, columns = (~reached for reached in self.reached)
@@ -82,22 +106,34 @@ class Reference(NamedTuple):
 def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") -> Reference:
     """The reference of an output from the inputs as they are stored."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
-    reached = problem.reached()
+    squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
+    reached, each = problem.reached(), 9 / problem.reduction
     if problem.flop // 2 <= WHOLE_REFERENCE_MACS:
-        return Reference(problem, reached, convolve(problem, arrays))
+        unit = np.sqrt(convolve(problem, squares, np.float32) * np.float32(each))
+        return Reference(problem, reached, convolve(problem, arrays), unit)
     groups, summed = problem.groups, problem.c if problem.direction == "dgrad" else problem.k
     count = min(SUMS, summed // groups)
     weights = rng.standard_normal((count, groups, summed // groups))
+    places = _sampled(problem, reached, rng)
+    unit = np.sqrt(each * _elements(problem, squares, places))
+    return Reference(
+        *(problem, reached, _elements(problem, arrays, places), unit, places, weights),
+        sums=_summed(problem, arrays, weights),
+        squares=each * _summed(problem, squares, weights**2),
+    )
+
+
+def _summed(problem: ConvSizes, arrays: Arrays, weights: Array) -> Array:
+    """The output summed with weights, from operands that are summed with them."""
+    count, groups, _ = weights.shape
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
         few = np.einsum("gkcrs,tgc->gktrs", w, weights).reshape(problem.k, count, problem.r, problem.s)
-        narrow, sizes = arrays | {"w": few}, {"c": groups * count}
-    else:
-        name, narrowed = ("w", _sum_of_filters) if problem.direction == "fprop" else ("y", _sums_of_channels)
-        narrow, sizes = arrays | {name: narrowed(arrays[name], weights)}, {"k": groups * count}
-    places, values = _sample(problem, arrays, reached, rng)
-    sums = convolve(msgspec.structs.replace(problem, **sizes), narrow)
-    return Reference(problem, reached, values, places, weights, sums)
+        return convolve(msgspec.structs.replace(problem, c=groups * count), {**arrays, "w": few})
+    name, narrowed = ("w", _sum_of_filters) if problem.direction == "fprop" else ("y", _sums_of_channels)
+    return convolve(
+        msgspec.structs.replace(problem, k=groups * count), {**arrays, name: narrowed(arrays[name], weights)}
+    )
 
 
 def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Array:
@@ -114,18 +150,20 @@ def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Ar
     return np.stack([_sum_of_filters(image, weights, squared) for image in array])
 
 
-def _sample(
-    problem: ConvSizes, arrays: Arrays, reached: tuple[Array, Array], rng: "np.random.Generator"
-) -> tuple[tuple[Array, ...], Array]:
-    """Elements of the output that products reach, the first and the last of them: index, and values by plain sums."""
+def _sampled(problem: ConvSizes, reached: tuple[Array, Array], rng: "np.random.Generator") -> tuple[Array, ...]:
+    """The index of elements of the output that products reach, the first and the last of them among these."""
     shape = problem.shapes()[problem.output]
     axes = [*map(np.arange, shape[:2]), *map(np.flatnonzero, reached)]
     if not all(map(len, axes)):  # padding or strides keep every product from the output
-        return tuple(np.empty(0, int) for _ in axes), np.empty(0)
-    index = tuple(_places(axis, rng) for axis in axes)
+        return tuple(np.empty(0, int) for _ in axes)
+    return tuple(_places(axis, rng) for axis in axes)
+
+
+def _elements(problem: ConvSizes, arrays: Arrays, index: tuple[Array, ...]) -> Array:
+    """These elements of the output, by plain sums."""
     element = {"fprop": _output_element, "dgrad": _input_element, "wgrad": _filter_element}[problem.direction]
     places = zip(*(axis.tolist() for axis in index), strict=True)
-    return index, np.array([element(problem, arrays, *place) for place in places])
+    return np.array([element(problem, arrays, *place) for place in places])
 
 
 def _places(axis: Array, rng: "np.random.Generator") -> Array:

@@ -1,4 +1,4 @@
-"""How far a right convolution may lie from the float64 reference, for operands uniform in [-1, 1]."""
+"""How far a right convolution may lie from the float64 reference, in units of that for operands uniform in [-1, 1]."""
 
 import math
 
@@ -8,8 +8,10 @@ from kernelmark.kernels.conv._winograd import F2, F4, Transforms, growth, uneven
 
 #: Roundings of an algorithm in transformed coordinates are those of its input, of its filter and of their product.
 _ROUNDINGS = 16
-#: Their rms, in units of u sqrt(products): right kernels of ours and of cuDNN's families stay below half of it.
-_RMS_ROUNDINGS = 4
+#: Their rms, in units of u sqrt(products): each transform rounds a value a few times, to 0.4 u / sqrt(3) of its size.
+_RMS_ROUNDINGS = 1.0
+#: The same of three FFTs, for each of their log2(size) steps: right kernels of ours stay below a fifth of it.
+_RMS_STEPS = 0.5
 WINOGRAD = {"winograd": F2, "winograd4": F4}
 #: Numerics in which an output that no product reaches is not exactly 0.
 TRANSFORMED = (*WINOGRAD, "fft")
@@ -42,7 +44,7 @@ def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
     rounding = DTYPES["f32"].roundoff * math.sqrt(length)
     largest = accumulation_error("winograd", problem.dtype, length) + _ROUNDINGS * rounding
     rms = math.hypot(accumulation_rms("winograd", problem.dtype, length), _RMS_ROUNDINGS * rounding)
-    return growth(f) * largest, growth(f) * rms
+    return growth(f) * largest, growth(f) / unevenness(f) * rms
 
 
 def _transforms(problem: ConvSizes) -> tuple[float, float]:
@@ -53,4 +55,4 @@ def _transforms(problem: ConvSizes) -> tuple[float, float]:
     """
     size = (2 * (problem.h + sum(problem.pad_h))) * (2 * (problem.w + sum(problem.pad_w)))
     rounding = DTYPES["f32"].roundoff * math.log2(size) * math.sqrt(problem.reduction)
-    return _ROUNDINGS * rounding, _RMS_ROUNDINGS * rounding
+    return _ROUNDINGS * rounding, _RMS_STEPS * rounding

@@ -7,7 +7,20 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, NUMERICS, Array, Arrays, Bound, Dim, Operand, Problem, Verdict, compare, operation
+from kernelmark import (
+    DTYPES,
+    NUMERICS,
+    SPECIALS,
+    Array,
+    Arrays,
+    Bound,
+    Dim,
+    Operand,
+    Problem,
+    Verdict,
+    compare,
+    operation,
+)
 
 #: The largest error, in units of u log2(2 N) of the result's rms. Right transforms stayed below 6.3 over 10^6 outputs,
 #: N up to 2^20: sums of up to 512 terms one by one, as by the definition; FFTs proper below 2.5.
@@ -101,7 +114,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def operands(self) -> tuple[Operand, ...]:
         real, whole, half = (self.b, self.h, self.w), (self.b, self.h, self.w, 2), (self.b, self.h, self.half, 2)
         x, y = {"r2c": (real, half), "c2r": (half, real), "c2c": (whole, whole)}[self.kind]
-        return (Operand("x", x, self.dtype, "in"), Operand("y", y, self.dtype, "out"))
+        return (Operand("x", x, self.dtype, "in", specials=SPECIALS), Operand("y", y, self.dtype, "out"))
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Transformed:
         """By NumPy in double precision."""

@@ -77,9 +77,9 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
     def operands(self) -> tuple[Operand, ...]:
         tile = TILES[self.unit]
         return (
-            Operand("x", (self.n,), self.accumulator, "in"),
-            Operand("a", (tile.rows, tile.depth), self.dtype, "in"),
-            Operand("b", (tile.depth, tile.cols), self.dtype, "in"),
+            Operand("x", (self.n,), self.accumulator, "in", specials=1.0),
+            Operand("a", (tile.rows, tile.depth), self.dtype, "in", specials=1.0),
+            Operand("b", (tile.depth, tile.cols), self.dtype, "in", specials=1.0),
             Operand("d", (self.n,), self.accumulator, "out"),
         )
 

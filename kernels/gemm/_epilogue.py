@@ -26,8 +26,8 @@ def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
     """Return the operands that an epilogue has beside A, B and C: the bias, or the velocity, which lies as C does."""
     *batch, _, n = c.shape
     found = {
-        "bias-relu": (Operand("bias", (*batch, n), c.dtype, "in"),),
-        "update": (Operand("v", c.shape, c.dtype, "inout", c.pad),),
+        "bias-relu": (Operand("bias", (*batch, n), c.dtype, "in", specials=c.specials),),
+        "update": (Operand("v", c.shape, c.dtype, "inout", c.pad, specials=c.specials),),
     }
     return found.get(epilogue, ())
 
@@ -36,9 +36,12 @@ def activated(epilogue: Epilogue, product: Product, bias: Array | None, rng: "np
     """Return the reference of all elements of C: no sum of activations follows from sums of operands."""
     found = reference(product, rng, whole=True)
     if bias is not None:
-        return found._replace(values=np.maximum(found.values + bias[:, None].astype(np.float64), 0.0))
+        added = bias[:, None].astype(np.float64)
+        unit = np.hypot(found.unit, added * (3 / math.sqrt(product.a.shape[2])))
+        return found._replace(values=np.maximum(found.values + added, 0.0), unit=unit)
     with np.errstate(over="ignore"):  # where exp is infinite, its inverse is 0
-        return found._replace(values=1 / (1 + np.exp(-found.values)))
+        # The sigmoid itself errs by as much however small x is.
+        return found._replace(values=1 / (1 + np.exp(-found.values)), unit=np.maximum(found.unit, 1.0))
 
 
 def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
@@ -46,17 +49,16 @@ def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.G
     moved = MOMENTUM * velocity.astype(np.float64) - RATE * DECAY * weights.astype(np.float64)
     step = product._replace(alpha=-RATE * product.alpha, beta=1.0)
     v = reference(step._replace(c=moved), rng)._replace(name="v")
-    return reference(step._replace(c=moved + weights), rng)._replace(beside=(v,))
+    added = np.hypot(moved, weights)
+    return reference(step._replace(c=moved + weights, added=added), rng)._replace(beside=(v,))
 
 
-def bound(
-    epilogue: Epilogue, output: str, numerics: str, storage: str, k: int, stored: str, alpha: float, beta: float
-) -> Bound:
-    """Bound the errors of C or V: those of x, times how steep the epilogue is at most, and those of its own steps."""
-    if epilogue == "update":
-        added = MOMENTUM + RATE * DECAY + (output == "c")
-        return sum_bound(numerics, storage, k, stored, RATE * alpha, added)
-    found = sum_bound(numerics, storage, k, stored, alpha, beta + (epilogue == "bias-relu"))
+def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
+    """Bound the errors of C or V: those of x, times how steep the epilogue is at most, and those of its own steps.
+
+    In units of the reference's, among whose products is what is added. is_plain: nothing is added, and alpha is 1.
+    """
+    found = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
     if epilogue != "sigmoid":
         return found
     u = NUMERICS[numerics].accumulate

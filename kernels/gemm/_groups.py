@@ -36,18 +36,17 @@ class GroupedReference(NamedTuple):
     parts: tuple[tuple[int, int, int, Reference], ...]
     name: str = "c"
     beside: tuple[Reference, ...] = ()
-    factor: float = 1.0
 
     @property
     def values(self) -> Array:
         """All elements, (1, m, n), where no group is sampled."""
         return np.concatenate([part.values for *_, part in self.parts], axis=1)
 
-    def check(self, c: Array, bound: Bound) -> Verdict:
+    def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
         """Compare C (1, m, n) group by group; the verdict is that of the first that is wrong, else of the worst."""
         found = []
         for group, first, end, part in self.parts:
-            verdict = part.check(c[:, first:end], bound)
+            verdict = part.check(c[:, first:end], bound, mixed)
             if verdict.reason:
                 where = f"rows are counted from {first}, where group {group} begins"
                 return msgspec.structs.replace(verdict, reason=f"{verdict.reason}; {where}")
@@ -57,11 +56,10 @@ class GroupedReference(NamedTuple):
 
 def grouped(product: Product, at: tuple[int, ...], rng: "np.random.Generator") -> GroupedReference:
     """Return the reference of a product whose A and C are (1, m, .), and whose B has a matrix for each group."""
-    a, b, c, alpha, beta = product
 
     def part(group: int, rows: slice) -> Reference:
-        own = None if c is None else c[:, rows]
-        return reference(Product(a[:, rows], b[group : group + 1], own, alpha, beta), rng)
+        c = None if product.c is None else product.c[:, rows]
+        return reference(product._replace(a=product.a[:, rows], b=product.b[group : group + 1], c=c), rng)
 
     found = ((i, first, end) for i, (first, end) in enumerate(pairwise(at)) if end > first)
     return GroupedReference(tuple((i, first, end, part(i, slice(first, end))) for i, first, end in found))

@@ -4,12 +4,12 @@ It is exact where operands are 8-bit integers: float64 holds every sum of their 
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, Array, Bound, Verdict, compare, error_variance, sums_limit
+from kernelmark import DTYPES, Array, Bound, Verdict, compare, error_variance, independent_roundings, sums_limit
 
 #: Problems of at most this many multiply-adds are compared with the whole float64 product (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
@@ -21,13 +21,17 @@ EDGES = [0, -1]
 
 
 class Product(NamedTuple):
-    """alpha A B + beta C for each of a batch: a (batch, m, k), b (batch, k, n), c (batch, m, n) where beta is not 0."""
+    """alpha A B + beta C for each of a batch: a (batch, m, k), b (batch, k, n), c (batch, m, n) where beta is not 0.
+
+    added: the size of what is added, where C is itself a sum.
+    """
 
     a: Array
     b: Array
     c: Array | None
     alpha: float
     beta: float
+    added: Array | None = None
 
     def grid(self, rows: Array, cols: Array, batch: slice = slice(None)) -> Array:
         """The elements where these rows and columns cross, in float64."""
@@ -35,6 +39,35 @@ class Product(NamedTuple):
         if self.c is None:
             return self.alpha * product
         return self.alpha * product + self.beta * self.c[batch][:, rows][:, :, cols].astype(np.float64)
+
+    def unit(self, rows: Array, cols: Array, batch: slice = slice(None)) -> Array:
+        """The norm of all that each of these elements is the sum of, over that of k products of uniform operands."""
+        a, b = (np.square(x.astype(np.float32)) for x in (self.a[batch, rows], self.b[batch][:, :, cols]))
+        norm = abs(self.alpha) * np.sqrt(a @ b, dtype=np.float64)
+        added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
+        if added is not None:
+            norm = np.hypot(norm, beta * added[batch][:, rows][:, :, cols].astype(np.float64))
+        found: Array = norm * (3 / math.sqrt(self.a.shape[2]))
+        return found
+
+    def largest_unit(self) -> float:
+        """A unit for any sum of products of rows of A and columns of B, aligned or not."""
+        a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
+        found = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
+        if self.c is not None:
+            found = math.hypot(found, self.beta * float(np.abs(self.c).max()))
+        return found * (3 / math.sqrt(self.a.shape[2]))
+
+    def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
+        """What `weighted` sums, for the squares of `unit` and of the weights."""
+        weights = over_row**2, over_column**2
+        rows, columns = (self.alpha**2 * found for found in _weighted(self.a[i], self.b[i], *weights, squared=True))
+        added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
+        if added is not None:
+            of_rows, of_columns = both_ways(added[i], *weights, squared=True)
+            rows, columns = rows + beta**2 * of_rows, columns + beta**2 * of_columns
+        each = 9 / self.a.shape[2]
+        return rows * each, columns * each
 
     def weighted(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
         """One of the batch times `over_row`, and its transpose times `over_column`."""
@@ -48,19 +81,20 @@ class Product(NamedTuple):
 class Sums(NamedTuple):
     """Weights drawn from a normal distribution, and the float64 sums of all rows (or columns) with them.
 
-    edges: the first and the last column (or row) of the product, which are sums with weights of 0 and 1.
+    edges: the first and the last column (or row) of the product, which are sums with weights of 0 and 1. squares: sums
+    of the squares of units with those of the weights, those of the edges last.
     """
 
     weights: Array
     values: Array
     edges: Array
+    squares: Array
 
 
 class Reference(NamedTuple):
     """`values` of all elements, or of those where `rows` and `cols` cross, with sums over each whole row and column.
 
-    name: of the output. beside: of the problem's other outputs. factor: how much larger the errors of a sum are for the
-    scales of its products.
+    name: of the output. beside: of the problem's other outputs. unit: in which the errors of `values` are bounded.
     """
 
     product: Product
@@ -70,12 +104,20 @@ class Reference(NamedTuple):
     sums: tuple[tuple[Sums, ...], ...] = ()
     name: str = "c"
     beside: tuple["Reference", ...] = ()
-    factor: float = 1.0
+    unit: Array | float = 1.0
 
-    def check(self, c: Array, bound: Bound) -> Verdict:
-        """Compare an output, (batch, m, n)."""
+    def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
+        """Compare an output, (batch, m, n). mixed: of an algorithm that adds rows and columns, then multiplies."""
+        if mixed:
+            unit = self.product.largest_unit()
+            sums = tuple(
+                tuple(one._replace(squares=np.maximum(one.squares, unit**2 * _squares(one.weights))) for one in pair)
+                for pair in self.sums
+            )
+            return self._replace(unit=unit, sums=sums).check(c, bound._replace(unit=unit))
         batch, _, k = self.product.a.shape
-        bound = bound._replace(roundings=batch * min(len(self.rows), len(self.cols)) * k)
+        roundings = batch * independent_roundings(len(self.rows), len(self.cols), k)
+        bound = bound._replace(roundings=roundings, unit=self.unit)
         if not self.sums:
             return compare(self.name, c, self.values, bound, bound.stored)
         sample = c[:, self.rows][:, :, self.cols]
@@ -87,12 +129,10 @@ class Reference(NamedTuple):
     def _wrong_edges(self, c: Array, bound: Bound) -> str | None:
         """Look at all of the first and last rows and columns, where tiles that end early go wrong."""
         for i, (rows, columns) in enumerate(self.sums):
-            for name, found, want in (
-                ("columns", c[i][:, EDGES], rows.edges),
-                ("rows", c[i][EDGES].T, columns.edges),
-            ):
+            for name, found, sums in (("columns", c[i][:, EDGES], rows), ("rows", c[i][EDGES].T, columns)):
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
-                if reason := compare(f"first and last {name} of {of}", found, want, bound, bound.stored).reason:
+                within = bound._replace(unit=np.sqrt(sums.squares[:, SUMS:]))
+                if reason := compare(f"first and last {name} of {of}", found, sums.edges, within, bound.stored).reason:
                     return reason
         return None
 
@@ -101,8 +141,10 @@ class Reference(NamedTuple):
         zeros = c == 0
         places = np.argwhere(zeros)[:SUSPECTS].tolist() if zeros.any() else ()
         for i, row, col in places:
-            want = self.product.grid(np.array([row]), np.array([col]), slice(i, i + 1))[0, 0]
-            if reason := compare(self.name, c[i, row, col : col + 1], want, bound, bound.stored).reason:
+            at = np.array([row]), np.array([col]), slice(i, i + 1)
+            within = bound._replace(unit=self.product.unit(*at)[0, 0])
+            want = self.product.grid(*at)[0, 0]
+            if reason := compare(self.name, c[i, row, col : col + 1], want, within, bound.stored).reason:
                 place = f"{self.name}[{i}, {row}, {col}]"
                 return reason.replace(f"{self.name}[0]", place).removesuffix(" (1 of 1 elements wrong)")
         return None
@@ -111,19 +153,18 @@ class Reference(NamedTuple):
         """Weighted sums of whole rows and columns, as in Freivalds' check, show what lies beside the sample."""
         # The sums themselves are chains of n (or m) and of k additions in float64.
         k = self.product.a.shape[2]
-        largest = 2.0**14 if bound.stored == "s32" else 1.0  # of a product of two elements
-        magnitude = largest * abs(self.product.alpha) * math.sqrt(k / 9) + abs(self.product.beta)
         lengths = (c.shape[2], c.shape[1])
         unstored = [error_variance(sample, self.values, bound, length) for length in lengths]
         for i, (rows, columns) in enumerate(self.sums):
             found = both_ways(c[i], rows.weights, columns.weights)
-            squares = both_ways(c[i], rows.weights**2, columns.weights**2, squared=True)
+            outputs = both_ways(c[i], rows.weights**2, columns.weights**2, squared=True)
             for name, sums, got, square, error, length in zip(
-                ("row", "column"), (rows, columns), found, squares, unstored, lengths, strict=True
+                ("row", "column"), (rows, columns), found, outputs, unstored, lengths, strict=True
             ):
-                own = DTYPES["f64"].roundoff * (length + k) * magnitude * math.sqrt(length)
+                squares = sums.squares[:, :SUMS]
+                own = DTYPES["f64"].roundoff * (length + k) * np.sqrt(squares * (k / 9))
                 stored = DTYPES[bound.stored].roundoff ** 2 / 3 * np.nan_to_num(square)
-                limit = sums_limit(error * (sums.weights**2).sum(axis=0) + stored, own)
+                limit = sums_limit(error * squares + stored, own)
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 if reason := compare(f"checksum of {of} by {name}", got, sums.values, limit, "f64").reason:
                     return reason
@@ -136,12 +177,19 @@ def reference(product: Product, rng: "np.random.Generator", whole: bool = False)
     n = product.b.shape[2]
     if whole or batch * m * n * k <= WHOLE_REFERENCE_MACS:
         rows, cols = np.arange(m), np.arange(n)
-        return Reference(product, product.grid(rows, cols), rows, cols)
+        return Reference(product, product.grid(rows, cols), rows, cols, unit=product.unit(rows, cols))
     rows, cols = sampled(m, rng), sampled(n, rng)
     over = [_weights(length, rng) for length in (n, m)]
-    found = (zip(over, product.weighted(i, *over), strict=True) for i in range(batch))
-    sums = tuple(tuple(Sums(x[:, :SUMS], y[:, :SUMS], y[:, SUMS:]) for x, y in pair) for pair in found)
-    return Reference(product, product.grid(rows, cols), rows, cols, sums)
+    found = (
+        zip(over, product.weighted(i, *over), product.weighted_squares(i, *over), strict=True) for i in range(batch)
+    )
+    sums = tuple(tuple(Sums(x[:, :SUMS], y[:, :SUMS], y[:, SUMS:], z) for x, y, z in pair) for pair in found)
+    return Reference(product, product.grid(rows, cols), rows, cols, sums, unit=product.unit(rows, cols))
+
+
+def _squares(weights: Array) -> Array:
+    """The squares of weights, summed, and those of the edges."""
+    return np.concatenate([(weights**2).sum(axis=0), np.ones(len(EDGES))])
 
 
 def _weights(length: int, rng: "np.random.Generator") -> Array:
@@ -164,27 +212,36 @@ def sampled(size: int, rng: "np.random.Generator") -> Array:
     return found
 
 
-def _weighted(a: Array, b: Array, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-    """A B `over_row` and (A B)^T `over_column`; the smaller of A and B is read twice, the other once."""
+def _weighted(a: Array, b: Array, over_row: Array, over_column: Array, squared: bool = False) -> tuple[Array, Array]:
+    """A B `over_row` and (A B)^T `over_column`; the smaller of A and B is read twice, the other once.
+
+    squared: with the squares of the elements of A and B.
+    """
+    how = squared, np.float32 if squared else np.float64  # the norms of operands need no more
     if a.size <= b.size:
-        at_y = both_ways(a, np.empty((a.shape[1], 0)), over_column)[1]
-        bx, columns = both_ways(b, over_row, at_y)
-        return both_ways(a, bx, np.empty((a.shape[0], 0)))[0], columns
-    bx = both_ways(b, over_row, np.empty((b.shape[0], 0)))[0]
-    rows, at_y = both_ways(a, bx, over_column)
-    return rows, both_ways(b, np.empty((b.shape[1], 0)), at_y)[1]
+        at_y = both_ways(a, np.empty((a.shape[1], 0)), over_column, *how)[1]
+        bx, columns = both_ways(b, over_row, at_y, *how)
+        return both_ways(a, bx, np.empty((a.shape[0], 0)), *how)[0], columns
+    bx = both_ways(b, over_row, np.empty((b.shape[0], 0)), *how)[0]
+    rows, at_y = both_ways(a, bx, over_column, *how)
+    return rows, both_ways(b, np.empty((b.shape[1], 0)), at_y, *how)[1]
 
 
-def both_ways(matrix: Array, x: Array, y: Array, squared: bool = False) -> tuple[Array, Array]:
-    """`matrix @ x` and `matrix.T @ y` in float64 (of its elements' squares, if asked for), without a float64 copy."""
+def both_ways(
+    matrix: Array, x: Array, y: Array, squared: bool = False, kind: type[np.floating[Any]] = np.float64
+) -> tuple[Array, Array]:
+    """`matrix @ x` and `matrix.T @ y` (of its elements' squares, if asked for), a block at a time in `kind`."""
     if matrix.strides[0] < matrix.strides[1]:  # by rows as they lie in memory
-        return both_ways(matrix.T, y, x, squared)[::-1]
+        return both_ways(matrix.T, y, x, squared, kind)[::-1]
     rows = max(1, BLOCK_ELEMENTS // matrix.shape[1])
+    x, y = x.astype(kind, copy=False), y.astype(kind, copy=False)
     products, transposed = [], np.zeros((matrix.shape[1], y.shape[1]))
     for start in range(0, matrix.shape[0], rows):
-        block = matrix[start : start + rows].astype(np.float64)
+        block = matrix[start : start + rows].astype(kind, copy=False)
         if squared:
-            block *= block
-        products.append(block @ x)
-        transposed += block.T @ y[start : start + rows]
-    return np.concatenate(products), transposed
+            block = np.square(block)
+        if x.size:
+            products.append(block @ x)
+        if y.size:
+            transposed += block.T @ y[start : start + rows]
+    return np.concatenate(products, dtype=np.float64) if products else np.empty((len(matrix), 0)), transposed

@@ -4,12 +4,11 @@ As in DeepSeek-V3 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437
 CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F and CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F.
 """
 
-import math
 from typing import Literal
 
 import numpy as np
 
-from kernelmark import Array, Operand
+from kernelmark import SPECIALS, Array, Operand
 
 Scale = Literal["none", "blocks"]
 #: Elements of k, and columns of op(B), that have a scale together.
@@ -23,8 +22,8 @@ def beside(m: int, n: int, k: int, batch: tuple[int, ...]) -> tuple[Operand, Ope
     """
     deep, wide = (-(-size // BLOCK) for size in (k, n))
     return (
-        Operand("scale_a", (*batch, deep, m), "f32", "in", -m % 4),
-        Operand("scale_b", (*batch, wide, deep), "f32", "in", -deep % 4),
+        Operand("scale_a", (*batch, deep, m), "f32", "in", -m % 4, specials=SPECIALS),
+        Operand("scale_b", (*batch, wide, deep), "f32", "in", -deep % 4, specials=SPECIALS),
     )
 
 
@@ -36,13 +35,3 @@ def scaled(a: Array, b: Array, scale_a: Array, scale_b: Array) -> tuple[Array, A
         a[:, :, along_k] *= scale_a[:, block, :, None]
         b[:, along_k] *= np.repeat(scale_b[:, :, block], BLOCK, axis=1)[:, None, : b.shape[2]]
     return a, b
-
-
-def factor(scale_a: Array, scale_b: Array, k: int) -> float:
-    """Return the rms of what an element's products are multiplied by, of the element that has the largest.
-
-    That is by how much the error of its sum is smaller or larger than without scales.
-    """
-    products = np.minimum(BLOCK, k - BLOCK * np.arange(scale_a.shape[1]))  # of each scale
-    a, b = (scale.astype(np.float64) ** 2 for scale in (scale_a, scale_b))
-    return math.sqrt((b @ (a * (products / k)[:, None])).max())

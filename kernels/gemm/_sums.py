@@ -10,7 +10,7 @@ from kernelmark.kernels.gemm._reference import BLOCK_ELEMENTS, Product, both_way
 
 #: A bound holds for all these sums of as many outputs as are ever checked.
 VERDICTS = 2**20
-#: How far the rms error of a row may exceed what its operands' norms give, squared: one product may outweigh the rest.
+#: How far the rms error of a row may exceed what its products' norms give, squared: one product may outweigh the rest.
 _UNEVEN = 16.0
 
 #: Changes of A, B or C: which of the batch, rows, columns, the values now and before, in float64.
@@ -21,43 +21,48 @@ class RowSums:
     """The sums of the rows of alpha A B + beta C, weighted by x, and the norms that bound their errors."""
 
     def __init__(self, product: Product, rng: "np.random.Generator") -> None:
-        a, b, c, self._alpha, self._beta = product
+        a, b, c, self._alpha, self._beta, _ = product
+        self._largest_unit = product.largest_unit
         self._x = rng.standard_normal(b.shape[2])
-        weights, ones = self._x[:, None], np.ones((a.shape[2], 1))
+        weights = self._x[:, None]
         self._bx = _times(b, weights)
-        self._ab = np.concatenate([_times(a[i : i + 1], bx[:, None]) for i, bx in enumerate(self._bx)])
+        self._ab = _each_times(a, self._bx)
         self._cx = 0.0 if c is None else _times(c, weights)
-        self._a_squares = _times(a, ones, squared=True)
-        self._b_squares = _times(b, weights**2, squared=True).sum(axis=1)
+        self._b_squares = _times(b, weights**2, squared=True)
+        self._squares = _each_times(a, self._b_squares, squared=True)
         self._c_squares = 0.0 if c is None else _times(c, weights**2, squared=True)
 
-    def wrong(self, name: str, found: Array, a: Array, changes: dict[str, Changed], bound: Bound) -> str | None:
+    def wrong(
+        self, name: str, found: Array, a: Array, changes: dict[str, Changed], bound: Bound, mixed: bool
+    ) -> str | None:
         """Return why an output, (batch, m, n), is not that of operands of which a few elements have changed.
 
-        a: A as it is now.
+        a: A as it is now. mixed: as in `Reference.check`.
         """
-        rows, k, x = self._ab.copy(), a.shape[2], self._x
-        a_squares, b_squares = self._a_squares.copy(), self._b_squares.copy()
+        rows, k, x, squares = self._ab.copy(), a.shape[2], self._x, self._squares.copy()
         which, row, column, new, old = changes["a"]
         np.add.at(rows, (which, row), (new - old) * self._bx[which, column])
-        np.add.at(a_squares, (which, row), new**2)  # beside the old one, which the corrected sum was rounded with
+        # Beside the old ones, which the corrected sum was rounded with.
+        np.add.at(squares, (which, row), new**2 * self._b_squares[which, column])
         which, row, column, new, old = changes["b"]
-        np.add.at(b_squares, which, (new * x[column]) ** 2)
-        for i, at, difference in zip(which.tolist(), row.tolist(), ((new - old) * x[column]).tolist(), strict=True):
-            rows[i] += difference * a[i, :, at]
+        of = (values.tolist() for values in (which, row, new * x[column], old * x[column]))
+        for i, at, now, before in zip(*of, strict=True):
+            along = a[i, :, at].astype(np.float64)
+            rows[i] += (now - before) * along
+            squares[i] += (now * along) ** 2
         want = self._alpha * rows + self._beta * self._cx
-        products, added = a_squares * b_squares[:, None], self._c_squares
+        added = self._c_squares
         if "c" in changes:
             which, row, column, new, old = changes["c"]
             np.add.at(want, (which, row), self._beta * (new - old) * x[column])
             added = added + np.zeros_like(want)
             np.add.at(added, (which, row), (new * x[column]) ** 2)
-        weights = float(x @ x)
-        # The bound is that of operands in [-1, 1]: their norms are the square roots of k / 3, and of 1 / 3 for C.
-        larger = np.maximum(weights, np.maximum(products * (9 / k**2), 3 * added))
-        variance = _UNEVEN * (bound.rms**2 + (bound.largest / len(x)) ** 2) * larger
-        largest = abs(self._alpha) * np.sqrt(products) + abs(self._beta) * np.sqrt(added)
-        own = DTYPES["f64"].roundoff * (len(x) + k) * largest
+        norms = self._alpha**2 * squares + self._beta**2 * added
+        units = norms * (9 / k)
+        if mixed:
+            units = np.maximum(units, self._largest_unit() ** 2 * float(x @ x))
+        variance = _UNEVEN * (bound.rms**2 + (bound.largest / len(x)) ** 2) * units
+        own = DTYPES["f64"].roundoff * (len(x) + k) * np.sqrt(norms)
         got = _times(found, x[:, None])
         limit = sums_limit(variance, own, VERDICTS)
         if (np.abs(got - want) <= limit).all():
@@ -66,6 +71,12 @@ class RowSums:
         variance += DTYPES[bound.stored].roundoff ** 2 / 3 * np.nan_to_num(_times(found, x[:, None] ** 2, squared=True))
         limit = sums_limit(variance, own, VERDICTS)
         return compare(f"checksum of {name} by row", got, want, limit, "f64").reason
+
+
+def _each_times(matrices: Array, vectors: Array, squared: bool = False) -> Array:
+    """Each of a batch of matrices times a vector of its own."""
+    found = [_times(matrices[i : i + 1], vector[:, None], squared) for i, vector in enumerate(vectors)]
+    return np.concatenate(found)
 
 
 def _times(matrices: Array, vector: Array, squared: bool = False) -> Array:

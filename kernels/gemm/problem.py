@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelmark import (
     DECIMAL,
+    SPECIALS,
     WHOLE,
     Array,
     Arrays,
@@ -29,6 +30,8 @@ from kernelmark.kernels.gemm._reference import Product, Reference, reference
 from kernelmark.kernels.gemm._sums import Changed, RowSums
 
 Pad = Any
+#: The largest special values: of sums that FP16 holds, and of FP8, whose sums have too few bits for products far apart.
+F16_SPECIALS, FP8_SPECIALS = 16.0, 2.0
 #: Products of two 8-bit integers, each at most 2^14, of which any sum is less than 2^31.
 MOST_S8 = 2**17 - 1
 #: Strassen's algorithm halves sizes down to this one; each time, errors grow to up to 1.4 times, and in Winograd's
@@ -221,10 +224,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         batch = (self.batch,) if self.batch > 1 else ()
         groups = (self.groups,) if self.grouping != "none" else batch
         role: Literal["inout", "out"] = "inout" if self.beta or self.epilogue == "update" else "out"
-        c = Operand("c", (*batch, self.m, self.n), result, role, self.ldc_pad)
+        most = F16_SPECIALS if "f16" in (stored, result) else SPECIALS
+        factors = FP8_SPECIALS if stored in ("e4m3", "e5m2") else most
+        c = Operand("c", (*batch, self.m, self.n), result, role, self.ldc_pad, specials=most)
         return (
-            Operand("a", (*batch, *a), stored, "in", self.lda_pad),
-            Operand("b", (*groups, *b), stored, "in", self.ldb_pad),
+            Operand("a", (*batch, *a), stored, "in", self.lda_pad, specials=factors),
+            Operand("b", (*groups, *b), stored, "in", self.ldb_pad, specials=factors),
             c,
             *_epilogue.beside(self.epilogue, c),
             *(_scales.beside(self.m, self.n, self.k, batch) if self.scale == "blocks" else ()),
@@ -240,8 +245,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         if self.scale == "blocks":
             of_a, of_b = (self._as_batch(inputs[name]) for name in ("scale_a", "scale_b"))
             a, b = _scales.scaled(product.a, product.b, of_a, of_b)
-            scaled = product._replace(a=a, b=b)
-            return reference(scaled, rng)._replace(factor=_scales.factor(of_a, of_b, self.k))
+            return reference(product._replace(a=a, b=b), rng)
         if self.grouping != "none":
             return _groups.grouped(product, self.group_rows, rng)
         if self.epilogue == "plain":
@@ -254,7 +258,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     def check(self, outputs: Arrays, reference: Reference | _groups.GroupedReference, numerics: str) -> Verdict:
         found = []
         for one in (reference, *reference.beside):
-            verdict = one.check(self._as_batch(outputs[one.name]), self.tolerance(numerics, one.name, one.factor))
+            output = self._as_batch(outputs[one.name])
+            verdict = one.check(output, self.tolerance(numerics), numerics in STRASSEN)
             found.append(_unbatched(one.name, verdict, self.batch))
         return next((verdict for verdict in found if verdict.reason), found[0])
 
@@ -267,7 +272,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
             changed = {name: self._in_product(name, now[name], *change) for name, change in changes.items()}
             found, a = self._as_batch(outputs["c"]), self._product(now).a
-            return sums.wrong("c", found, a, changed, self.tolerance(numerics))
+            return sums.wrong("c", found, a, changed, self.tolerance(numerics), numerics in STRASSEN)
 
         return wrong
 
@@ -288,15 +293,15 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             row, column = column, row
         return which, row, column, now[index].astype(np.float64), before.astype(np.float64)
 
-    def tolerance(self, numerics: str, output: str = "c", factor: float = 1.0) -> Bound:
+    def tolerance(self, numerics: str) -> Bound:
         """Bound of the errors of the sum, of alpha and beta, of the epilogue, and of rounding to the stored type.
 
-        factor: of scales, as in the reference. 0 for integers, whatever a kernel declares.
+        In units of the reference's. 0 for integers, whatever a kernel declares.
         """
-        scales = abs(self.alpha) * factor, abs(self.beta)
         storage, stored = split_dtype(self.dtype)
         numerics = "exact" if stored == "s32" else numerics
-        found = _epilogue.bound(self.epilogue, output, numerics, storage, self.k, stored, *scales)
+        is_plain = (self.alpha, self.beta) == (1.0, 0.0) and self.epilogue in ("plain", "sigmoid")
+        found = _epilogue.bound(self.epilogue, numerics, storage, self.k, stored, is_plain)
         if numerics not in STRASSEN:
             return found
         grown = _GROWTH**self.halvings

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelmark import (
     DTYPES,
+    SPECIALS,
     WHOLE,
     Array,
     Arrays,
@@ -24,7 +25,7 @@ from kernelmark import (
     Tile,
     Verdict,
     compare,
-    equal,
+    moved,
     operation,
 )
 
@@ -108,14 +109,15 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
 
     def operands(self) -> tuple[Operand, ...]:
         at_source, at_target = self.direction in ("h2d", "bidir", "h2h"), self.direction in ("d2h", "h2h")
+        specials = 1.0 if self.work else SPECIALS
         there = (
-            Operand("a", (self.n,), self.dtype, "in", in_host=at_source),
+            Operand("a", (self.n,), self.dtype, "in", in_host=at_source, specials=specials),
             Operand("b", (self.n,), self.dtype, "out", in_host=at_target, gpus=(int(self.direction == "p2p"),)),
         )
         if self.direction != "bidir":
             return there
         back = (
-            Operand("c", (self.n,), self.dtype, "in"),
+            Operand("c", (self.n,), self.dtype, "in", specials=specials),
             Operand("d", (self.n,), self.dtype, "out", in_host=True),
         )
         return (*there, *back)
@@ -132,21 +134,19 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return next((verdict for verdict in found if verdict.reason), found[0])
 
     def _checked(self, name: str, got: Array, want: Array, numerics: str) -> Verdict:
-        if not self.work and equal(got, want):
-            return Verdict(0.0, 0.0)
-        return compare(name, got, want.astype(np.float64), self.tolerance(numerics), self.dtype)
+        if not self.work:
+            return moved(name, got, want, self.dtype)
+        return compare(name, got, want, self.tolerance(numerics), self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
         """The whole check, which hardly takes longer than to read both."""
         return lambda outputs, now, changes, numerics: self.check(outputs, self.reference(now, rng), numerics).reason
 
     def tolerance(self, numerics: str) -> float:
-        """Nothing may differ without work. With it each step rounds the product and the sum, to at most u each.
+        """Each step of work rounds the product and the sum, to at most u each.
 
         An error of one step shrinks by SCALE in each that follows; SCALE^work is exact to far below that.
         """
-        if not self.work:
-            return 0.0
         return 2 * DTYPES[self.dtype].roundoff * (1 - SCALE**self.work) / (1 - SCALE)
 
     @property

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernelmark.bench.plan.kernel import Scratch
-from kernelmark.kernels.gemm import _reference, _scales
+from kernelmark.kernels.gemm import _reference
 from kernelmark.kernels.gemm import problem as gemm
 from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
 
@@ -107,6 +107,7 @@ def _strassen_winograd(a: np.ndarray, b: np.ndarray, levels: int) -> np.ndarray:
 @pytest.mark.parametrize(("size", "levels"), [(64, 1), (512, 4)])
 def test_strassens_algorithm_is_right_as_such_in_all_its_levels(multiply, dtype, size, levels, monkeypatch) -> None:
     problem, x = drawn(f"gemm/m{size}n{size}k{size}/{dtype}/NN")
+    x = {name: np.clip(values, -1, 1) for name, values in x.items()}
     assert problem.halvings == levels
     numerics, result = {"f32": "strassen", "f64": "strassen64"}[dtype], multiply(x["a"], x["b"], levels)
     for macs in (0, 2**29):
@@ -276,13 +277,36 @@ def test_only_kernels_that_declare_scales_take_them():
         assert f"no {of.scale} path; it has" in REGISTRY.kernels[f"gemm/cuda.{name}"].refuses(of)
 
 
-def test_errors_may_be_as_large_as_the_scales_of_the_element_that_has_the_largest():
-    """The second of two blocks has half as many products, and counts half as much."""
-    scale_a, scale_b = np.float32([[[0.5, 1.0], [0.25, 0.25]]]), np.float32([[[1.0, 0.5]]])
-    assert _scales.factor(scale_a, scale_b, 192) == pytest.approx(np.sqrt((2 * 1.0**2 + (0.25 * 0.5) ** 2) / 3))
-    problem = REGISTRY.problem("gemm/m8n8k4096/e4m3.f32/NT/scale-blocks")
-    unscaled, scaled = problem.tolerance("e4m3"), problem.tolerance("e4m3", "c", 0.25)
-    assert scaled[:2] == pytest.approx([limit / 4 for limit in unscaled[:2]], rel=0.05)
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("words", ["", "/alpha-0.5/beta2/batch2", "/epi-update", "/epi-bias-relu", "/scale-blocks"])
+def test_errors_are_in_units_of_the_norm_of_all_that_an_element_is_the_sum_of(words, whole, monkeypatch):
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 2**29 if whole else 0)
+    problem, x = drawn(f"gemm/m131n133k140/{'e4m3.f32' if 'scale' in words else 'f32'}/NT{words}")
+    reference, square = problem.reference(x, np.random.default_rng(0)), {n: v.astype(float) ** 2 for n, v in x.items()}
+    if "scale" in words:
+        norm = truth(problem, square | {"c": np.zeros((131, 133))})
+    else:
+        norm = problem.alpha**2 * square["a"] @ square["b"].swapaxes(-1, -2)
+    if "update" in words:
+        norm = norm * 2.0**-12 + (7 / 8 * x["v"] - x["c"] * 2.0**-17).astype(float) ** 2
+    norm = np.sqrt(norm + (square["c"] if "update" in words else 4 * square["c"] if "beta" in words else 0))
+    norm = np.hypot(norm, x.get("bias", 0)).reshape(-1, 131, 133) * (3 / math.sqrt(140))
+    assert np.allclose(reference.unit, norm[:, reference.rows][:, :, reference.cols], rtol=1e-5)
+    for i, (of_rows, of_columns) in enumerate(reference.sums):
+        assert np.allclose(of_rows.squares[:, :2], norm[i] ** 2 @ of_rows.weights**2, rtol=1e-4)
+        assert np.allclose(of_columns.squares[:, 2:], norm[i, [0, -1]].T ** 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "most"), [("f32/NT", 1), ("f32/NT", 16), ("f16/NN", 4), ("f32/NT/alpha0.125/epi-sigmoid", 30)]
+)
+def test_a_kernel_that_clips_what_it_multiplies_is_wrong(options, most):
+    problem, x = drawn(f"gemm/m64n64k64/{options}")
+    reference = problem.reference(x, np.random.default_rng(0))
+    clipped = {name: np.clip(values.astype(float), -most, most) for name, values in x.items()}
+    for inputs, is_right in ((x, True), (clipped, False)):
+        c = problem.reference(inputs, np.random.default_rng(0)).values[0].astype(reference.values.dtype)
+        assert (problem.check({"c": c.astype(x["a"].dtype)}, reference, "fp32").reason is None) == is_right
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "sampled"])

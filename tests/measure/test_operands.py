@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure.cpu import Cpu
-from kernelmark.bench.measure.draw import Draw, logical, poison, spread
+from kernelmark.bench.measure.draw import SPECIAL, Draw, drawn, logical, poison
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.spread import Spread
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
-from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.operation import Operand, Problem
 
 
 def _loaded(text: str, seed: int = 1) -> tuple[Problem, Draw, OperandSet]:
@@ -24,13 +24,38 @@ def _loaded(text: str, seed: int = 1) -> tuple[Problem, Draw, OperandSet]:
     return problem, draw, operands
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
-def test_values_fill_minus_one_to_one_and_are_never_zero_throughout(dtype: str) -> None:
-    _, draw, _ = _loaded(f"copy/m301n33/{dtype}")
-    values = draw.flat["a"].astype(np.float64)
-    assert -1 <= values.min() < -0.9
-    assert 0.9 < values.max() <= 1
-    assert abs(values.mean()) < 0.05
+@pytest.mark.parametrize(
+    ("dtype", "bits", "low"), [("f32", 24, 2**-7), ("f64", 53, 2**-10), ("f16", 11, 2**-14), ("bf16", 8, 2**-14)]
+)
+def test_values_are_uniform_in_all_bits_of_their_type(dtype: str, bits: int, low: float) -> None:
+    values = drawn(np.random.default_rng(0), (50_000,), Operand("a", (50_000,), dtype, "in")).astype(np.float64)
+    assert np.quantile(values, [0.0, 0.25, 0.5, 0.75, 1.0]) == pytest.approx([-1, -0.5, 0, 0.5, 1], abs=0.02)
+    mantissas = np.ldexp(np.frexp(values[abs(values) >= low])[0], bits)
+    assert (mantissas % 1 == 0).all()
+    assert np.mean(mantissas % 2) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("problem", "largest"),
+    [
+        *((problem, 1e3) for problem in ("copy/m2n{}/f32", "fft/b2h1w{}/f32/c2c", "gemm/m2n3k{}/f64/NN")),
+        ("gemm/m2n3k{}/f16/NN/lda+3", 16),
+        ("conv/n1c{}h2w2k1r2s2/f32/nchw/fprop", 4),
+        ("fma/n{}k7/f32", 1),
+    ],
+)
+def test_one_value_in_many_is_a_zero_an_integer_or_of_another_size(problem: str, largest: float) -> None:
+    _, draw, _ = _loaded(problem.format(100_000))
+    values = next(iter(draw.views("C").values())).astype(np.float64).reshape(-1)
+    scattered = np.concatenate([next(iter(draw.change().values()))[1] for _ in range(4000)]).astype(np.float64)
+    for found in (values, scattered):
+        share = SPECIAL / len(found)
+        assert share * np.sum(found == 0) == pytest.approx(1 / 4, abs=0.1)
+        assert np.signbit(found[found == 0]).mean() == pytest.approx(0.5, abs=0.25)
+        assert share * np.sum((found % 1 == 0) & (found != 0)) == pytest.approx(1 / 4, abs=0.1)
+        beyond = 1 / 4 * (largest > 1) + np.log(largest) / np.log(largest / 1e-3) / 2
+        assert share * np.sum(abs(found) > 1) == pytest.approx(beyond * (1 if largest > 1 else 0), abs=0.15)
+        assert abs(found).max() <= 1.01 * largest
 
 
 def test_the_same_seed_draws_the_same_values() -> None:
@@ -120,7 +145,7 @@ def test_poison_of_fp8_is_a_nan(dtype: str) -> None:
 def test_operands_of_fp8_are_drawn_and_change(dtype: str) -> None:
     _, draw, operands = _loaded(f"gemm/m301n16k33/{dtype}.f32/NT/lda+15")
     before = draw.views("C")["a"].astype(np.float64)
-    assert (before.min(), before.max()) == (-1, 1)
+    assert np.quantile(before, [0.01, 0.99]) == pytest.approx([-1, 1], abs=0.05)
     assert abs(before.mean()) < 0.05
     draw.redraw()
     assert (draw.views("C")["a"].astype(np.float64) != before).mean() > 0.95
@@ -146,7 +171,7 @@ def test_integers_are_drawn_over_all_that_there_are_and_change() -> None:
     operands.load(draw)
     _freshened(draw, operands)
     assert (draw.flat["a"].reshape(301, 48)[:, 33:] == -128).all()
-    values = spread(np.random.default_rng(0).random(10_000), "s32")
+    values = drawn(np.random.default_rng(0), (10_000,), Operand("a", (10_000,), "s32", "in"))
     assert values.dtype == np.int32
     assert min(-values.min(), values.max()) > 0.99 * 2**31
 

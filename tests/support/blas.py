@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark.bench.measure.draw import logical, poison, spread
+from kernelmark.bench.measure.draw import drawn, logical, poison
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from support.tools import script
 
@@ -108,7 +108,7 @@ class HostOperands(SimpleNamespace):
     def __init__(self, problem: Any, order: str = "C") -> None:
         rng, self.flat, self.kept, self.chosen = np.random.default_rng(0), {}, [], {}
         for spec in problem.operands():
-            self.flat[spec.name] = spread(rng.random(spec.elements), spec.dtype)
+            self.flat[spec.name] = drawn(rng, (spec.elements,), spec)
             if spec.role == "out":
                 poison(self.flat[spec.name], spec.dtype)
         self.views = {spec.name: logical(self.flat[spec.name], spec, order) for spec in problem.operands()}

@@ -134,6 +134,12 @@ BIAS, SIGMOID, MOMENTUM = (f"gemm/m300n300k500/f32/NN/epi-{name}" for name in ("
 SAMPLED_MOMENTUM = "gemm/m801n901k800/f32/NN/epi-update"
 
 
+def sigmoid(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x)), from tanh, which does not overflow."""
+    found: Array = 0.5 + 0.5 * np.tanh(x / 2)
+    return found
+
+
 def after_epilogue(problem: Any, inputs: Inputs) -> Array:
     """Return C in float64, and V after it."""
     x = exact(None, inputs)
@@ -141,8 +147,7 @@ def after_epilogue(problem: Any, inputs: Inputs) -> Array:
         c, v = float64(inputs, "c", "v")
         v = problem.momentum * v - problem.rate * (x + problem.decay * c)
         return np.stack([c + v, v])
-    found: Array = np.maximum(x + inputs["bias"], 0) if problem.epilogue == "bias-relu" else 1 / (1 + np.exp(-x))
-    return found
+    return np.maximum(x + inputs["bias"], 0) if problem.epilogue == "bias-relu" else sigmoid(x)
 
 
 def of_product(spoiled: Callable[[Array, Inputs], Array]) -> Spoil:
@@ -163,7 +168,7 @@ EPILOGUES = Family(
         Wrong("no ReLU", BIAS, of_product(lambda x, y: x + y["bias"])),
         Wrong("an element NaN", BIAS, put(np.nan, None, None)),
         Wrong("an element too large", BIAS, put(1e4, 170, 130)),
-        Wrong("the sigmoid of -x", SIGMOID, of_product(lambda x, _: 1 / (1 + np.exp(x)))),
+        Wrong("the sigmoid of -x", SIGMOID, of_product(lambda x, _: sigmoid(-x))),
         Wrong("tanh for the sigmoid", SIGMOID, of_product(lambda x, _: np.tanh(x))),
         Wrong("an element NaN", SIGMOID, put(np.nan, None, None)),
         Wrong("C takes the step before", MOMENTUM, _late_by_a_step),
