@@ -130,6 +130,11 @@ def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(dir
     assert set(taken) == {rule is _pixels.is_product}
 
 
+def test_channels_side_by_side_are_those_of_several_tiles_where_an_image_is_a_pixel() -> None:
+    (measured,) = verified("conv/n2c48h1w9k18r1s5stride1x3/f32/nhwc/dgrad/dil2/g2", "conv/numba.fft_tiled")
+    assert measured.status == "ok", measured.reason
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_parts_of_a_1x1_filters_gradient_are_added_up(threads: int) -> None:
     (measured,) = verified("conv/n8c9h13w31k21r1s1/f32/nhwc/wgrad", "conv/cpu.im2col", threads=threads)

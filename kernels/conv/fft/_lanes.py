@@ -89,15 +89,17 @@ def _units(order):
 def _find(places, cut, order, plane):
     """Tiles of UNIT planes: where the image begins, row and column of the corner, and the columns that it meets.
 
-    Returns whether they are neighbouring channels of a tile, side by side in memory.
+    Returns whether they have one corner and lie side by side in memory, as neighbouring channels of a tile do.
     """
+    same = not order.tiles_first and cut.strides[1] == 1
     for lane in range(UNIT):
         exists, offset, top, left = place(cut, order, plane + lane)
         places[0, lane] = offset if exists else _NOWHERE
         places[1, lane], places[2, lane] = top + cut.height.first, left + cut.width.first
         places[3, lane], places[4, lane] = met(cut.width, left + cut.width.first)
-    same = places[0, UNIT - 1] - places[0, 0] == UNIT - 1 and places[0, 0] != _NOWHERE
-    return same and not order.tiles_first and cut.strides[1] == 1
+        same = same and exists and offset == places[0, 0] + lane
+        same = same and places[1, lane] == places[1, 0] and places[2, lane] == places[2, 0]
+    return same
 
 
 @part
