@@ -131,15 +131,16 @@ def drawn(rng: "np.random.Generator", shape: tuple[int, ...], operand: Operand) 
     """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over all of theirs."""
     kind, count = numpy_dtype(operand.dtype), math.prod(shape)
     size = kind.itemsize if kind.kind == "i" else max(4, kind.itemsize)
-    integers: Array = np.asarray(rng.bit_generator.random_raw(-(-count * size // 8))).view(f"i{size}")[:count]
+    bits = np.asarray(rng.bit_generator.random_raw(-(-count * size // 8)))
+    integers: Array = np.ndarray(count, f"i{size}", bits)
     if kind.kind == "i":
         return integers.reshape(shape)
-    values: Array = integers.astype(f"f{size}").reshape(shape)
+    values: Array = integers.astype(f"f{size}")
     values *= 2.0 ** (1 - 8 * size)
     if operand.specials:
         special = rng.binomial(count, 1 / SPECIAL)
-        values.reshape(-1)[rng.integers(count, size=special)] = _special(rng, special, operand.specials)
-    return values.astype(kind, copy=False)
+        values[rng.integers(count, size=special)] = _special(rng, special, operand.specials)
+    return values.astype(kind, copy=False).reshape(shape)
 
 
 def _special(rng: "np.random.Generator", count: int, largest: float) -> Array:

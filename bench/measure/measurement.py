@@ -166,7 +166,7 @@ def _time_first(values: Sequence[str]) -> str:
 
 
 def _in_a_line(values: Sequence[str]) -> str:
-    return " ".join(values)
+    return " ".join(filter(None, values))
 
 
 def _joint_id(jobs: Sequence[str]) -> str:

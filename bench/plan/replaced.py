@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -31,7 +32,8 @@ class Originals:
     def _keep(self, name: str) -> None:
         module = sys.modules[name]
         named = getattr(module, "__dict__", {}).copy().items()
-        self._kept[name] = module, {key: it for key, it in named if callable(it) or isinstance(it, ModuleType)}
+        with warnings.catch_warnings(action="ignore"):  # some names of a library warn as soon as they are looked at
+            self._kept[name] = module, {key: it for key, it in named if callable(it) or isinstance(it, ModuleType)}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

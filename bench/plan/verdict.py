@@ -142,7 +142,10 @@ def moved(name: str, got: Array, want: Array, dtype: str) -> Verdict:
     verdict = compare(name, got, want.astype(np.float64), 0.0, dtype)
     if verdict.reason:
         return verdict
-    where = tuple(np.argwhere(got.view(bits) != want.view(bits))[0].tolist())
+    places = np.argwhere(got.view(bits) != want.view(bits)).tolist()
+    if not places:
+        return Verdict(0.0, 0.0, f"{name} changed while it was compared")
+    where = tuple(places[0])
     reason = f"{name}[{', '.join(map(str, where))}] is {float(got[where])}, expected {float(want[where])}"
     return Verdict(0.0, 0.0, reason)
 

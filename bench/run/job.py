@@ -229,6 +229,8 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
             for contender in stock.live:
                 contender.audit()
     for stock in found:
+        if stock.moved and not job.mode.does.times:
+            _judge(stock)  # a first call of the launches that have not been called yet
         _judge_last(stock)
     if job.mode.does.times:
         _conclude(job, live)

@@ -101,7 +101,7 @@ class Compressed:
         for (whole, at), (rest, _), (error, _) in zip(*blocks, strict=True):
             tolerance = error.max(1)
             least, much = _LEAST[self._name](whole), np.einsum("ij,ij->i", rest, rest)
-            allowed = (1 + _SLACK) * least + whole.shape[1] * tolerance**2
+            allowed = (np.sqrt((1 + _SLACK) * least) + math.sqrt(whole.shape[1]) * tolerance) ** 2
             strays = _STRAYS[self._name](whole - rest) if closely else np.zeros(len(whole))
             right = (much <= allowed) & (strays <= 2 * tolerance)
             if right.all():

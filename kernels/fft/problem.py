@@ -10,7 +10,6 @@ import numpy as np
 from kernelmark import (
     DTYPES,
     NUMERICS,
-    SPECIALS,
     Array,
     Arrays,
     Bound,
@@ -114,7 +113,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def operands(self) -> tuple[Operand, ...]:
         real, whole, half = (self.b, self.h, self.w), (self.b, self.h, self.w, 2), (self.b, self.h, self.half, 2)
         x, y = {"r2c": (real, half), "c2r": (half, real), "c2c": (whole, whole)}[self.kind]
-        return (Operand("x", x, self.dtype, "in", specials=SPECIALS), Operand("y", y, self.dtype, "out"))
+        return (Operand("x", x, self.dtype, "in", specials=1.0), Operand("y", y, self.dtype, "out"))
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Transformed:
         """By NumPy in double precision."""

@@ -140,7 +140,7 @@ def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, kernelmark_in
     ("words", "said"),
     [
         (("--only", "beta,nothing"), "--only 'nothing': is no claim; expected some of op-t-slower"),
-        (("r9", "--db", "claims.db"), "run 'r9': is not a run of claims.db"),
+        (("r9", "--db", "claims.db"), "run 'r9': is not a run of "),
         (("--prices", "none.toml"), "none.toml: cannot be read"),
         (
             ("--prices", "other.toml", "2", "--db", "claims.db"),

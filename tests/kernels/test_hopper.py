@@ -134,10 +134,10 @@ def test_panels_of_fp64_are_read_and_written_without_bank_conflicts(layout: str)
 
 
 def test_alpha_and_beta_of_fp64_are_passed_in_fp64() -> None:
-    """2^-1074 is zero in FP32."""
-    problem = REGISTRY.problem("gemm/m8n8k8/f64/NN/alpha0.1/beta5e-324")
+    """1e-100 is zero in FP32."""
+    problem = REGISTRY.problem("gemm/m8n8k8/f64/NN/alpha0.1/beta1e-100")
     (call,) = kernel("mma_f64").plan(problem, next(kernel("mma_f64").tiles()), H100)
-    assert [(type(x), float(x)) for x in call.args[6:8]] == [(np.float64, 0.1), (np.float64, 5e-324)]
+    assert [(type(x), float(x)) for x in call.args[6:8]] == [(np.float64, 0.1), (np.float64, 1e-100)]
 
 
 def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores() -> None:
