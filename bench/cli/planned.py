@@ -179,7 +179,9 @@ def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> No
     for planned in jobs:
         groups.setdefault(group_of(planned.job.problems[0]), []).append(planned)
     columns = (
-        *(TableColumn("comparison group"), TableColumn("problems", wraps=16), TableColumn("kernels", wraps=20)),
+        TableColumn("comparison group"),
+        TableColumn("problems", wraps=16),
+        TableColumn("kernels", wraps=20),
         TableColumn("cases", "right"),
     )
     cells = []
@@ -222,7 +224,7 @@ def _times(found: Estimate) -> Iterator[str]:
         yield f"time: about {_about(found.seconds)}{span} for {which}, as in {runs} on this machine"
     if found.unknown:
         which = f"{found.unknown} of {found.cases} cases without a complete run here with these options"
-        yield f"time: unknown for {which}; sampling takes at most {_about(found.limit_s)}, and checks come on top"
+        yield f"time: unknown for {which}; their time limits of sampling add up to {_about(found.limit_s)}"
 
 
 def _bytes(found: Estimate, cases: int, db: Path) -> str:

@@ -21,8 +21,8 @@ _Key = tuple[str, str, str]
 class Estimate(NamedTuple):
     """Seconds of the cases that were measured before, with the shortest and the longest of them in place of the median.
 
-    runs: those that they come from. unknown: cases that no run has measured. limit_s: what sampling these may take.
-    row_bytes: of a row in this store, if it has any.
+    runs: those that they come from. unknown: cases that no run has measured. limit_s: the sum of their
+    time limits. row_bytes: of a row in this store, if it has any.
     """
 
     cases: int
