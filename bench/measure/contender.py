@@ -1,12 +1,10 @@
 """A kernel on its way through a job: set up, judged, timed, concluded."""
 
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import msgspec
@@ -29,7 +27,7 @@ from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, 
 from kernelmark.bench.measure.verify import Checksums, References, check, verify
 from kernelmark.bench.plan.case import Job
 from kernelmark.bench.plan.dtypes import numerics_missing
-from kernelmark.bench.plan.errors import Unsupported, message
+from kernelmark.bench.plan.errors import Unsupported, message, place
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.modes import Mode
@@ -83,7 +81,8 @@ class Contender:
         elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             self.report.status, self.report.reason = Status.OOM, text
         else:
-            where = "" if self.kernel.is_ours else _line_in(self.kernel.module, error)
+            file = getattr(sys.modules.get(self.kernel.module), "__file__", None)
+            where = place(error, file) if file and not self.kernel.is_ours else ""
             self.report.status, self.report.reason = Status.FAILED, f"{type(error).__name__}: {text}{where}"
 
     @contextmanager
@@ -298,10 +297,3 @@ class Contender:
         self.report.interval_scope = WITHIN
         self.report.parts = [ProcessPart(len(series.samples), self.report.interval.median)]
         self.report.repeated, self.report.disturbed = series.repeated, disturbance(series.windows)
-
-
-def _line_in(module: str, error: BaseException) -> str:
-    """Return ` (mine.py, line 4)`, the last line of a module that an error passed through; nothing without one."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if file and frame.filename == file]
-    return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""

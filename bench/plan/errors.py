@@ -1,6 +1,7 @@
 """The two ways in which kernelmark refuses: bad usage, and what is not supported."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 #: What other programs call what kernelmark calls otherwise.
 _ELSEWHERE = {
@@ -38,6 +39,14 @@ def message(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "a message that cannot be formed"
+
+
+def place(error: BaseException, file: str | None = None) -> str:
+    """Return ` (mine.py, line 4)`, the last line of a file, or of any, that an error passed through; or nothing."""
+    import traceback
+
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if file in (None, frame.filename)]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def unknown(found: str, known: Iterable[str]) -> str:

@@ -12,17 +12,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import IO, Any, NamedTuple, TextIO, TypeVar
 
 import msgspec
 
 from kernelmark.bench.measure.timing import now, pause
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError, place
 from kernelmark.bench.plan.files import only_utf8
 from kernelmark.bench.plan.text import one_line, plain
 from kernelmark.bench.run.family import NO_PROCESS
@@ -197,11 +195,9 @@ def to_parent() -> Channel:
     return Channel(int(sys.argv[1]), int(sys.argv[2]))
 
 
-def _end_in_a_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _end_in_a_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
     """Print an exception as one line, and skip Python's own end: a lost device would complain of each handle."""
-    frames = traceback.extract_tb(trace)
-    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{where}\n")
+    sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{place(error)}\n")
     sys.stderr.flush()
     os._exit(1)
 
