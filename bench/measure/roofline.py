@@ -25,9 +25,9 @@ FAR = 2.0
 FASTEST = 0.1
 #: A system that shares a CPU lets a process work this long at a time, so a call that is shorter is often undisturbed.
 SLICE_S = 2e-3
-#: The microbenchmark of each arithmetic, by device; on a CPU that of one thread, which takes half a millisecond.
+#: The microbenchmark of each arithmetic, by device; on a CPU with as many lanes for each thread, of half a millisecond.
 COMPUTE = {
-    "cpu": {"fp32": "fma/n98304k512/f32", "fp64": "fma/n98304k256/f64"},
+    "cpu": {"fp32": "fma/n{lanes}k512/f32", "fp64": "fma/n{lanes}k256/f64"},
     "cuda": {
         "fp32": "fma/n8650752k32768/f32",
         "fp64": "fma/n8650752k32768/f64",
@@ -50,6 +50,7 @@ UNITS = {"3xtf32": "tf32", "strassen64": "fp64"}
 UNITS |= dict.fromkeys(("winograd", "winograd4", "fft", "strassen", "onebit", "int8"), "fp32")
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
 _SMALLEST = 2**16
+_THREAD_LANES = 98304
 #: The copy on each thread of a CPU that shows what caches allow.
 _CACHED_BYTES = 2**20
 
@@ -105,7 +106,7 @@ def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | N
     kind = UNITS.get(numerics, numerics)
     fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
     found = fed or COMPUTE.get(device, {}).get(kind)
-    return found and found.replace("n98304k", f"n{98304 * threads}k")
+    return found and found.format(lanes=_THREAD_LANES * threads)
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
