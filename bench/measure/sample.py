@@ -102,8 +102,8 @@ class Series:
         self._summed, self._summing_s = summed, summing_s
         #: The operand that a timed call had not written when it returned, and what it wrote that it must not.
         self.unwritten = self.damage = ""
-        #: What sums of an output have shown, and how many outputs were summed.
-        self.wrong, self.sums = "", 0
+        #: What sums of an output have shown.
+        self.wrong = ""
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
         self._evict = cold and (evict or self._restores)
@@ -167,12 +167,10 @@ class Series:
         if not self._summed or not kept or self._summing_s * self._random.random() >= SUMMED_SHARE * took_s:
             return False
         began = self.clock.now()
+        operands = self.sets[self._random.choice(self._random.choice(kept).sets)]
         with self._called("check"):
-            self.wrong = (
-                self.wrong or self._summed(self.sets[self._random.choice(self._random.choice(kept).sets)]) or ""
-            )
+            self.wrong = self.wrong or self._summed(operands) or ""
         self._summing_s = min(self._summing_s, self.clock.now() - began)  # a longer one may have been interrupted
-        self.sums += 1
         return True
 
     def _split(self) -> list[int]:
