@@ -213,8 +213,12 @@ def summary(rows: Sequence[InspectRow]) -> str:
     for row in rows:
         of.setdefault(row.kernel, []).append(row)
     columns = (
-        *(TableColumn("kernel"), TableColumn("tiles", "right"), TableColumn("architectures", spare=1)),
-        *(TableColumn("registers", "right"), TableColumn("spill", "right"), TableColumn("occupancy", "right")),
+        TableColumn("kernel"),
+        TableColumn("tiles", "right"),
+        TableColumn("architectures", spare=1),
+        TableColumn("registers", "right"),
+        TableColumn("spill", "right"),
+        TableColumn("occupancy", "right"),
     )
     lines = []
     for kernel, own in of.items():

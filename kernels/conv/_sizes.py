@@ -136,9 +136,10 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     def least_flop(self, numerics: str) -> int:
-        """Those of products that meet no padding; fewer with Winograd's F(m x m, r x s) and with Fourier's frequencies.
+        """Count two operations for each product of a filter's tap with a pixel of the image; padding costs none.
 
-        The former has (m + r - 1)(m + s - 1) products for each m^2 r s, the latter 6 operations for two outputs.
+        Winograd's F(m x m, r x s) has (m + r - 1)(m + s - 1) products in place of m^2 r s, and an FFT at least 6
+        operations for two outputs.
         """
         met = _met(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h[0])
         met *= _met(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w[0])
@@ -152,7 +153,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> int:
     """Count the pairs of an output and a tap, along one axis, that meet no padding."""
     found = 0
-    for first in range(-pad, taps * dilation - pad, dilation):  # which the first output meets
+    for first in range(-pad, taps * dilation - pad, dilation):  # the place that the tap has for the first output
         found += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))
     return found
 
