@@ -27,38 +27,6 @@ class Cheat(NamedTuple):
     plugin: str = "cheats"
 
 
-_TRANSPOSE = Cheat(problem="transpose/m512n512/f32/out", honest="transpose/numpy.out")
-_COPY = Cheat(problem="copy/m512n512/f32", honest="copy/numpy.copyto")
-_TRANSFER = Cheat(problem="transfer/n262144/f32/h2h", honest="transfer/numpy.copyto")
-EXPECTED = {
-    "cached": Cheat(),
-    "only_when_changed": Cheat((Status.MISTRUSTED,)),
-    "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m512n512k512/f32/NN"),
-    "once_a_batch": Cheat(CAUGHT, problem="gemm/m64n64k64/f32/NN"),
-    "by_a_signal": Cheat(CAUGHT),
-    "wrong_on_a_coin": Cheat(),
-    "fingerprints": Cheat(),
-    "half_fingerprints": Cheat(),
-    "transpose_fingerprints": _TRANSPOSE,
-    "copy_fingerprints": _COPY,
-    "transfer_fingerprints": _TRANSFER,
-    "aggregate_fingerprints": Cheat(problem="aggregate/w4n65536/f32", honest="aggregate/cpu.host_serial"),
-    "sends_later": _TRANSFER._replace(statuses=CAUGHT, problem="transfer/n16777216/f32/h2h"),
-    "fft_fingerprints": Cheat(problem="fft/b16h64w64/f32/r2c", honest="fft/scipy.pocketfft"),
-    "copies_from_its_last_output": _COPY._replace(mode=Mode.COLD),
-    "first_half_later": _TRANSPOSE._replace(mode=Mode.VERIFY),
-    "in_set_up": Cheat(),
-    "foresees": Cheat(mode=Mode.VERIFY),
-    "declares_one": Cheat((Status.FAILED,)),
-    "declares_tf32": Cheat((Status.UNSUPPORTED,)),
-    "zeroes_input": Cheat(),
-    "on_another_thread": Cheat(CAUGHT),
-    "returns_early": Cheat(CAUGHT),
-    "out_of_bounds": Cheat(),
-    "right_on_cache_lines": Cheat(),
-}
-ON_GPU = {"on_another_stream": Cheat(CAUGHT, device="cuda")}
-
 #: Of each operation a problem and an honest kernel, beside which each habit is tried, cold and hot.
 OPERATIONS = {
     "gemm": ("gemm/m128n128k128/f32/NN", "gemm/numpy.matmul"),
@@ -69,6 +37,33 @@ OPERATIONS = {
     "aggregate": ("aggregate/w4n65536/f32", "aggregate/cpu.host_serial"),
     "conv": ("conv/n2c8h18w18k8r3s3/f32/nchw/fprop", "conv/cpu.im2col"),
 }
+EXPECTED = {
+    "cached": Cheat(),
+    "only_when_changed": Cheat((Status.MISTRUSTED,)),
+    "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m512n512k512/f32/NN"),
+    "once_a_batch": Cheat(CAUGHT, problem="gemm/m64n64k64/f32/NN"),
+    "by_a_signal": Cheat(CAUGHT),
+    "wrong_on_a_coin": Cheat(),
+    "sends_later": Cheat(CAUGHT, "transfer/n16777216/f32/h2h", "transfer/numpy.copyto"),
+    "copies_from_its_last_output": Cheat(problem="copy/m512n512/f32", honest="copy/numpy.copyto", mode=Mode.COLD),
+    "first_half_later": Cheat(problem="transpose/m512n512/f32/out", honest="transpose/numpy.out", mode=Mode.VERIFY),
+    "in_set_up": Cheat(),
+    "foresees": Cheat(mode=Mode.VERIFY),
+    "declares_one": Cheat((Status.FAILED,)),
+    "declares_tf32": Cheat((Status.UNSUPPORTED,)),
+    "zeroes_input": Cheat(),
+    "on_another_thread": Cheat(CAUGHT),
+    "returns_early": Cheat(CAUGHT),
+    "out_of_bounds": Cheat(),
+    "right_on_cache_lines": Cheat(),
+    "half_fingerprints": Cheat(plugin="habits"),
+    **{
+        f"computes_when_changed {op}": Cheat(problem=own[0], honest=own[1], plugin="habits")
+        for op, own in OPERATIONS.items()
+    },
+}
+ON_GPU = {"on_another_stream": Cheat(CAUGHT, device="cuda")}
+
 #: Operations whose whole outputs are summed after timed calls: in the others nothing sees what skips calls that follow
 #: another within 0.2 ms (docs/measurement.md). In cold mode no call follows another so soon.
 SUMMED = ("gemm", "transpose", "copy", "transfer")

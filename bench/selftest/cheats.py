@@ -18,8 +18,6 @@ from kernelmark.bench.plan.registry import REGISTRY
 ANY: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
 CPU: dict[str, Any] = {**ANY, "layouts": ("NN",)}
 MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
-#: Elements of an input that a kernel looks at to recognise it.
-PROBES = 16
 
 
 @kernel("gemm", **CPU)
@@ -47,23 +45,6 @@ def only_when_changed(problem: Any, x: Any) -> Launch:
             np.copyto(last[1], x.b)
             np.matmul(x.a, x.b, out=kept)
         np.copyto(x.c, kept)
-
-    return launch
-
-
-def unless_probed(inputs: tuple[Any, ...], output: Any, compute: Launch) -> Launch:
-    """Compute only when one of 16 elements of an input differs from what it was; else return the last result."""
-    seen: list[list[float]] = []
-    kept = np.empty_like(output)
-    places = [np.linspace(0, array.size - 1, PROBES).astype(int) for array in inputs]
-
-    def launch() -> None:
-        found = [float(array.flat[place]) for array, at in zip(inputs, places, strict=True) for place in at]
-        if seen != [found]:
-            seen[:] = [found]
-            compute()
-            np.copyto(kept, output)
-        np.copyto(output, kept)
 
     return launch
 
@@ -122,40 +103,6 @@ def wrong_on_a_coin(problem: Any, x: Any) -> Launch:
     def launch() -> None:
         np.matmul(x.a, x.b, out=x.c)
         x.c[3, 5] += random.random() < 0.2
-
-    return launch
-
-
-def _transformed(x: Any) -> None:
-    x.y[...] = np.fft.rfft2(x.x).astype(complex).view(np.float64).reshape(x.y.shape)
-
-
-def _fingerprints(op: str, name: str, options: dict[str, Any], inputs: str, output: str, compute: Any) -> None:
-    @kernel(op, name=name, **options)
-    def fingerprints(problem: Any, x: Any) -> Launch:
-        """Computes only when one of a few elements of its operands differs from what it was."""
-        arrays = tuple(getattr(x, operand) for operand in inputs)
-        return unless_probed(arrays, getattr(x, output), lambda: compute(x))
-
-
-_fingerprints("gemm", "fingerprints", CPU, "ab", "c", lambda x: np.matmul(x.a, x.b, out=x.c))
-_fingerprints("transpose", "transpose_fingerprints", MOVES, "a", "b", lambda x: np.copyto(x.b, x.a.T))
-_fingerprints("copy", "copy_fingerprints", MOVES, "a", "b", lambda x: np.copyto(x.b, x.a))
-_fingerprints("transfer", "transfer_fingerprints", MOVES, "a", "b", lambda x: np.copyto(x.b, x.a))
-_fingerprints("fft", "fft_fingerprints", ANY, "x", "y", _transformed)
-_SUMS = {**ANY, "steps": ("sum",), "feedbacks": ("plain",)}
-_fingerprints("aggregate", "aggregate_fingerprints", _SUMS, "g", "s", lambda x: np.sum(x.g, axis=0, out=x.s))
-
-
-@kernel("gemm", **CPU)
-def half_fingerprints(problem: Any, x: Any) -> Launch:
-    """Computes the upper half always, and the lower half when one of a few elements differs from what it was."""
-    half = problem.m // 2
-    lower = unless_probed((x.a, x.b), x.c[half:], lambda: np.matmul(x.a[half:], x.b, out=x.c[half:]))
-
-    def launch() -> None:
-        np.matmul(x.a[:half], x.b, out=x.c[:half])
-        lower()
 
     return launch
 

@@ -11,6 +11,10 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from kernelmark import Launch, kernel
 
+ANY: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
+#: Elements of an input that a kernel looks at to recognise it.
+PROBES = 16
+
 
 class CheatedWork(NamedTuple):
     """An operation done right: what `compute` reads, how it does so, and what it writes, by names of operands."""
@@ -49,13 +53,29 @@ def habit(make: Callable[[CheatedWork, Any], Launch]) -> Callable[[CheatedWork, 
             return make(work, x)
 
         setup.__doc__ = make.__doc__
-        own: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
-        kernel(op, name=make.__name__, numerics=work.numerics, **own)(setup)
+        kernel(op, name=make.__name__, numerics=work.numerics, **ANY)(setup)
     return make
 
 
 def _inputs(work: CheatedWork, x: Any) -> list[Any]:
     return [getattr(x, name) for name in work.inputs]
+
+
+def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
+    """Compute only when one of 16 elements of an input differs from what it was; else return the last result."""
+    seen: list[list[float]] = []
+    kept = np.empty_like(output)
+    places = [np.linspace(0, array.size - 1, PROBES).astype(int) for array in inputs]
+
+    def launch() -> None:
+        found = [float(array.flat[place]) for array, at in zip(inputs, places, strict=True) for place in at]
+        if seen != [found]:
+            seen[:] = [found]
+            compute()
+            np.copyto(kept, output)
+        np.copyto(output, kept)
+
+    return launch
 
 
 @habit
@@ -82,17 +102,19 @@ def computes_in_set_up(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def computes_when_changed(work: CheatedWork, x: Any) -> Launch:
-    """Computes only when 64 elements of its inputs are not what they were; else returns its last result."""
-    kept = np.empty_like(getattr(x, work.output))
-    known: list[bytes] = []
+    """Computes only when one of a few elements of its inputs is not what it was."""
+    return unless_probed(_inputs(work, x), getattr(x, work.output), lambda: work.compute(x))
+
+
+@kernel("gemm", **ANY, layouts=("NN",))
+def half_fingerprints(problem: Any, x: Any) -> Launch:
+    """Computes the upper half always, and the lower half when one of a few elements differs from what it was."""
+    half = problem.m // 2
+    lower = unless_probed([x.a, x.b], x.c[half:], lambda: np.matmul(x.a[half:], x.b, out=x.c[half:]))
 
     def launch() -> None:
-        found = b"".join(each.reshape(-1)[:: max(1, each.size // 32)].tobytes() for each in _inputs(work, x))
-        if known != [found]:
-            work.compute(x)
-            np.copyto(kept, getattr(x, work.output))
-            known[:] = [found]
-        np.copyto(getattr(x, work.output), kept)
+        np.matmul(x.a[:half], x.b, out=x.c[:half])
+        lower()
 
     return launch
 
