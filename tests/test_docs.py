@@ -165,7 +165,7 @@ def test_every_command_of_make_has_a_row_in_contributing():
 def test_the_ids_on_a_page_are_ids(page):
     registry = discover()
     ops = "|".join(registry.operations)
-    words = re.findall(rf"(?<![\w/.])((?:{ops})/[^\s`'|)]+)", page.read_text())
+    words = re.findall(rf"(?<![\w/.])((?:{ops})/[^\s`'\"|)]+)", page.read_text())
     problems = [word for word in words if re.match(r"\w+/[a-z]\d+[^/]*/\w", word)]
     kernels = [
         word for word in words if re.fullmatch(r"\w+/[a-z]\w*\.\w+", word) and not word.endswith((".cu", ".cuh", ".py"))
