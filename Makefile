@@ -7,7 +7,7 @@
 # make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
 # make pictures   the pictures of README.md, from the latest run and from watch
 # make more      what tests use beside: PyTorch, Kernel Tuner, Parsl      make lock    newest versions in constraints.txt
-# make ladder    docs/ladder.md: each rung with its resources, and its rates where a GPU's report is published
+# make ladder    docs/ladder.md: each rung with its resources
 
 PYTHON ?= python3
 BIN := .venv/bin

@@ -1,13 +1,10 @@
-"""The ladder as a page: `make ladder` writes docs/ladder.md from the declarations, the compiler and published reports.
+"""The ladder as a page: `make ladder` writes docs/ladder.md from the declarations and the compiler.
 
-Ideas are the labels of the kernels, resources are those of `kernelmark inspect`, rates come from `reports/`: where no
-report of a GPU is published, there are none.
+Ideas are the labels of the kernels, resources are those of `kernelmark inspect`.
 """
 
-import csv
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +14,6 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.report.layout import github_table
 from kernelmark.bench.tune.inspect import InspectRow, sample_problem, tile_rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,14 +51,14 @@ LADDERS = {
     ),
 }
 ARCHS = ("sm_80", "sm_90a")
-HEADERS = ("kernel", "idea", "threads", "registers", "shared", "blocks/SM", "occupancy")
+HEADERS = ("kernel", "idea", "threads", "registers", "shared", "occupancy")
 INTRODUCTION = """# The ladder
 
-Each kernel is one idea in one file below `cuda/`. The comment at the top of the file gives the owner of each tile, the
-preconditions, and what limits the kernel. `make ladder` writes this page. The resources are those that `kernelmark
-inspect` reports for the launch with the most registers: threads and bytes of shared memory per block, registers per
-thread, and theoretical occupancy, for sm_80 / sm_90a where they differ. The tile is the one that is chosen for
-problems of 4096 in each dimension (for convolution, 32 images of VGG's conv3 if the kernel supports it)."""
+Each kernel is one idea in one file below `cuda/`, whose head names owners of tiles, preconditions and the
+limit. Resources are those of `kernelmark inspect` for the launch with the most registers, on sm_80 / sm_90a where they
+differ: threads and bytes of shared memory a block, registers a thread, occupancy. The tile is that of
+problems of 4096 in each dimension. Rates are in GPU reports
+([H200](../reports/nvidia-h200/tables.md))."""
 LARGE = 4096
 
 
@@ -76,14 +72,14 @@ def main() -> int:
 def page(registry: Registry) -> str:
     """The whole text."""
     parts = [f"{INTRODUCTION} Compiled by {compiler()}."]
-    reports = dict(published())
     for title, kernels in rungs(registry).items():
-        rows = [rung(registry, kernel) for kernel in kernels]
-        parts += [f"## {title}", github_table(HEADERS, rows)]
-        parts += rates([kernel.id for kernel in kernels], reports)
-    if not reports:
-        parts.append("Rates follow once `make gpu` has published a report in `reports/`; there is none yet.")
+        rows = (rung(registry, kernel) for kernel in kernels)
+        parts += [f"## {title}", "\n".join(_line(row) for row in (HEADERS, ["---"] * len(HEADERS), *rows))]
     return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
@@ -113,44 +109,11 @@ def _large(registry: Registry, kernel: CudaKernel) -> Problem:
 
 def _resources(row: InspectRow) -> tuple[str, ...]:
     shared = row.static_shared_bytes + row.dynamic_shared_bytes
-    return str(row.threads), str(row.registers), str(shared), str(row.blocks_per_sm), f"{row.occupancy:.0%}"
+    return str(row.threads), str(row.registers), str(shared), f"{row.occupancy:.0%}"
 
 
 def _shared(cells: Sequence[str]) -> str:
     return " / ".join(dict.fromkeys(cells))
-
-
-def published() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """The rows of each published report, by the name of its folder."""
-    for path in sorted(ROOT.glob("reports/*/results.csv")):
-        if path.parent.name != "local":
-            with path.open(newline="", encoding="utf-8") as rows:
-                yield path.parent.name, list(csv.DictReader(rows))
-
-
-def rates(names: Sequence[str], reports: dict[str, list[dict[str, str]]]) -> Iterator[str]:
-    """Yield a table for each report and mode: kernels x problems on which at least two of them were timed.
-
-    Of the runs of a report, the last one counts.
-    """
-    for report, rows in reports.items():
-        timed = [row for row in rows if row["kernel"] in names and row["time_s_median"]]
-        for mode in dict.fromkeys(row["mode"] for row in timed):
-            found = {(row["kernel"], row["problem"]): _rate(row) for row in timed if row["mode"] == mode}
-            counts = Counter(problem for _, problem in found)
-            problems = [problem for problem, count in sorted(counts.items()) if count > 1]
-            kernels = [name for name in names if any((name, problem) in found for problem in problems)]
-            if problems:
-                unit = "GFLOP/s" if any(row["gflop_per_s"] for row in timed) else "GB/s"
-                yield f"{unit}, {mode}, [{report}](../reports/{report}/README.md):"
-                cells = [(name, *(found.get((name, problem), "") for problem in problems)) for name in kernels]
-                heads = ("kernel", *(problem.partition("/")[2] for problem in problems))
-                yield github_table(heads, cells)
-
-
-def _rate(row: dict[str, str]) -> str:
-    rate = float(row["gflop_per_s"] or row["gbyte_per_s"])
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import csv
 import json
 import signal
 import threading
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -296,9 +295,3 @@ def test_a_claim_without_a_number_is_refused(tmp_path, complaint, confirm, said)
     claim = "[[claim]]\n" + "\n".join(f"{key} = 'a'" for key in ("id", "words", "applies", "experiment", "number"))
     (tmp_path / "mine.toml").write_text(f"{claim}\nconfirm = {{ {confirm} }}\ncomparison = {{ kind = 'threads' }}")
     assert said in complaint(lambda: read_table(tmp_path / "mine.toml", Catalog))
-
-
-def test_the_documentation_names_every_claim_with_its_number():
-    page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text()
-    for claim in catalog().claim:
-        assert f"| `{claim.id}`: {claim.words} | {claim.number} | {claim.confirm} |" in page

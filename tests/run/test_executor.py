@@ -86,7 +86,7 @@ def test_parsl_loads_the_configurations_of_the_docs(tmp_path, monkeypatch):
     for name in ("client", "config"):  # of the package kubernetes, which would ask for a cluster
         monkeypatch.setattr(kube, name, MagicMock(), raising=False)
     monkeypatch.setattr(kube, "_kubernetes_enabled", True)
-    found = {name: load_config(str(tmp_path / f"{name}.py")) for name in ("local", "slurm", "pbs", "pods", "ssh")}
+    found = {name: load_config(str(tmp_path / f"{name}.py")) for name in ("local", "slurm", "pods", "ssh")}
     assert all(len(config.executors) == 1 for config in found.values())
 
 

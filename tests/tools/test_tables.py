@@ -64,23 +64,6 @@ def test_a_rung_has_the_resources_of_its_default_tile(registry, cuda_compiler):
     assert label == registry.kernels["gemm/cuda.tiled"].label
 
 
-def test_rates_are_those_of_published_reports_on_problems_that_several_rungs_share():
-    row = {"kernel": "gemm/cuda.a", "problem": "gemm/x", "mode": "cold", "time_s_median": "1e-3"}
-    row |= {"gflop_per_s": "12345.6", "gbyte_per_s": ""}
-    alone = row | {"problem": "gemm/y"}
-    failed = row | {"kernel": "gemm/cuda.c", "time_s_median": ""}
-    rows = [row, row | {"kernel": "gemm/cuda.b", "gflop_per_s": "1"}, alone, failed]
-    rows.append(row | {"kernel": "gemm/cuda.b", "gflop_per_s": "98.76"})  # of a later run
-    title, table = LADDER.rates(["gemm/cuda.b", "gemm/cuda.a", "gemm/cuda.c"], {"h100-2026": rows})
-    assert title == "GFLOP/s, cold, [h100-2026](../reports/h100-2026/README.md):"
-    assert [line.split("|")[1:-1] for line in table.replace(" ", "").splitlines()[2:]] == [
-        ["gemm/cuda.b", "98.8"],
-        ["gemm/cuda.a", "12346"],
-    ]
-    assert "y" not in table
-    assert list(LADDER.rates(["gemm/cuda.a"], {})) == []
-
-
 CUDNN = script("cudnn_table")
 
 
