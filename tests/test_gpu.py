@@ -133,4 +133,4 @@ def test_cuda_kernels_and_the_cpu_baseline_are_timed_in_turn(mode: Mode) -> None
             continue
         assert measured.status == "ok", f"{measured.kernel}: {measured.reason}"
         assert len(measured.samples) >= MIN_SAMPLES
-        assert mode == Mode.GRAPH or measured.kernel == kernels[0] or measured.ratio is not None
+        assert mode == Mode.GRAPH or measured.kernel == kernels[0] or measured.over_baseline is not None

@@ -62,8 +62,8 @@ def hot_s(problem: str, kernel: str, **options: Any) -> float:
 
 def gain(row: Measurement) -> float:
     """Return how many times as fast as the first kernel of its job a row is."""
-    assert row.ratio is not None
-    return row.ratio.median
+    assert row.over_baseline is not None
+    return row.over_baseline.median
 
 
 def shown(found: Any, form: str = ".2f") -> str:
@@ -115,8 +115,8 @@ def transpose() -> Found:
     for m in (1024, 2048):
         names = ("transpose/openblas.imatcopy", "transpose/numba.tiles", "transpose/openblas.omatcopy_and_back")
         _, tiles, full = hot(f"transpose/m{m}n26752/f32/in", *names)
-        gains[shown(tiles.ratio)] = gain(tiles)
-        others[f"{shown(full.ratio)} by a full copy and back"] = gain(tiles) / gain(full)
+        gains[shown(tiles.over_baseline)] = gain(tiles)
+        others[f"{shown(full.over_baseline)} by a full copy and back"] = gain(tiles) / gain(full)
         shares[m] = 100 * (tiles.scratch_bytes or 0) / (4 * m * 26752)
     yield "transpose.in_place", min(gains.values()), "; ".join(gains)
     yield "transpose.scratch", max(shares.values()), f"the most of {len(shares)} shapes"
@@ -157,7 +157,7 @@ def conv() -> Found:
 
 def _with_tile(row: Measurement) -> str:
     tile = json.loads(row.tunables or "{}").get("tile")
-    return shown(row.ratio) + (f" (tile {tile})" if tile else "")
+    return shown(row.over_baseline) + (f" (tile {tile})" if tile else "")
 
 
 #: Small problems: sizes change no code, but 1x1 filters and groups have code of their own.

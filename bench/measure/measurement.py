@@ -114,6 +114,16 @@ class ProcessPart(msgspec.Struct, frozen=True):
     median_s: float
 
 
+class VariantRatio(msgspec.Struct, frozen=True):
+    """The speed of a row over that of a variant of its problem, which was sampled in turn with it.
+
+    against: the variant's problem, and `by KERNEL` after it where that is another.
+    """
+
+    against: str
+    ratio: BaselineRatio
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """What accuses a kernel that is mistrusted: the samples that it lost, and the ceiling that they surpass, if any.
 
@@ -227,7 +237,8 @@ class Measurement(Measured, kw_only=True):
     threads: Annotated[int, _alike] = 1
     samples: Annotated[list[float], _concatenated] = []
     interval: Annotated[Interval | None, _nothing] = None
-    ratio: Annotated[BaselineRatio | None, _nothing] = None
+    over_baseline: Annotated[BaselineRatio | None, _nothing] = None
+    over_variant: Annotated[VariantRatio | None, _nothing] = None
     roofline: Annotated[Roofline | None, _nothing] = None
     parts: Annotated[list[ProcessPart], _concatenated] = []
     interval_scope: Annotated[str, _nothing] = ""
@@ -248,7 +259,7 @@ class Measurement(Measured, kw_only=True):
         known = self.interval if self.interval and math.isfinite(self.interval.low) else None
         self.evidence = Evidence(self.samples, known, excess)
         self.status, self.reason = Status.MISTRUSTED, reason
-        self.samples, self.parts, self.interval, self.ratio = [], [], None, None
+        self.samples, self.parts, self.interval, self.over_baseline = [], [], None, None
         self.interval_scope, self.stopped_by, self.disturbed, self.repeated = "", "", "", None
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
-from kernelmark.bench.measure.measurement import Measured, Measurement
+from kernelmark.bench.measure.measurement import Measured, Measurement, VariantRatio
 from kernelmark.bench.measure.stats import BaselineRatio, Interval, outliers
 from kernelmark.bench.plan.case import PlannedJob, case_key
 from kernelmark.bench.plan.kernel import Kernel
@@ -71,6 +71,10 @@ class Result(Measured, kw_only=True):
     steal_pct: NotNegative | None = None
     roofline_pct_cycles: NotNegative | None = None
     bus_gbyte_per_s: NotNegative | None = None
+    against: str = ""
+    ratio: NotNegative | None = None
+    ratio_ci95_low: NotNegative | None = None
+    ratio_ci95_high: NotNegative | None = None
 
     @property
     def case(self) -> str:
@@ -89,7 +93,8 @@ _ORDER = (
     "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s", "interval", "outliers",
     "speedup_of_minima", "attempt", "repeated", "threads_used", "affinity", "load", "steal_pct",
     "roofline_pct_cycles", "spread_s", "job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s",
-    "compression_error", "launched", "entropy", "llc_bytes", "judged_by",
+    "compression_error", "launched", "entropy", "llc_bytes", "judged_by", "against", "ratio",
+    "ratio_ci95_low", "ratio_ci95_high",
 )  # fmt: skip
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Result)}
 COLUMNS = tuple(dict.fromkeys((*_ORDER, *_FIELDS)))
@@ -161,7 +166,8 @@ def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[
         "bus_gbyte_per_s": problem.bus_bytes / interval.median * 1e-9 if problem.bus_bytes else None,
         **measured.state,
         **(msgspec.structs.asdict(measured.roofline) if measured.roofline else {}),
-        **(_speedup(measured.ratio) if measured.ratio else {}),
+        **(_speedup(measured.over_baseline) if measured.over_baseline else {}),
+        **(_ratio(measured.over_variant) if measured.over_variant else {}),
     }
 
 
@@ -171,6 +177,16 @@ def _speedup(ratio: BaselineRatio) -> dict[str, Any]:
         "speedup_ci95_low": ratio.low,
         "speedup_ci95_high": ratio.high,
         "speedup_of_minima": ratio.minima,
+    }
+
+
+def _ratio(found: VariantRatio) -> dict[str, Any]:
+    ratio = found.ratio
+    return {
+        "against": found.against,
+        "ratio": ratio.median,
+        "ratio_ci95_low": ratio.low,
+        "ratio_ci95_high": ratio.high,
     }
 
 

@@ -20,6 +20,7 @@ from kernelmark.bench.report.noise import marked, share
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import summary
 from kernelmark.bench.report.tuning import Number
+from kernelmark.bench.report.variants import variant_lines
 
 MOST_FASTEST, MOST_OPERATIONS = 12, 4
 
@@ -62,6 +63,8 @@ class Winner(NamedTuple):
 def verdict(data: RunData) -> str:
     """Return the answer of a run in a few sentences: of a tuning, to the founding question, or who is fastest.
 
+    Then follow the ratios of variants that were measured in turn.
+
     It names the kernels that head tables without being ranked. The page begins with this text, and `run` ends with it.
     """
     if data.tunes:
@@ -69,7 +72,8 @@ def verdict(data: RunData) -> str:
     if founding := answers(data):
         problem = founding[0].contest.problem
         return " ".join([founding[0].words, *unranked(data, [r for r in data.timed if r.problem == problem])])
-    return " ".join([_who_is_fastest(data), *unranked(data, data.timed)])
+    variants = [f"{line}." for line in variant_lines(data.timed)[:MOST_OPERATIONS]]
+    return " ".join([_who_is_fastest(data), *variants, *unranked(data, data.timed)])
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:

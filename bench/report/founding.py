@@ -6,6 +6,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import TIE, Contest, Ratio
 from kernelmark.bench.report.format import pace, percent, row_time, short, time
 from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.variants import no_difference
 
 QUESTION = "Is op_T slower, and what should I do about it?"
 #: C = A x B^T of the founding text: A 1024x26752, B 2048x26752.
@@ -51,7 +52,7 @@ class FoundingProduct(NamedTuple):
 
     def _is_slower(self) -> str:
         if self.speed is None:
-            return "Whether OP_T is slower here is open: OP_N was not measured."
+            return "NT vs NN: OP_N was not measured."
         if self.speed.side in ("faster", "slower"):
             verdict = "not slower here: it is " if self.speed.median > 1 else ""
             here = "" if verdict else " here"
@@ -59,7 +60,7 @@ class FoundingProduct(NamedTuple):
         remarks = ", ".join(self.speed.remarks)
         if self.speed.low is not None and self.speed.low >= LEAST_SPEED:
             return f"OP_T is not slower here: {self.speed} ({remarks})."
-        return f"Whether OP_T is slower here is open: it has {self.speed} the speed of OP_N ({remarks})."
+        return f"NT vs NN: {no_difference(self.speed)}{_apart(self.speed)}."
 
     def _advice(self) -> str:
         if (best := self.best) is None:

@@ -303,7 +303,7 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
         name = job.baseline_of(problem)
         base = live.get(Entrant(problem, name)) if name and name != kernel else None
         if base and not ran_beyond(base.disturbed + report.disturbed):
-            report.ratio = speedup([base.samples], [report.samples])
+            report.over_baseline = speedup([base.samples], [report.samples])
 
 
 def _judge(stock: Stock, moved: bool = False) -> None:

@@ -56,7 +56,7 @@ def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> 
         base = merged.get(Entrant(entrant.problem, baseline_of(entrant.problem) or ""))
         in_turn = base and base is not found and base.interval and found.interval and found.job == base.job
         if base and in_turn and not ran_beyond(base.disturbed + found.disturbed):
-            found.ratio = speedup(_groups(own[base.entrant]), _groups(own[entrant]))
+            found.over_baseline = speedup(_groups(own[base.entrant]), _groups(own[entrant]))
     return list(merged.values())
 
 

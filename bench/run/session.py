@@ -34,6 +34,7 @@ from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
 from kernelmark.bench.run.pool import Execute
 from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.variants import set_against_variants
 
 Notify = Callable[[Result], None]
 
@@ -125,13 +126,14 @@ class Session:
 
     def record(self, planned: PlannedJob, measurements: list[Measurement]) -> list[tuple[Result, Measurement]]:
         """Commit the rows of a job; a case that the run has already keeps its row."""
+        set_against_variants(measurements, self._registry)
         rows = []
         for measured in measurements:
             kernel, problem = self._registry.kernels[measured.kernel], self._registry.problem(measured.problem)
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if result.case not in self._cases:
                 samples, parts = (measured.samples, measured.parts) if result.samples else ([], [])
-                found = samples, measured.ratio, parts, measured.evidence
+                found = samples, measured.over_baseline, parts, measured.evidence
                 self._store.add(result, problem.dims(), *found, planned.place)
                 self._cases.add(result.case)
                 self.tally[result.status] += 1

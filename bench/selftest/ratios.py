@@ -30,7 +30,7 @@ def check_layouts(tick: Tick) -> Iterator[Finding]:
         if bad := failures("ratio", rows):
             yield from bad
             return
-        found = rows[1].ratio or speedup([rows[0].samples], [rows[1].samples])
+        found = rows[1].over_baseline or speedup([rows[0].samples], [rows[1].samples])
         assert found is not None  # both are ok, and have six samples at the least
         ratios.append(found)
     yield spread_of(ratios)

@@ -188,7 +188,7 @@ def test_contenders_that_slow_down_together_keep_their_ratio(set_trace: Callable
     drift = [1 + 1e-3 * i for i in range(2000)]
     set_trace([2e-3 * scale for scale in drift], calls={"other": [1e-3 * scale for scale in drift]})
     job = Job((SMALL,), (BASE, OTHER), Mode.HOT, (FAKE,), 0, Budget(2.0), 1, BASE)
-    ratio = run_job(job)[1].ratio
+    ratio = run_job(job)[1].over_baseline
     # Warming up has taken more calls of the one that is shorter, so the two are not at the same place of their drift.
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=0.02)
 

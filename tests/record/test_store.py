@@ -238,7 +238,7 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
 
 SINCE_4 = (
     *("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error", "launched"),
-    *("entropy", "llc_bytes", "judged_by"),
+    *("entropy", "llc_bytes", "judged_by", "against", "ratio", "ratio_ci95_low", "ratio_ci95_high"),
 )
 
 
@@ -368,13 +368,13 @@ def test_what_only_moves_data_has_bytes_and_no_flop(made, problem):
 
 
 def test_a_speedup_comes_with_its_interval(made):
-    r = made(ratio=BaselineRatio(2.0, 1.5, 2.5, "paired"))
+    r = made(over_baseline=BaselineRatio(2.0, 1.5, 2.5, "paired"))
     assert (r.speedup, r.speedup_ci95_low, r.speedup_ci95_high, r.baseline) == (2.0, 1.5, 2.5, "gemm/x.base")
 
 
 @pytest.mark.parametrize("status", ["unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted"])
 def test_what_is_not_ok_has_neither_times_nor_rates_nor_speedup(made, status):
-    r = made(status=status, reason="because", ratio=BaselineRatio(2.0, 1.5, 2.5, "paired"))
+    r = made(status=status, reason="because", over_baseline=BaselineRatio(2.0, 1.5, 2.5, "paired"))
     assert (r.status, r.reason, r.samples) == (status, "because", 0)
     assert [name for name in (*TIMES, *RATES) if getattr(r, name) is not None] == []
 
@@ -389,7 +389,7 @@ def test_what_was_only_verified_is_ok_without_a_time(made):
 def test_what_is_not_a_number_is_empty(made, unknown):
     r = made(
         interval=Interval(2e-6, unknown, unknown),
-        ratio=BaselineRatio(2.0, unknown, unknown, "paired"),
+        over_baseline=BaselineRatio(2.0, unknown, unknown, "paired"),
         max_error=unknown,
         error_bound=unknown,
     )

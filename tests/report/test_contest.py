@@ -142,7 +142,7 @@ def test_siblings_are_free_of_drift_within_a_job_and_left_open_between_jobs(begu
         assert page.words.startswith("OP_T is 2 % slower than OP_N here, 0.98x [0.98, 0.98]. ")
         assert (claim.verdict, claim.findings[0].in_turn, claim.notes) == ("confirmed", True, ())
     else:
-        assert page.words.startswith("Whether OP_T is slower here is open: it has 1.08x [")
+        assert page.words.startswith("NT vs NN: no measurable difference (1.08x [")
         assert "not measured in turn" in page.words
         assert (claim.verdict, claim.findings[0].in_turn) == ("depends", False)
 

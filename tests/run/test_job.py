@@ -54,7 +54,7 @@ def _run(problem: str, *kernels: str, mode: Mode = Mode.HOT, threads: int = 1) -
 )
 def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str, status: str, reason: str) -> None:
     honest, bad, numpy = _run("copy/m31n33/f32", "copy/test.honest", f"copy/test.{name}", "copy/numpy.copyto")
-    assert (bad.status, bad.samples, bad.ratio) == (status, [], None)
+    assert (bad.status, bad.samples, bad.over_baseline) == (status, [], None)
     assert reason in bad.reason
     assert "\n" not in bad.reason
     for good in (honest, numpy):
@@ -109,9 +109,9 @@ def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
 def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: Mode) -> None:
     base, other = _run("copy/m64n64/f32", "copy/numpy.copyto", "copy/numpy.threaded", mode=mode, threads=2)
-    assert base.ratio is None
-    assert other.ratio is not None
-    assert other.ratio.low <= other.ratio.median <= other.ratio.high
+    assert base.over_baseline is None
+    assert other.over_baseline is not None
+    assert other.over_baseline.low <= other.over_baseline.median <= other.over_baseline.high
     assert base.interval is not None
     assert 0 < base.interval.low <= base.interval.median <= base.interval.high
     assert (base.threads, other.threads) == (1, 2)
@@ -294,7 +294,13 @@ def test_a_kernel_that_is_seen_to_spare_itself_work_keeps_the_samples_that_were_
     kernels = (cheats.honest, "gemm/selftest.only_when_changed")
     job = Job((cheats.problem,), kernels, Mode.HOT, (plugin("cheats"),), 0, Budget(0.3), 1, cheats.honest)
     honest, cheat = run_job(job)
-    assert (cheat.status, cheat.samples, cheat.parts, cheat.interval, cheat.ratio) == ("mistrusted", [], [], None, None)
+    assert (cheat.status, cheat.samples, cheat.parts, cheat.interval, cheat.over_baseline) == (
+        "mistrusted",
+        [],
+        [],
+        None,
+        None,
+    )
     assert (cheat.stopped_by, cheat.repeated) == ("", None)
     assert len(cheat.evidence.samples) >= 6
     assert cheat.evidence.excess is None

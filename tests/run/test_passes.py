@@ -191,13 +191,13 @@ def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for() -
 
 def test_ratios_are_formed_within_each_process() -> None:
     """Both slow down from process to process; the ratio does not."""
-    runs = [[found("base", 2 * scale), found("own", scale, ratio=object())] for scale in (1.0, 1.5, 3.0)]
+    runs = [[found("base", 2 * scale), found("own", scale, over_baseline=object())] for scale in (1.0, 1.5, 3.0)]
     for run in runs:
-        run[1].ratio = None
+        run[1].over_baseline = None
     base, own = merge(runs, on_base)
-    assert base.ratio is None
-    assert own.ratio is not None
-    assert (own.ratio.low, own.ratio.median, own.ratio.high) == pytest.approx((2, 2, 2))
+    assert base.over_baseline is None
+    assert own.over_baseline is not None
+    assert (own.over_baseline.low, own.over_baseline.median, own.over_baseline.high) == pytest.approx((2, 2, 2))
 
 
 def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> None:
@@ -206,8 +206,8 @@ def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> 
     base, own, alone = merge(runs, on_base)
     assert base.job == own.job != alone.job
     assert base.job not in ("0", "1", "2", "")
-    assert own.ratio is not None
-    assert alone.ratio is None
+    assert own.over_baseline is not None
+    assert alone.over_baseline is None
     assert alone.interval is not None
 
 
@@ -221,7 +221,7 @@ def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which() -> No
     good, failed = merge([[found("a", 1.0), found("b", 1.0)], [found("a", 1.0), bad], [found("a", 1.0)]], lambda _: "a")
     assert good.status == "ok"
     assert (failed.status, failed.reason) == ("crashed", "in process 2 of 3: sampling: SIGSEGV")
-    assert (failed.samples, failed.parts, failed.interval, failed.ratio) == ([], [], None, None)
+    assert (failed.samples, failed.parts, failed.interval, failed.over_baseline) == ([], [], None, None)
 
 
 def test_what_fails_at_once_fails_for_its_own_reason() -> None:
@@ -233,7 +233,7 @@ def test_what_fails_at_once_fails_for_its_own_reason() -> None:
 def test_a_baseline_that_failed_gives_nobody_a_ratio() -> None:
     bad = Measurement(kernel="base", status="wrong", reason="b[0, 0] is 1")
     _, own = merge([[found("base", 1.0), found("own", 1.0)], [bad, found("own", 1.0)]], on_base)
-    assert (own.status, own.ratio) == ("ok", None)
+    assert (own.status, own.over_baseline) == ("ok", None)
 
 
 def test_the_worst_of_errors_scratch_and_attempts_is_kept_and_repeats_are_summed() -> None:

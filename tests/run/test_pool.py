@@ -46,7 +46,7 @@ def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measu
     for row in rows:
         assert (len(row.samples) >= 6) == (row.interval is not None) == (row.status == "ok")
         assert ALONE not in row.disturbed
-    assert rows[-1].ratio is not None  # it had the baseline beside it in the end
+    assert rows[-1].over_baseline is not None  # it had the baseline beside it in the end
 
 
 def test_the_next_job_is_unharmed(measure: Measure) -> None:
@@ -96,7 +96,7 @@ def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call
     assert [(row.kernel, row.status) for row in rows] == [(name, "ok") for name in kernels]
     note = f"our kernels were measured without the plug-ins, which replace {replaced}" if replaced else ""
     assert all(note in row.disturbed and ("plug-ins" in row.disturbed) == bool(replaced) for row in rows)
-    assert (rows[0].job == rows[1].job) == (rows[1].ratio is not None) == (not replaced)
+    assert (rows[0].job == rows[1].job) == (rows[1].over_baseline is not None) == (not replaced)
 
 
 SILENT = "verification: the process answers no more, and has not ended"
@@ -146,7 +146,7 @@ def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure
     culprit, victim = measure("corrupts", "reads")
     assert (culprit.status, victim.status, victim.reason) == ("ok", "ok", "")
     assert f"{ALONE}, since in company the worker was lost (verification: SIGSEGV)" in victim.disturbed
-    assert (victim.ratio, victim.attempt) == (None, 2)
+    assert (victim.over_baseline, victim.attempt) == (None, 2)
 
 
 @pytest.mark.parametrize(("status", "victim"), [("wrong", "wrong_beside_spoils"), ("failed", "raises_beside_spoils")])
@@ -164,8 +164,8 @@ def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(m
     honest, another, prints = measure("honest", "another_cpu", "prints")
     assert re.search(r"ran on CPUs beyond its own: \d+(,|-)", another.disturbed)
     assert another.affinity != honest.affinity
-    assert (another.status, another.ratio) == ("ok", None)
-    assert prints.ratio is not None
+    assert (another.status, another.over_baseline) == ("ok", None)
+    assert prints.over_baseline is not None
     assert "beyond" not in honest.disturbed + prints.disturbed
 
 

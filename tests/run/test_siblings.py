@@ -6,12 +6,15 @@ import msgspec
 import pytest
 
 from kernelmark.bench.measure import memory
+from kernelmark.bench.measure.measurement import Measurement, ProcessPart
+from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.case import Budget, Entrant, Job, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report.contest import faster
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.variants import plainer_variants, set_against_variants
 from support.plugins import FAULTS
 from support.runs import copy, declare, nothing
 
@@ -75,8 +78,8 @@ def test_siblings_are_sampled_in_turn_and_share_a_job(registry):
 def test_each_row_is_set_against_the_baseline_on_its_own_problem(registry):
     declare("other", copy)
     rows = group(BASE, "copy/mine.other", baselines={F64: "copy/mine.other"})
-    assert [row.ratio is None for row in rows[F32]] == [True, False]
-    assert [row.ratio is None for row in rows[F64]] == [False, True]
+    assert [row.over_baseline is None for row in rows[F32]] == [True, False]
+    assert [row.over_baseline is None for row in rows[F64]] == [False, True]
 
 
 def test_a_kernel_that_is_wrong_on_one_problem_stands_on_the_other(registry):
@@ -139,7 +142,7 @@ def test_a_crash_on_one_sibling_costs_that_row_and_the_others_are_measured_in_tu
     assert cases == [(F32, "ok", 2), (F32, "ok", 2), (F64, "ok", 2), (F64, "crashed", 2)]
     assert rows[3].reason == "verification: SIGSEGV"
     assert len({row.job for row in rows[:3]}) == 1
-    assert rows[1].ratio is not None
+    assert rows[1].over_baseline is not None
 
 
 @pytest.mark.long
@@ -158,7 +161,58 @@ def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measu
     assert [row.problem for row in rows] == [F32, F32, F64, F64]
     assert {row.baseline for row in rows} == {BASE}
     assert [row.dtype for row in rows] == ["f32", "f32", "f64", "f64"]
-    assert faster(store, rows[0], rows[2]).in_turn
+    ratio = faster(store, rows[0], rows[2])
+    assert ratio.in_turn
+    columns = (rows[0].ratio, rows[0].ratio_ci95_low, rows[0].ratio_ci95_high)
+    assert [row.against for row in rows] == [F64, F64, "", ""]
+    assert columns == pytest.approx(ratio[:3])
+
+
+@pytest.mark.parametrize(
+    ("variants", "against"),
+    [
+        (["gemm/m3n5k7/f32/NT", "gemm/m3n5k7/f32/NN"], {0: 1}),
+        (["gemm/m3n5k7/f32/TT", "gemm/m3n5k7/f32/TN", "gemm/m3n5k7/f32/NT"], {0: 2, 1: 2}),
+        (["transpose/m3n5/f32/in", "transpose/m3n5/f32/out"], {0: 1}),
+        (["gemm/m3n5k7/f32/NT", "gemm/m3n5k7/f32/NN", "gemm/m3n5k7/f16/NT", "gemm/m3n5k7/f16/NN"],
+         {0: 1, 2: 3, 3: 1}),
+        (["gemm/m3n5k7/f32/NT", "gemm/m4n5k7/f32/NN"], {}),
+    ],
+)  # fmt: skip
+def test_a_problem_is_held_against_its_plainest_variant(registry, variants, against):
+    found = plainer_variants([registry.problem(name) for name in variants])
+    assert found == {variants[one]: variants[other] for one, other in against.items()}
+
+
+def timed(kernel, problem, numerics, *times):
+    parts = [ProcessPart(12, time) for time in times]
+    interval = Interval(times[0], times[0], times[0])
+    samples = [time for time in times for _ in range(12)]
+    own = {"numerics": numerics, "samples": samples, "parts": parts, "interval": interval}
+    return Measurement(kernel=kernel, problem=problem, job="one", **own)
+
+
+def test_a_kernel_without_a_time_on_the_variant_is_held_against_the_fastest_of_its_provider(registry):
+    out, within = "transpose/m3n5/f32/out", "transpose/m3n5/f32/in"
+    rows = [
+        timed("transpose/numpy.out", out, "fp32", 1.0, 1.0, 1.0),
+        timed("transpose/openblas.omatcopy", out, "fp32", 2.0, 2.0, 2.0),
+        timed("transpose/openblas.imatcopy", within, "fp32", 4.0, 5.0, 5.0),
+    ]
+    set_against_variants(rows, registry)
+    found = rows[2].over_variant
+    assert [row.over_variant for row in rows[:2]] == [None, None]
+    assert found.against == f"{out} by transpose/openblas.omatcopy"
+    assert (found.ratio.low < 0.4, found.ratio.high > 0.5, found.ratio.median) == (True, True, 0.4)
+
+
+def test_an_fft_is_held_against_the_fastest_kernel_that_is_none(registry):
+    problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
+    direct, fft = "conv/cpu.im2col", "conv/pyfftw.full"
+    rows = [timed(direct, problem, "fp32", 3.0), timed(fft, problem, "fft", 2.0)]
+    set_against_variants(rows, registry)
+    assert rows[0].over_variant is None
+    assert (rows[1].over_variant.against, rows[1].over_variant.ratio.median) == (f"{problem} by {direct}", 1.5)
 
 
 def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their_baseline(

@@ -76,7 +76,7 @@ class Tuned:
         base = found[job.entrants[0]]
         for one in found.values():
             if one is not base and one.samples:
-                one.ratio = speedup([base.samples], [one.samples])
+                one.over_baseline = speedup([base.samples], [one.samples])
         return list(found.values())
 
     def _measured(self, entrant, job, rng):

@@ -47,9 +47,10 @@ function spread(i) {
   const sign = (end) => (end >= middle ? "+" : "") + (100 * (end / middle - 1)).toFixed(1);
   return sign(from) + " " + sign(to) + " %";
 }
-function ratio(i) {
-  const [middle, from, to] = ["speedup", "speedup_ci95_low", "speedup_ci95_high"].map((name) => columns[name].at(i));
-  if (empty(middle)) return columns.kernel.at(i) === columns.baseline.at(i) ? "baseline" : "";
+const speedup = (i) => ratio("speedup", i) || (columns.kernel.at(i) === columns.baseline.at(i) ? "baseline" : "");
+function ratio(name, i) {
+  const [middle, from, to] = [name, name + "_ci95_low", name + "_ci95_high"].map((each) => columns[each].at(i));
+  if (empty(middle)) return "";
   return digits(middle) + "x" + (empty(from) || empty(to) ? "" : " [" + digits(from) + ", " + digits(to) + "]");
 }
 function plain(value) {

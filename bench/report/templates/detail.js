@@ -10,7 +10,8 @@ function detail(i) {
   const cell = element("td", { colspan: SHOWN.length });
   if (columns.reason.at(i)) cell.append(element("p", { class: columns.status.at(i) === "ok" ? "" : "bad" }, columns.status.at(i) + ": " + columns.reason.at(i)));
   const rates = [["95 %", spread(i)], ["GFLOP/s", digits(columns.gflop_per_s.at(i))], ["GB/s", digits(columns.gbyte_per_s.at(i))],
-    ["of the roofline", empty(columns.roofline_pct.at(i)) ? "" : share(i) + " %"], ["speedup", ratio(i)]];
+    ["of the roofline", empty(columns.roofline_pct.at(i)) ? "" : share(i) + " %"], ["speedup", speedup(i)],
+    ["over " + columns.against.at(i), ratio("ratio", i)]];
   const facts = PROVENANCE.map((name) => [name, columns[name].at(i)]).filter(([, value]) => !empty(value)).map(([name, value]) => [name, plain(value)]);
   const list = element("dl");
   for (const [name, value] of [...rates.filter(([, value]) => value), ...facts]) list.append(element("div", {}, element("dt", {}, name), element("dd", {}, value)));

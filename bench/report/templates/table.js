@@ -9,7 +9,7 @@ const SHOWN = [
   ["GFLOP/s", "gflop_per_s", (i) => digits(columns.gflop_per_s.at(i)), "number spare"],
   ["GB/s", "gbyte_per_s", (i) => digits(columns.gbyte_per_s.at(i)), "number spare"],
   ["roof %", "roofline_pct", share, "number spare"],
-  ["speedup", "speedup", ratio, "spare"],
+  ["speedup", "speedup", speedup, "spare"],
   ["threads", "threads", (i) => String(columns.threads.at(i)), "number spare"],
   ["mode", "mode", (i) => columns.mode.at(i), "spare"],
   ["status", "status", (i) => columns.status.at(i), ""],

@@ -1,0 +1,100 @@
+"""Ratios of variants of a problem, as rows have them: NT over NN, in place over out of place, FFT over direct."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from math import exp, log
+from statistics import fmean
+from typing import NamedTuple
+
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, Setting, by_setting, why_unranked
+from kernelmark.bench.report.format import count, factor, short
+
+_OPEN = "no measurable difference"
+
+
+class VariantPair(NamedTuple):
+    """A row and its ratio to a variant; names: of what differs, of the row first: `NT`, `NN`.
+
+    problem: the id without what differs. by: the kernel on the variant, where it is another than the row's.
+    """
+
+    row: Result
+    ratio: Ratio
+    names: tuple[str, str]
+    problem: str
+    by: str = ""
+
+    @property
+    def title(self) -> str:
+        return " vs ".join(self.names)
+
+
+def ratio_of(r: Result) -> Ratio | None:
+    """Return a row's ratio to the variant that it is held against, formed when the job ended; None without one."""
+    return None if r.ratio is None else Ratio(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
+
+
+def variant_pairs(rows: Iterable[Result]) -> list[VariantPair]:
+    """Return the rows that are held against a variant of their problem, in their order."""
+    return [_pair(r, ratio) for r in rows if (ratio := ratio_of(r))]
+
+
+def _pair(r: Result, ratio: Ratio) -> VariantPair:
+    other, _, kernel = r.against.partition(" by ")
+    if other == r.problem:
+        return VariantPair(r, ratio, ("FFT", "direct"), r.problem, kernel)
+    own, theirs = r.problem.split("/"), other.split("/")
+    if len(own) != len(theirs):
+        return VariantPair(r, ratio, (short(r.problem), short(other)), r.op, kernel)
+    differing = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a != b]
+    one, two = ("/".join(parts[i] for i in differing) for parts in (own, theirs))
+    return VariantPair(r, ratio, (one, two), "/".join(part for i, part in enumerate(own) if i not in differing), kernel)
+
+
+def words(ratio: Ratio) -> str:
+    """Return `no measurable difference (1.01x [0.93, 1.12])`, or `slower, 0.81x [0.79, 0.83]`."""
+    return f"{ratio.side}, {ratio}" if ratio.certain else no_difference(ratio)
+
+
+def no_difference(ratio: Ratio) -> str:
+    """Return `no measurable difference (1.01x [0.93, 1.12])` of a ratio whose interval includes 1, or has no ends."""
+    return f"{_OPEN} ({ratio})"
+
+
+def variant_lines(rows: Iterable[Result]) -> list[str]:
+    """Return a line for each kind of variants in a setting, by the fastest kernel that has a time on both.
+
+    Of variants without such a kernel, by the fastest.
+
+    `NT vs NN: no measurable difference (1.01x [0.93, 1.12]), numpy.matmul`; over several problems the number of those
+    where it is certain, and the geometric mean of the ratios.
+    """
+    found: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
+    pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}
+    for setting, own in by_setting(pair.row for pair in pairs.values()).items():
+        for pair in (pairs[id(r)] for r in own):
+            best = found[pair.row.op, pair.title, setting].setdefault(pair.problem, pair)
+            found[pair.row.op, pair.title, setting][pair.problem] = min(best, pair, key=_rank)
+    times = Counter((op, title) for op, title, _ in found)
+    return [
+        _line(title, list(best.values())) + f"; {setting.title}" * (times[op, title] > 1)
+        for (op, title, setting), best in found.items()
+    ]
+
+
+def _rank(pair: VariantPair) -> tuple[bool, float]:
+    return pair.by != "", pair.row.time_s_median or 0.0
+
+
+def _line(title: str, pairs: Sequence[VariantPair]) -> str:
+    if len(pairs) == 1:
+        (pair,) = pairs
+        by = f" against {short(pair.by)}" if pair.by else ""
+        return f"{title}: {words(pair.ratio)}, {short(pair.row.kernel)}{by} on {pair.problem}"
+    sides = [pair.ratio.side if pair.ratio.certain else _OPEN for pair in pairs]
+    told = ", ".join(f"{side} on {sides.count(side)}" for side in ("slower", "faster", _OPEN)
+                     if side in sides)  # fmt: skip
+    mean = exp(fmean(log(pair.ratio.median) for pair in pairs))
+    ends = [factor(pick(pair.ratio.median for pair in pairs)) for pick in (min, max)]
+    return f"{title}, {count(len(pairs), 'problem')}: {told}; {factor(mean)} in the mean, {ends[0]} to {ends[1]}"

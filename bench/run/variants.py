@@ -1,0 +1,92 @@
+"""Rows against a variant of their problem: NT against NN, in place against out of place, FFT against direct."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, get_args, get_origin
+
+from kernelmark.bench.measure.disturbance import ran_beyond
+from kernelmark.bench.measure.measurement import Measurement, VariantRatio
+from kernelmark.bench.measure.stats import speedup
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
+
+
+def set_against_variants(measurements: Sequence[Measurement], registry: Registry) -> None:
+    """Give each row its ratio to a variant of its problem, from samples taken in turn, where its job has one.
+
+    A kernel is set against itself on the variant. One that has no time there, as in-place kernels out of place, is set
+    against its provider's fastest, or else the fastest of its device.
+    """
+    timed = [m for m in measurements if m.status == Status.OK and m.interval and not ran_beyond(m.disturbed)]
+    problems = list(dict.fromkeys(m.problem for m in measurements))
+    plainer = plainer_variants([registry.problem(name) for name in problems])
+    for measured in timed:
+        if other := _other(measured, timed, plainer.get(measured.problem), registry):
+            by = "" if other.kernel == measured.kernel else f" by {other.kernel}"
+            ratio = speedup(_processes(other), _processes(measured)) if other.job == measured.job else None
+            measured.over_variant = VariantRatio(other.problem + by, ratio) if ratio else None
+
+
+def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
+    """Return the variant that each problem is held against, by their ids; none for the plainest.
+
+    Variants differ in axes whose values have names, and the plainest has those that its operation declares first: NN,
+    out of place, NCHW. A problem is held against the plainest of those that differ from it the least, of its own
+    storage type where there is one.
+    """
+    found = {}
+    for problem in problems:
+        own = [other for other in problems if _named(other, problem) and _place(other) < _place(problem)]
+        if own:
+            found[problem.id] = min(own, key=lambda other: (*_distance(other, problem), _place(other))).id
+    return found
+
+
+def _differing(one: Problem, other: Problem) -> Iterator[str]:
+    return (axis for axis in one.axes() if getattr(one, axis) != getattr(other, axis))
+
+
+def _distance(one: Problem, other: Problem) -> tuple[int, bool]:
+    differing = list(_differing(one, other))
+    return len(differing), "dtype" in differing
+
+
+def _named(one: Problem, other: Problem) -> bool:
+    return one.op == other.op and all(get_origin(one.axes()[axis]) is Literal for axis in _differing(one, other))
+
+
+def _place(problem: Problem) -> list[int]:
+    """Return where an operation declares the named values of a problem, axis by axis."""
+    axes = problem.axes().items()
+    return [get_args(kind).index(getattr(problem, axis)) for axis, kind in axes if get_origin(kind) is Literal]
+
+
+def _other(
+    measured: Measurement, timed: Sequence[Measurement], variant: str | None, registry: Registry
+) -> Measurement | None:
+    """Return the row that another is set against. A convolution without a variant: an FFT, against what is none."""
+    kernel = registry.kernels[measured.kernel]
+    fft = variant is None and kernel.op == "conv" and measured.numerics == "fft"
+    rows = [
+        m
+        for m in timed
+        if (m.problem == measured.problem and m.numerics != "fft" if fft else m.problem == variant)
+        and (other := registry.kernels[m.kernel]).device == kernel.device
+        and other.order == kernel.order
+    ]
+
+    def nearness(m: Measurement) -> tuple[bool, bool, float]:
+        assert m.interval is not None  # it is timed
+        provider = registry.kernels[m.kernel].provider
+        return m.kernel != measured.kernel, not fft and provider != kernel.provider, m.interval.median
+
+    return min(rows, key=nearness, default=None)
+
+
+def _processes(measured: Measurement) -> list[list[float]]:
+    """Return the samples of each process that a row was measured in."""
+    found, start = [], 0
+    for part in measured.parts:
+        found.append(measured.samples[start : start + part.samples])
+        start += part.samples
+    return found or [measured.samples]
