@@ -4,7 +4,7 @@
 
 Removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, puts another size in place of
 each leading dimension, and runs that kernel's sweep; for a header, those of all kernels that include it until one
-complains. Survivors are printed; one that docs/emulator-internals.md does not explain makes the exit status 1.
+complains. Survivors are printed; one that survivors.md does not explain makes the exit status 1.
 
 --short runs only the cases that the short run of the tests keeps.
 """
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 
 from emulator.mutation import mutants
-from emulator.proof import DOCS, Fate, corners, fates, headers_by_name, is_kept, kernels_by_source, mention, plan
+from emulator.proof import SURVIVORS, Fate, corners, fates, headers_by_name, is_kept, kernels_by_source, mention, plan
 from kernelmark.bench.emulator.build import CUDA, missing_tool
 from kernelmark.bench.plan.discovery import discover
 
@@ -45,7 +45,7 @@ def prove(files: list[str], is_short: bool) -> int:
     survivors = [fate for fate in found if fate.complaint is None]
     unexplained = _unexplained(survivors)
     for fate in unexplained:
-        print(f"not explained in {DOCS.relative_to(CUDA.parent)}: {fate.file} {fate.mutant}")
+        print(f"not explained in {SURVIVORS.relative_to(CUDA.parent)}: {fate.file} {fate.mutant}")
     stillborn = sum(not fate.compiles for fate in found)
     print(
         f"{len(found)} mutants in {time.monotonic() - began:.0f} s: {len(found) - len(survivors) - stillborn} caught, "
@@ -71,7 +71,7 @@ def _run(file: str, is_short: bool) -> list[Fate]:
 
 def _unexplained(survivors: list[Fate]) -> list[Fate]:
     """Return the survivors that the page does not name; a mention explains one."""
-    page, seen, left = DOCS.read_text(), Counter[str](), []
+    page, seen, left = SURVIVORS.read_text(), Counter[str](), []
     for fate in survivors:
         name = mention(fate.file, fate.mutant)
         seen[name] += 1

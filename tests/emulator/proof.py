@@ -30,7 +30,8 @@ from kernelmark.bench.plan.tiles import Tile
 LIMITS_S, SLOWER = (3, 20), 10
 #: What a case may take without a mistake.
 SOUND_S = 300
-DOCS = CUDA.parent / "docs" / "emulator-internals.md"
+#: The mutants that survive, with the reason of each.
+SURVIVORS = Path(__file__).parent / "survivors.md"
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ def mention(file: str, mutant: Mutant) -> str:
 
 def is_explained(file: str, mutant: Mutant) -> bool:
     """Return whether the page explains why no case can notice the mutant."""
-    return DOCS.is_file() and mention(file, mutant) in DOCS.read_text()
+    return mention(file, mutant) in SURVIVORS.read_text()
 
 
 def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
     """Return the mutants that the page names as often as they occur, so that it is clear which ones it means."""
-    page, names = DOCS.read_text(), {mutant: mention(file, mutant) for mutant in mutants}
+    page, names = SURVIVORS.read_text(), {mutant: mention(file, mutant) for mutant in mutants}
     count = Counter(names.values())
     return {mutant for mutant, name in names.items() if page.count(name) >= count[name]}
 

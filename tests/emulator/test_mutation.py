@@ -13,7 +13,7 @@ from emulator import proof
 from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import (
     ALSO,
-    DOCS,
+    SURVIVORS,
     all_cases,
     are_explained,
     corners,
@@ -72,7 +72,7 @@ def _plans(file: str) -> list[list[EmulatedCase]]:
 def test_kernel_without_a_barrier_wait_or_fence_is_reported_with_file_and_line(source: str, mutant: Mutant) -> None:
     complaint = fate(source, mutant, _plans(source)).complaint
     if complaint is None:
-        assert is_explained(source, mutant), f"no case notices it, and {DOCS.name} does not explain why: {mutant}"
+        assert is_explained(source, mutant), f"no case notices it, and {SURVIVORS.name} does not explain why: {mutant}"
         return
     assert re.search(r": [\w.]+\.cuh?:\d+: ", complaint), complaint  # the line may stand in a header of the source
     assert re.search(r"block \(\d+, \d+, \d+\) thread \(\d+, \d+, \d+\)", complaint), complaint
