@@ -17,6 +17,7 @@ from kernelmark.bench.report.runs import RunDocument, RunSummary
 from kernelmark.bench.report.scaling import ScalingDocument
 from kernelmark.bench.selftest.finding import Checks
 from kernelmark.bench.tune.inspect import InspectRow
+from kernelmark.bench.tune.pins import Pins
 from kernelmark.bench.tune.profile.view import Profile
 from kernelmark.bench.tune.select.answer import SelectDocument
 from kernelmark.bench.tune.select.model import Model
@@ -59,6 +60,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "history": ("history --json", HistoryDocument),
     "inspect": ("inspect --format json", list[InspectRow]),
     "profile": ("profile --json", Profile),
+    "pins": ("inspect --baseline, profile --baseline", Pins),
     "selftest": ("selftest --json", Checks),
 }
 

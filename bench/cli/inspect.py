@@ -1,19 +1,48 @@
 """The commands that look into a CUDA kernel without a GPU: `inspect` and `profile`."""
 
-from collections.abc import Sequence
+import shlex
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from kernelmark.bench.cli.options import Choice, complete_kernels, plugin_option
+from kernelmark.bench.cli.options import AGAINST, OK, Choice, complete_kernels, file_option, plugin_option
 from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.tune.inspect import inspect_rows, render, space_text, summary, tile_rows
+from kernelmark.bench.tune import pins
+from kernelmark.bench.tune.inspect import InspectRow, inspect_rows, render, space_text, summary, tile_rows
 from kernelmark.bench.tune.profile import counted, devices, view
 from kernelmark.bench.tune.subject import limits_here
+
+
+def _pin_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    update = click.option("--update", is_flag=True, help="With --baseline: pin what is found now.")
+    text = "Exit with 1 where it takes more than this file of pins has."
+    return file_option("--baseline", text=text)(update(function))
+
+
+def _words(plugins: Sequence[str], *words: str | None, **options: str | None) -> str:
+    """Return the command line that selects the same kernels again, by which pins are found."""
+    given = [*options.items(), *(("plugin", plugin) for plugin in plugins)]
+    return shlex.join(
+        [*filter(None, words), *(word for name, value in given if value for word in (f"--{name}", value))]
+    )
+
+
+def _end(gated: pins.Gated, after_document: bool) -> None:
+    """Print what differs from the pins, after a document on standard error, and end with the gate's status."""
+    click.echo(gated.text, err=after_document)
+    sys.exit(AGAINST if gated.fails else OK)
+
+
+def _require_baseline(baseline: Path | None, update: bool) -> None:
+    if update and baseline is None:
+        raise UsageError("--update: has no file to write; name it by --baseline")
 
 
 @click.command()
@@ -27,6 +56,7 @@ from kernelmark.bench.tune.subject import limits_here
 )
 @click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
 @click.option("--format", "style", type=Choice(["table", "csv", "json"]), default="table", show_default=True)
+@_pin_options
 @plugin_option
 def inspect(
     kernel: str | None,
@@ -34,6 +64,8 @@ def inspect(
     kernels: str | None,
     archs: str | None,
     style: str,
+    baseline: Path | None,
+    update: bool,
     plugins: tuple[str, ...],
 ) -> None:
     """Show registers, shared memory, spills and occupancy.
@@ -41,25 +73,37 @@ def inspect(
     Compiles the hand-written CUDA kernels, a line each; needs no GPU. With KERNEL PROBLEM, shows the tile that a run
     takes for PROBLEM, and how many tiles KERNEL has for it.
     """
+    _require_baseline(baseline, update)
     registry, wanted = discover(plugins), archs.split(",") if archs else ARCHS
-    if kernel is None and kernels is None and style == "table":
-        click.echo(summary(inspect_rows(registry, "*", wanted)))
-        click.echo("\n`kernelmark inspect --kernels GLOB` shows each tile and architecture")
-    elif kernel is None:
-        click.echo(render(inspect_rows(registry, kernels or "*", wanted), style), nl=style != "csv")
-    else:
-        _inspect_one(registry, kernel, problem_id, wanted, style)
-
-
-def _inspect_one(registry: Registry, kernel: str, problem_id: str | None, archs: Sequence[str], style: str) -> None:
-    if problem_id is None:
+    if kernel is None:
+        rows = inspect_rows(registry, kernels or "*", wanted)
+    elif problem_id is None:
         raise UsageError(f"inspect {kernel}: expected a problem after the kernel; --kernels GLOB is without one")
-    chosen, problem = registry.named(kernel), registry.problem(problem_id)
-    rows = tile_rows(chosen, problem, archs)
-    if rows or style != "table":
+    else:
+        rows = tile_rows(registry.named(kernel), registry.problem(problem_id), wanted)
+    if baseline is None or style != "table":
+        _print_rows(registry, rows, kernel, problem_id, kernels, style)
+    if baseline is not None:
+        command = _words(plugins, "inspect", kernel, problem_id, kernels=kernels, arch=archs)
+        _end(pins.gate(baseline, command, pins.of_rows(rows), update), style != "table")
+
+
+def _print_rows(
+    registry: Registry,
+    rows: Sequence[InspectRow],
+    kernel: str | None,
+    problem_id: str | None,
+    glob: str | None,
+    style: str,
+) -> None:
+    if kernel is None and glob is None and style == "table":
+        click.echo(summary(rows))
+        click.echo("\n`kernelmark inspect --kernels GLOB` shows each tile and architecture")
+    elif rows or kernel is None or style != "table":
         click.echo(render(rows, style), nl=style != "csv")
-    if style == "table":
-        click.echo(space_text(chosen, problem, limits_here(chosen)))
+    if kernel is not None and problem_id is not None and style == "table":
+        chosen = registry.named(kernel)
+        click.echo(space_text(chosen, registry.problem(problem_id), limits_here(chosen)))
 
 
 @click.command()
@@ -81,6 +125,7 @@ def _inspect_one(registry: Registry, kernel: str, problem_id: str | None, archs:
 @click.option("--every-block", is_flag=True, help="Run all blocks, even where a few could stand for the rest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the annotated sources, a page.")
+@_pin_options
 @plugin_option
 def profile(
     kernel_id: str,
@@ -90,6 +135,8 @@ def profile(
     every_block: bool,
     as_json: bool,
     html: Path | None,
+    baseline: Path | None,
+    update: bool,
     plugins: tuple[str, ...],
 ) -> None:
     """Count the memory traffic and instructions of a CUDA kernel.
@@ -97,6 +144,7 @@ def profile(
     Counts sectors, wavefronts, idle lanes and instructions in the emulator and in the machine code, without a GPU.
     Nothing is timed: the last table is a lower bound of the time, by the limits of a GPU that NVIDIA publishes.
     """
+    _require_baseline(baseline, update)
     registry = discover(plugins)
     limits = devices.usual(arch) if device_name is None else devices.published(device_name, arch)
     kernel, problem = counted.counted_kernel(registry.named(kernel_id)), registry.problem(problem_id)
@@ -113,4 +161,8 @@ def profile(
     found = view.profiled(kernel, problem, arch, limits, every_block)
     if html is not None:
         view.write_page(found, html)
-    click.echo(view.as_json(found) if as_json else "\n\n".join(view.sections(found)))
+    if baseline is None or as_json:
+        click.echo(view.as_json(found) if as_json else "\n\n".join(view.sections(found)))
+    if baseline is not None:
+        command = _words(plugins, "profile", kernel_id, problem_id, "--every-block" * every_block, arch=arch)
+        _end(pins.gate(baseline, command, pins.of_profile(found), update, found.no_machine), as_json)

@@ -1,0 +1,137 @@
+"""Gates without a GPU: what `inspect` and `profile` found, pinned in a file, against what they find now."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.report.export import write_text
+from kernelmark.bench.report.format import count
+from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.tune.inspect import InspectRow
+from kernelmark.bench.tune.profile.view import Profile
+
+Number = int | float
+#: Numbers by their names, of each launch or kernel.
+Found = Mapping[str, Mapping[str, Number]]
+#: How each number is written. All are worse the larger they are, but for the last.
+_WORDS = {
+    "registers": "registers",
+    "spill_bytes": "bytes of spills",
+    "sectors": "sectors",
+    "wavefronts": "wavefronts",
+    "multiply_add_pct": "% multiply-adds in the main loop",
+}
+_MORE_IS_BETTER = "multiply_add_pct"
+_MOST_BYTES = 32 * 2**20
+
+
+class PinnedCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a command found, and the compiler that it had."""
+
+    compiler: str
+    pins: dict[str, dict[str, Number]]
+
+
+class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of `--baseline`: what each command found when it was pinned, by the words that select kernels."""
+
+    commands: dict[str, PinnedCommand]
+
+
+class Gated(NamedTuple):
+    """What is printed, and whether something is worse, or gone."""
+
+    text: str
+    fails: bool
+
+
+def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
+    """Return what is pinned of the rows of `inspect`."""
+    pins = {}
+    for row in rows:
+        tile = f"@{tile_text(json.loads(row.tunables))}" if row.tunables and "@" not in row.kernel else ""
+        pins[f"{row.kernel}{tile} {row.arch} {row.entry}"] = _resources(row.registers, row.spill_bytes)
+    return PinnedCommand(rows[0].compiler if rows else "", pins)
+
+
+def of_profile(found: Profile) -> PinnedCommand:
+    """Return what is pinned of a profile; without its machine code, what was counted."""
+    total = found.counts.total
+    pins: dict[str, dict[str, Number]] = {
+        found.counts.kernel: {"sectors": total.sectors, "wavefronts": total.wavefronts}
+    }
+    if found.machine is None:
+        return PinnedCommand("", pins)
+    sass = found.machine.sass
+    for function in sass.functions:
+        share = {_MORE_IS_BETTER: round(100 * function.loop.useful_share, 1)} if function.loop else {}
+        pins[f"{found.counts.kernel} {function.entry}"] = _resources(function.registers, function.spill_bytes) | share
+    return PinnedCommand(sass.compiler, pins)
+
+
+def _resources(registers: int, spill_bytes: int) -> dict[str, Number]:
+    return {"registers": registers, "spill_bytes": spill_bytes}
+
+
+def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> Gated:
+    """Compare what a command found with its pins, or pin it. why_unknown: why part of it could not be found.
+
+    Raises UsageError for a file without pins of the command.
+    """
+    again = f"`kernelmark {command} --baseline {shlex.quote(str(path))} --update`"
+    if update:
+        known = _read(path).commands if path.exists() else {}
+        text = json.dumps(msgspec.to_builtins(Pins({**known, command: found})), indent=2, sort_keys=True)
+        write_text(path, lambda out: print(text, file=out))
+        return Gated(f"{path}: {count(len(found.pins), 'pin')} of `{command}` written", False)
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file; {again} makes it")
+    commands = _read(path).commands
+    if command not in commands:
+        raise UsageError(f"{path}: has no pins of `{command}`, but of {', '.join(commands)}; {again} adds them")
+    pinned = commands[command]
+    changes = [*_changes(pinned.pins, found.pins, why_unknown)]
+    worse, others = (
+        [f"{escaped(line)}; {again} accepts it" for line, is_worse in changes if is_worse == kind] for kind in (1, 0)
+    )
+    head = f"{count(len(pinned.pins), 'pin')}: {len(worse)} worse or gone, {len(others)} better or new"
+    if pinned.compiler != found.compiler and worse + others:
+        head += f"; pinned with {pinned.compiler or 'no compiler'}, now {found.compiler or 'no compiler'}"
+    return Gated("\n".join([*worse, *others, paragraph(head)]), bool(worse))
+
+
+def _read(path: Path) -> Pins:
+    require_file(path, _MOST_BYTES)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Pins)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is no file of pins: {error}; --baseline names another") from None
+
+
+def _changes(pinned: Found, found: Found, why_unknown: str) -> Iterator[tuple[str, bool]]:
+    """Yield a line for each number that is another than its pin, and whether that is worse."""
+    for name in dict.fromkeys((*pinned, *found)):
+        before, now = pinned.get(name, {}), found.get(name, {})
+        if name not in pinned:
+            yield f"{name}: {_listed(now)}, not pinned", False
+        elif name not in found:
+            yield f"{name}: {why_unknown or 'not there now'}, pinned {_listed(before)}", True
+        for number, was in before.items() if name in found else ():
+            here = now.get(number)
+            if here is None:
+                yield f"{name}: none now, pinned {was:,} {_WORDS.get(number, number)}", True
+            elif here != was:
+                is_worse = (was < here) != (number == _MORE_IS_BETTER)
+                yield f"{name}: {here:,} {_WORDS.get(number, number)} now, pinned {was:,}", is_worse
+
+
+def _listed(numbers: Mapping[str, Number]) -> str:
+    return ", ".join(f"{value:,} {_WORDS.get(number, number)}" for number, value in numbers.items())
