@@ -50,12 +50,18 @@ class RunRequest(NamedTuple):
     known: Plan | None = None
 
 
+class Begun(NamedTuple):
+    """A run that has begun. planned: how many cases it has when it is complete."""
+
+    session: Session
+    planned: int
+
+
 class Done(NamedTuple):
-    """A run that has ended. planned: how many cases it has when it is complete. finished: whether it is."""
+    """A run that has ended. finished: whether it is complete."""
 
     session: Session
     registry: Registry
-    planned: int
     finished: bool
 
 

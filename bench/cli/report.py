@@ -53,7 +53,7 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
     with closing(reading(db)) as store:
         found, registry = store.find_run(run_id)["run_id"], discover(plugins)
         run = summary_of(store, found)
-        click.echo("\n".join(filter(None, (run.title, run.partial))))
+        click.echo("\n".join(filter(None, (run.title, run.partial(store.path)))))
         click.echo(write_folder(store, found, out, registry))
 
 

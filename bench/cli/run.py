@@ -2,8 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -25,7 +25,7 @@ from kernelmark.bench.cli.options import (
     name_option,
     plan_option,
 )
-from kernelmark.bench.cli.planned import Done, RunRequest, asked_of, expanded_plan, plan_only, with_selector
+from kernelmark.bench.cli.planned import Begun, Done, RunRequest, asked_of, expanded_plan, plan_only, with_selector
 from kernelmark.bench.cli.progress import Display, print_end, print_run, table_style
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
@@ -37,8 +37,9 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import OPTIONS, Option, above_zero
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import parse_shard
+from kernelmark.bench.plan.signals import ignore
 from kernelmark.bench.plan.suites import full_name
-from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.record.store import Store, default_store, resuming
 from kernelmark.bench.report.export import check_writable, write_file
 from kernelmark.bench.report.runs import summary_of, write_run
 from kernelmark.bench.run.asked import plan_asked
@@ -47,6 +48,9 @@ from kernelmark.bench.run.dispatch import Broker, Dispatch, first_answer
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, plan_again, plan_of, run_jobs
 from kernelmark.bench.run.station import Task
+
+#: The remedy where another process measures the run.
+_OWN_RUN = "start a run of your own"
 
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -180,13 +184,19 @@ def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
             check_writable(wanted.csv)
         known = asked.known
         elsewhere = asked.executor or asked.gpus is not None or (known and (known.executor or known.gpus))
-        done = (_run_elsewhere if elsewhere else _run_here)(store, asked)
-        with _resumable(done.session, done.planned):
+        begun: list[Begun] = []
+        try:
+            done = (_run_elsewhere if elsewhere else _run_here)(store, asked, begun)
             (print_run if asked.resume else print_end)(store, done.session.run_id)
             noisy = _write(store, done.session.run_id, done.registry, wanted)
             store.require_in_place()
-    if not done.finished:
-        _interrupted(done.session, done.planned)
+            if not done.finished:
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:  # at any moment, so that the last line is always there
+            ignore()
+            if not begun:
+                raise
+            _interrupted(store, *begun[0])
     sys.exit(AGAINST if done.session.against or noisy else OK)
 
 
@@ -206,7 +216,7 @@ def _reproducing(store: Store, asked: RunRequest, run_id: str) -> RunRequest:
     return asked._replace(known=msgspec.structs.replace(plan, mode=mode, kernels=options["kernels"] or plan.kernels))
 
 
-def _run_here(store: Store, asked: RunRequest) -> Done:
+def _run_here(store: Store, asked: RunRequest, begun: list[Begun]) -> Done:
     plan = asked.known or plan_asked(asked.suites, asked.options)
     with Workers() as workers:
         workers.load(plan)
@@ -220,10 +230,11 @@ def _run_here(store: Store, asked: RunRequest) -> Done:
         with exclusive(plan.devices, plan.share_gpu), workers:
             again = asked.resume, asked.noisy_again
             session = Session(store, chosen, plan, workers.run, *again, name=asked.name, planned=planned)
+            begun.append(Begun(session, planned))
             click.echo(f"run {session.run_id}")
-            with _held(store, session, planned), display:
+            with held_run(store.path, session.run_id, _OWN_RUN), display:
                 finished = run_jobs(session, lambda: expanded, display.row, display)
-    return Done(session, registry, planned, finished)
+    return Done(session, registry, finished)
 
 
 def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) -> bool:
@@ -238,29 +249,15 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) ->
     return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 
-@contextmanager
-def _held(store: Store, session: Session, planned: int) -> Iterator[None]:
-    with held_run(store.path, session.run_id, "start a run of your own"), _resumable(session, planned):
-        yield
-
-
-@contextmanager
-def _resumable(session: Session, planned: int) -> Iterator[None]:
-    """Name the command that goes on with a run that is interrupted at once."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _interrupted(session, planned)
-
-
-def _interrupted(session: Session, planned: int) -> NoReturn:
+def _interrupted(store: Store, session: Session, planned: int) -> NoReturn:
+    """Name the command that goes on with the run."""
     done = session.tally.total()
     if done < planned:
-        click.echo(f"\n{done} of {planned} cases done; `kernelmark run --resume {session.run_id}`")
+        click.echo(f"\n{done} of {planned} cases done; {resuming(session.run_id, store.path)}")
     sys.exit(INTERRUPTED)
 
 
-def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
+def _run_elsewhere(store: Store, asked: RunRequest, begun: list[Begun]) -> Done:
     config, gpus = _who(asked)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
         plan, host = _planned(asked, broker, config, gpus)
@@ -274,11 +271,12 @@ def _run_elsewhere(store: Store, asked: RunRequest) -> Done:
         display = Display(expanded, 1, registry, None if asked.resume else table_style())
         own = {"name": asked.name, "planned": planned, **_recorded(store, asked.resume, host)}
         session = Session(store, chosen, plan, None, asked.resume, asked.noisy_again, **own)
+        begun.append(Begun(session, planned))
         click.echo(f"run {session.run_id}")
-        with _held(store, session, planned), display:
+        with held_run(store.path, session.run_id, _OWN_RUN), display:
             dispatch = Dispatch(session, store, broker)
             finished = dispatch.run(expanded, host, display.row, display)
-    return Done(session, registry, planned, finished)
+    return Done(session, registry, finished)
 
 
 def _who(asked: RunRequest) -> tuple[str, tuple[str, ...]]:

@@ -87,8 +87,8 @@ def show(
         print_run(store, found, page)
     else:
         click.echo("\n" + summed(store, found, by, step))
-    if summary.partial:
-        click.echo("\n" + paragraph(summary.partial, rest=""))
+    if partial := summary.partial(store.path):
+        click.echo("\n" + paragraph(partial, rest=""))
 
 
 def _check_view(by: str, page: int, row: str | None, json_to: IO[str] | None) -> None:
@@ -193,7 +193,7 @@ def export(
     style = "spreadsheet" if spreadsheet else style
     store, found = _selected(db, run_id, selection)
     store.identifies = identify
-    partial = summary_of(store, found).partial
+    partial = summary_of(store, found).partial(store.path)
     if style == "parquet":
         if output is None:
             raise UsageError("--format parquet: is binary; -o FILE names where it goes")

@@ -44,6 +44,11 @@ def give(handlers: "Mapping[int, Any]") -> None:
         signal.signal(number, handler)
 
 
+def ignore() -> None:
+    """Take no notice of further signals: what is left to do is short."""
+    give(dict.fromkeys(take(stop), signal.SIG_IGN))
+
+
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Turn the first signal into a flag; the next one does what it did before."""

@@ -6,6 +6,7 @@ A file is made, brought up to date, or opened to be read alone where it cannot b
 import hashlib
 import json
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement,
 from kernelmark.bench.measure.stats import BaselineRatio
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import data_folder, require_file
+from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.reader import MOST_BYTES, STEPS, Reader
 from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
@@ -41,6 +43,14 @@ _REMEDY = "--db names another file"
 def default_store() -> Path:
     """`$XDG_DATA_HOME/kernelmark/results.db`."""
     return data_folder() / "results.db"
+
+
+def resuming(run_id: str, path: Path) -> str:
+    """Return the command that goes on with a run, in backquotes, with its store where that is not the default one."""
+    with suppress(UsageError):  # a user without a home has none
+        if path == default_store().absolute():
+            return f"`kernelmark run --resume {run_id}`"
+    return f"`kernelmark run --resume {run_id} --db {escaped(shlex.quote(str(path)))}`"
 
 
 def files_of(path: Path) -> dict[str, tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Dims, RowCount, RunFacts
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.result import row as row_of
+from kernelmark.bench.record.store import resuming
 from kernelmark.bench.report.anonymity import NAMES, hidden
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
@@ -57,14 +59,13 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Return `26 of 199`, or `26` where their number was not recorded."""
         return f"{self.cases_done}" + (f" of {self.cases_planned}" if self.cases_planned is not None else "")
 
-    @property
-    def partial(self) -> str:
+    def partial(self, store: Path) -> str:
         """Return `partial: 26 of 199 cases; ...` with how to go on; nothing for a run that is complete."""
         if self.cases_planned is None or self.cases_done >= self.cases_planned:
             return ""
         if self.command == MERGED:
             return f"partial: {self.cases} cases; `kernelmark merge` adds shards that are missing or went on"
-        return f"partial: {self.cases} cases; `kernelmark run --resume {self.run_id}` goes on"
+        return f"partial: {self.cases} cases; {resuming(self.run_id, store)} goes on"
 
 
 def summaries(store: Reader) -> list[RunSummary]:

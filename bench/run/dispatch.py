@@ -19,7 +19,7 @@ from kernelmark.bench.plan.case import PlannedJob
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.plan.signals import interruptible
-from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.store import Store, resuming
 from kernelmark.bench.run.broker import TaskReply
 from kernelmark.bench.run.child import Child
 from kernelmark.bench.run.pool import KILLS
@@ -130,7 +130,7 @@ class Dispatch:
                             waiting.appendleft(group)
                 return self._ended(bool(waiting))
         except UsageError as error:
-            remedy = f"rows recorded so far are safe: `kernelmark run --resume {self._session.run_id}`"
+            remedy = f"rows recorded so far are safe: {resuming(self._session.run_id, self._store.path)}"
             raise UsageError(f"{error}; {remedy}") from None
 
     def _plan_groups(self, jobs: Iterable[PlannedJob], progress: Progress) -> None:

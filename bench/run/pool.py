@@ -250,9 +250,8 @@ class Workers(AbstractContextManager["Workers", None]):
 
     def close(self) -> None:
         """End all workers, at once."""
-        for worker in self._waiting.values():
-            worker.close()
-        self._waiting.clear()
+        while self._waiting:  # an interrupt may fall in here, and none is closed twice
+            self._waiting.popitem()[1].close()
 
     def load(self, plan: Plan) -> None:
         """Load the plug-ins of a plan in a worker, which can be ended, before this process loads them.

@@ -236,7 +236,8 @@ def test_a_signal_ends_the_run_with_its_last_line_and_no_lock(folder: Path, star
     done = len(visible(folder / "r.db"))
     (run_id,) = run_ids(folder / "r.db")
     assert (run.returncode, complaints(err)) == (status, [])
-    assert out.splitlines()[-1] == f"{done} of {PROBLEMS * len(KERNELS)} cases done; `kernelmark run --resume {run_id}`"
+    again = f"`kernelmark run --resume {run_id} --db {folder / 'r.db'}`"
+    assert out.splitlines()[-1] == f"{done} of {PROBLEMS * len(KERNELS)} cases done; {again}"
     assert not list(folder.glob("*.lock"))
 
 
