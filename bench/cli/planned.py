@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from kernelmark.bench.cli.progress import Detail
 from kernelmark.bench.measure.cpu import default_threads
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, Shard, case_count, case_of
@@ -32,7 +33,7 @@ class RunRequest(NamedTuple):
 
     executor, start_timeout_s, gpus: who measures, where this machine does not do it as a whole: the executor of a file,
     whose first worker must start in time, or GPUs by their numbers. known: the plan of a run that goes on as before, or
-    that is measured again.
+    that is measured again. detail: how much is printed.
     """
 
     suites: tuple[str, ...]
@@ -48,6 +49,7 @@ class RunRequest(NamedTuple):
     start_timeout_s: float = 0.0
     gpus: tuple[int, ...] | None = None
     known: Plan | None = None
+    detail: Detail = Detail.LINES
 
 
 class Begun(NamedTuple):

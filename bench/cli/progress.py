@@ -1,9 +1,10 @@
-"""What `run` prints: how far it is, the first times of a long job, each table once it is complete, and the end."""
+"""What `run` prints: how far it is; then a line a problem, or with `--verbose` tables as they become complete."""
 
 import os
 import shutil
 import sys
 from collections.abc import Sequence
+from enum import Enum
 from types import TracebackType
 from typing import Self
 
@@ -14,9 +15,11 @@ from kernelmark.bench.plan.case import Entrant, PlannedJob
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.digest import run_digest, verdict_line
 from kernelmark.bench.report.format import digits, seconds, short
 from kernelmark.bench.report.layout import TERMINAL, TableColumn, is_wanted, paragraph, table
 from kernelmark.bench.report.pages import PAGE, run_end, run_page
+from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import run_table
 from kernelmark.bench.run.progress import Glimpse, Progress
 
@@ -31,6 +34,16 @@ PHASES = {
     "sampling": "measuring",
 }
 _MINUTE_S = 90
+#: Seconds between two lines of progress in a pipe.
+_EVERY_S = 30.0
+
+
+class Detail(Enum):
+    """How much `run` prints: the verdict, a line a problem, or a table a problem and a line of progress a job."""
+
+    QUIET, LINES, TABLES = range(3)
+
+
 #: Clears a terminal's line from the cursor on (ECMA-48).
 _CLEAR = "\033[K"
 _PROVISIONAL = (
@@ -43,17 +56,26 @@ _PROVISIONAL = (
 
 
 class Display(Progress):
-    """A line of progress on a terminal, a line for each job in a pipe (both on standard error); tables as they come.
+    """A line of progress on a terminal, lines in a pipe (both on standard error); tables as they come.
 
     jobs: what is planned, in its order, in which they need not end. processes: how many passes are made over them.
-    style: of the tables; None where they are not wanted yet, since a run that goes on has some of them already.
+    again: the run goes on, and has some of its tables already.
     """
 
-    def __init__(self, jobs: Sequence[PlannedJob], processes: int, registry: Registry, style: str | None) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[PlannedJob],
+        processes: int,
+        registry: Registry,
+        detail: Detail = Detail.LINES,
+        again: bool = False,
+    ) -> None:
         following = [*(planned.job.problems for planned in jobs[1:]), ()]
         self._jobs = jobs  # kept, so that no other object gets the id of one
         self._following = {id(planned): problems for planned, problems in zip(jobs, following, strict=True)}
-        self._registry, self._style, self._processes = registry, style, processes
+        self._registry, self._processes, self._detail = registry, processes, detail
+        self._style = table_style() if detail is Detail.TABLES and not again else None
+        self._printed_s, self._so_far = -_EVERY_S, dict[Entrant, float]()
         self._total, self._done = sum(len(planned.job.entrants) for planned in jobs), 0
         self._total_s, self._done_s = processes * sum(map(_least_s, jobs)), 0.0
         self._began_s, self._process = now(), 1
@@ -77,18 +99,19 @@ class Display(Progress):
         if process != self._process:
             self._process, self._done = process, 0
         self._waiting = False
-        if self._terminal:
-            self._show(f"{self._where}: {planned.job.problems[0]}")
-        else:
-            click.echo(f"[{self._where}] {' and '.join(planned.job.problems)}", err=True)
+        self._so_far = {}
+        self._show(f"[{self._where}] {planned.job.problems[0]}")
+        if self._detail is Detail.TABLES or now() - self._printed_s >= _EVERY_S:
+            self._note(f"[{self._where}] {' and '.join(planned.job.problems)}")
 
     def calls(self, entrant: Entrant, stage: str) -> None:
-        self._show(f"{PHASES[stage]} {self._where}: {entrant.kernel} on {entrant.problem.partition('/')[2]}")
+        so_far = f" ({seconds(self._so_far[entrant])} so far)" if entrant in self._so_far else ""
+        self._show(f"[{self._where}] {PHASES[stage]} {short(entrant.kernel)}{so_far} on {entrant.problem}")
 
     def waits(self, left_s: float) -> None:
         self._show(f"process {self._process} is done; the next starts in {left_s:.0f} s")
-        if not self._terminal and not self._waiting:
-            click.echo(f"[the next process starts in {left_s:.0f} s]", err=True)
+        if not self._waiting:
+            self._note(f"[the next process starts in {left_s:.0f} s]")
         self._waiting = True
 
     def ends(self, planned: PlannedJob, process: int) -> None:
@@ -98,12 +121,14 @@ class Display(Progress):
             self._print_tables()
 
     def glimpses(self, found: list[Glimpse]) -> None:
-        self._write(_provisional(found, self._registry), err=True)
+        self._so_far = {one.entrant: one.median_s for one in found}
+        if self._detail is Detail.TABLES:
+            self._write(_provisional(found, self._registry), err=True)
 
     @property
     def _where(self) -> str:
-        """Return `12 of 199 cases, about 2 min left`."""
-        part = f"{self._done} of {self._total} cases"
+        """Return `12/199, about 2 min left`."""
+        part = f"{self._done}/{self._total}"
         if self._process > self._processes:
             part = f"process {self._process}, in place of disturbed ones, {part}"
         elif self._processes > 1:
@@ -126,6 +151,12 @@ class Display(Progress):
     def _show(self, text: str) -> None:
         if self._terminal:
             show_line(text)
+
+    def _note(self, text: str) -> None:
+        """Print a line of progress in a pipe."""
+        if not self._terminal and self._detail is not Detail.QUIET:
+            click.echo(text, err=True)
+            self._printed_s = now()
 
     def _write(self, text: str, err: bool) -> None:
         self._show("")
@@ -165,11 +196,17 @@ def print_run(store: Store, run_id: str, page: int = 1) -> None:
         click.echo(f"\n{part}")
 
 
-def print_end(store: Store, run_id: str) -> None:
-    """What `run` prints below its tables."""
-    with store.snapshot():
-        for part in filter(None, run_end(store, run_id)):
-            click.echo(f"\n{part}")
+def print_end(store: Store, run_id: str, detail: Detail, again: bool) -> None:
+    """What `run` prints at its end. again: the run went on, and has printed no table."""
+    if detail is Detail.QUIET:
+        click.echo(verdict_line(RunData(store, run_id)))
+    elif detail is Detail.TABLES and again:
+        print_run(store, run_id)
+    else:
+        with store.snapshot():
+            end = run_end(store, run_id) if detail is Detail.TABLES else run_digest(store, run_id, table_style())
+            for part in filter(None, end):
+                click.echo(f"\n{part}")
 
 
 def table_style() -> str:

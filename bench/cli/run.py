@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import wraps
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -26,7 +27,7 @@ from kernelmark.bench.cli.options import (
     plan_option,
 )
 from kernelmark.bench.cli.planned import Begun, Done, RunRequest, asked_of, expanded_plan, plan_only, with_selector
-from kernelmark.bench.cli.progress import Display, print_end, print_run, table_style
+from kernelmark.bench.cli.progress import Detail, Display, print_end
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
 from kernelmark.bench.measure.lock import exclusive, held_run
@@ -60,12 +61,27 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
             metavar="RUN",
             shell_complete=complete_runs,
             help="Draw the values that this run drew; without SUITE, measure what it measured.",
-        )(json_option(name_option(db_option(function))))
+        )(json_option(name_option(db_option(_detailed(function)))))
         for option in reversed(options):
             function = plan_option(option)(function)
         return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=complete_suites)(function)
 
     return decorate
+
+
+def _detailed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--verbose` and `--quiet`: the command gets `detail`."""
+
+    @click.option("--verbose", is_flag=True, help="Print a table for each problem, as `show` does.")
+    @click.option("--quiet", is_flag=True, help="Print the verdict alone.")
+    @wraps(function)
+    def command(verbose: bool, quiet: bool, **options: Any) -> Any:
+        if verbose and quiet:
+            raise UsageError("--verbose and --quiet: contradict each other; leave one of them out")
+        detail = Detail.TABLES if verbose else Detail.QUIET if quiet else Detail.LINES
+        return function(detail=detail, **options)
+
+    return command
 
 
 def _parse_gpus(text: str) -> tuple[int, ...]:
@@ -166,7 +182,7 @@ def verify(json_to: IO[str] | None, **options: Any) -> None:
 
 
 class RunOutputs(NamedTuple):
-    """What is written after the tables, and whether noise is a failure."""
+    """What is written at the end, and whether noise is a failure."""
 
     csv: Path | None = None
     json: IO[str] | None = None
@@ -187,8 +203,8 @@ def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
         begun: list[Begun] = []
         try:
             done = (_run_elsewhere if elsewhere else _run_here)(store, asked, begun)
-            (print_run if asked.resume else print_end)(store, done.session.run_id)
-            noisy = _write(store, done.session.run_id, done.registry, wanted)
+            print_end(store, done.session.run_id, asked.detail, asked.resume is not None)
+            noisy = _write(store, done.session.run_id, done.registry, wanted, asked.detail)
             store.require_in_place()
             if not done.finished:
                 raise KeyboardInterrupt
@@ -198,6 +214,11 @@ def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
                 raise
             _interrupted(store, *begun[0])
     sys.exit(AGAINST if done.session.against or noisy else OK)
+
+
+def _announce(session: Session, detail: Detail) -> None:
+    if detail is not Detail.QUIET:
+        click.echo(f"run {session.run_id}")
 
 
 def _reproducing(store: Store, asked: RunRequest, run_id: str) -> RunRequest:
@@ -225,19 +246,19 @@ def _run_here(store: Store, asked: RunRequest, begun: list[Begun]) -> Done:
             plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry, store
         )
         planned = case_count(expanded, registry)
-        display = Display(expanded, plan.processes, registry, None if asked.resume else table_style())
+        display = Display(expanded, plan.processes, registry, asked.detail, asked.resume is not None)
         workers.progress = display
         with exclusive(plan.devices, plan.share_gpu), workers:
             again = asked.resume, asked.noisy_again
             session = Session(store, chosen, plan, workers.run, *again, name=asked.name, planned=planned)
             begun.append(Begun(session, planned))
-            click.echo(f"run {session.run_id}")
+            _announce(session, asked.detail)
             with held_run(store.path, session.run_id, _OWN_RUN), display:
                 finished = run_jobs(session, lambda: expanded, display.row, display)
     return Done(session, registry, finished)
 
 
-def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) -> bool:
+def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs, detail: Detail) -> bool:
     if wanted.json is not None:
         write_run(store, run_id, wanted.json)
     if wanted.csv is not None:
@@ -245,7 +266,9 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs) ->
     if wanted.report is not None:
         from kernelmark.bench.cli.report import write_folder  # takes long to import, and few runs ask for a page
 
-        click.echo(f"\npage: {write_folder(store, run_id, wanted.report, registry, pdf=False)}")
+        page = write_folder(store, run_id, wanted.report, registry, pdf=False)
+        if detail is not Detail.QUIET:
+            click.echo(f"\npage: {page}")
     return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 
@@ -268,11 +291,11 @@ def _run_elsewhere(store: Store, asked: RunRequest, begun: list[Begun]) -> Done:
             plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry, store
         )
         planned = case_count(expanded, registry)
-        display = Display(expanded, 1, registry, None if asked.resume else table_style())
+        display = Display(expanded, 1, registry, asked.detail, asked.resume is not None)
         own = {"name": asked.name, "planned": planned, **_recorded(store, asked.resume, host)}
         session = Session(store, chosen, plan, None, asked.resume, asked.noisy_again, **own)
         begun.append(Begun(session, planned))
-        click.echo(f"run {session.run_id}")
+        _announce(session, asked.detail)
         with held_run(store.path, session.run_id, _OWN_RUN), display:
             dispatch = Dispatch(session, store, broker)
             finished = dispatch.run(expanded, host, display.row, display)

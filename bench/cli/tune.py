@@ -150,7 +150,7 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
         tuning.search()
         show_line("")
         print_search(tuning.store, run_id)
-        verdicts = tuning.race(lambda jobs, processes: Display(jobs, processes, tuning.registry, None))
+        verdicts = tuning.race(lambda jobs, processes: Display(jobs, processes, tuning.registry))
         for verdict in verdicts:
             keep(file, verdict.key, verdict.entry)
             log_adopted(tuning.store, verdict)

@@ -60,10 +60,10 @@ class Winner(NamedTuple):
         return 2 * self.wins > len(self.contests)
 
 
-def verdict(data: RunData) -> str:
+def verdict(data: RunData, variants: bool = True) -> str:
     """Return the answer of a run in a few sentences: of a tuning, to the founding question, or who is fastest.
 
-    Then follow the ratios of variants that were measured in turn.
+    Then follow the ratios of variants that were measured in turn, unless they stand elsewhere.
 
     It names the kernels that head tables without being ranked. The page begins with this text, and `run` ends with it.
     """
@@ -72,8 +72,8 @@ def verdict(data: RunData) -> str:
     if founding := answers(data):
         problem = founding[0].contest.problem
         return " ".join([founding[0].words, *unranked(data, [r for r in data.timed if r.problem == problem])])
-    variants = [f"{line}." for line in variant_lines(data.timed)[:MOST_OPERATIONS]]
-    return " ".join([_who_is_fastest(data), *variants, *unranked(data, data.timed)])
+    lines = [f"{line}." for line in variant_lines(data.timed)[: variants * MOST_OPERATIONS]]
+    return " ".join([_who_is_fastest(data), *lines, *unranked(data, data.timed)])
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:

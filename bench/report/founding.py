@@ -104,7 +104,7 @@ def answers(data: RunData) -> list[FoundingProduct]:
 
     Those where op_N was measured are first, then those on a GPU, cold ones, in fp32, and with the most threads.
     """
-    products = [c for c in data.contests if _is_founding(data, c)] if data.tunes is None else []
+    products = [c for c in data.contests if is_founding(data, c)] if data.tunes is None else []
     products.sort(key=lambda c: (
         c.setting.device != "cuda", c.setting.mode != "cold", c.setting.precision != "fp32", -c.setting.threads
     ))  # fmt: skip
@@ -113,7 +113,8 @@ def answers(data: RunData) -> list[FoundingProduct]:
     return sorted(found, key=lambda answer: answer.op_n is None)
 
 
-def _is_founding(data: RunData, c: Contest) -> bool:
+def is_founding(data: RunData, c: Contest) -> bool:
+    """Whether a contest is about the product of the founding text."""
     dims = data.dims_of[c.problem]
     return c.op == "gemm" and c.fastest.layout == "NT" and all(dims.get(key) == SIZES[key] for key in SIZES)
 

@@ -5,6 +5,7 @@ from math import ceil
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.digest import MOST_JUDGED
 from kernelmark.bench.report.findings import verdict
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.report.noise import noise_of
@@ -14,8 +15,6 @@ from kernelmark.bench.report.tables import ceiling_table, group_table, scope_not
 
 #: Tables on one page.
 PAGE = 100
-#: Rows of which a verdict is formed at the end of a run; of more, a report does it.
-MOST_JUDGED = 5000
 
 
 def run_page(store: Store, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:

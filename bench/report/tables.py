@@ -1,5 +1,6 @@
 """Tables for people, from the rows of a store, and one row in full."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
@@ -87,15 +88,24 @@ def run_table(results: Iterable[Result], style: str = "simple") -> str:
 def group_table(rows: Sequence[Result], style: str = "simple") -> str:
     """Return the table of rows that share problem, mode and isa, and below it what has no time."""
     timed = [r for r in rows if r.time_s_median]
+    parts = [kernel_table(rows, style), *(paragraph(line, "  ", style=style) for line in _below(rows, timed))]
+    # In Markdown a line right below a table would be another row of it.
+    return ("\n\n" if style == "github" else "\n").join(parts)
+
+
+def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.maxsize) -> str:
+    """Return the title and the timed rows of these, fastest first; most: how many of them, of a longer table."""
+    timed = sorted((r for r in rows if r.time_s_median), key=lambda r: r.time_s_median or 0.0)
     parts = [_title(rows, style)]
     if timed:
         shown = _shown(timed)
-        lines = [(r.time_s_median or 0.0, _cells(r, shown)) for r in timed] + list(_bounds(timed, shown))
+        lines = [(r.time_s_median or 0.0, _cells(r, shown)) for r in timed[:most]] + list(_bounds(timed, shown))
         cells = [cells for _, cells in sorted(lines, key=lambda line: line[0])]
         ranked = min(timed, key=lambda r: (why_unranked(r) != "", r.time_s_median))
-        parts.append(_drawn(cells, style, shown.unit, cells.index(_cells(ranked, shown))))
-    parts += [paragraph(line, "  ", style=style) for line in _below(rows, timed)]
-    # In Markdown a line right below a table would be another row of it.
+        best = _cells(ranked, shown)
+        parts.append(_drawn(cells, style, shown.unit, cells.index(best) if best in cells else -1))
+    if len(timed) > most:
+        parts.append(paragraph(f"{len(timed) - most} slower kernels are left out", GAP))
     return ("\n\n" if style == "github" else "\n").join(parts)
 
 
@@ -125,12 +135,17 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
         yield f"not ranked: {short(first.kernel)} {why}"
     if names := ", ".join(dict.fromkeys(short(r.kernel) for r in timed if by_name_only(r))):
         yield f"* in place by name only, with scratch of more than a tenth of the matrix: {names}"
-    for r in (r for r in rows if r.status == Status.OK and not r.time_s_median):
-        if r.time_s_mean:
-            yield f"mean {seconds(r.time_s_mean)}: {r.kernel} (no median was recorded)"
-        else:
-            yield f"correct: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})"
+    yield from filter(None, map(correct, rows))
     yield from (f"{r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != Status.OK)
+
+
+def correct(r: Result) -> str:
+    """Return `correct: a.b (largest error 1e-7, bound 2e-6)` of a row without a median; nothing of any other."""
+    if r.status != Status.OK or r.time_s_median:
+        return ""
+    if r.time_s_mean:
+        return f"mean {seconds(r.time_s_mean)}: {r.kernel} (no median was recorded)"
+    return f"correct: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})"
 
 
 def scope_note(results: Iterable[Result]) -> str:

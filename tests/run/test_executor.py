@@ -64,7 +64,7 @@ def test_a_run_by_the_command_names_its_plan_and_its_rows(kernelmark, tmp_path):
     config = config_file(tmp_path)
     done = kernelmark("run", SMALL, *QUICK, "--kernels", "copy/numpy.*", "--executor", config, "--db", "r.db")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^1 row: 1 ok$|^\d+ rows: \d+ ok$", done.stdout, re.MULTILINE)
+    assert re.search(r"^1 row: 1 ok;|^\d+ rows: \d+ ok;", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.long

@@ -1,0 +1,213 @@
+"""What `run` prints: a line a problem, or an operation where a suite has many; then notes, once; then the verdict."""
+
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from kernelmark.bench.measure.disturbance import low_ceilings
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.status import AGAINST, Status
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import TIE, Contest, speedup_of
+from kernelmark.bench.report.findings import refusals, verdict
+from kernelmark.bench.report.format import count, operation, seconds, short
+from kernelmark.bench.report.founding import is_founding
+from kernelmark.bench.report.layout import GAP, TableColumn, natural_width, table, width, wrapped
+from kernelmark.bench.report.noise import MARK, marked, noise_of, share
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.tables import by_name_only, correct, kernel_table, scope_note, status_line
+from kernelmark.bench.report.variants import variant_lines
+
+#: Rows of which a verdict is formed at the end of a run; of more, a report does it.
+MOST_JUDGED = 5000
+#: Problems of a suite that have a line each, and kernels of a run that has one problem.
+MOST_LINES = 20
+#: Rows without a result that are named, and kernels that are named for one reason.
+_MOST_NAMED, _MOST_KERNELS = 5, 3
+#: Characters of a note's line, however wide the terminal, and of a reason.
+_TEXT, _REASON = 80, 150
+_EQUAL = "="
+_LINES = (
+    TableColumn("problem"),
+    TableColumn("fastest"),
+    TableColumn("time", "right"),
+    TableColumn("speedup"),
+    TableColumn("roof %", "right", spare=1),
+)
+_OPERATIONS = (
+    TableColumn("operation"),
+    TableColumn("problems", "right"),
+    TableColumn("kernels", "right"),
+    TableColumn("rows", "right"),
+    TableColumn("ok", "right"),
+    TableColumn("others", wraps=16),
+)
+
+
+def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str]:
+    """Yield the paragraphs that `run` prints below the run's id, some of them empty; the last is the verdict."""
+    tally = store.statuses(run_id)
+    if tally.total() > MOST_JUDGED:
+        yield from _of_many(store, run_id, tally)
+        return
+    data = RunData(store, run_id)
+    suites: dict[str, list[Result]] = defaultdict(list)
+    for r in data.rows:
+        suites[r.suite].append(r)
+    one = len({(r.problem, r.mode, r.isa) for r in data.rows}) == 1
+    many = {} if one else {suite: rows for suite, rows in suites.items() if _is_long(rows)}
+    lines = [c for c in data.contests if c.fastest.suite not in many]
+    if one:
+        yield kernel_table(data.rows, style, MOST_LINES)
+        yield "\n".join(map(_text, islice(filter(None, map(correct, data.rows)), MOST_LINES)))
+    else:
+        yield _lines(lines, data)
+    for suite, rows in many.items():
+        title = f"{suite}: {count(len({r.problem for r in rows}), 'problem')}, by operation"
+        yield f"{title}\n{_operations((r.problem, r.kernel, r.status, 1) for r in rows)}"
+    yield "\n".join(map(_text, variant_lines(data.timed)))
+    yield "\n".join([*_refused(data), *_remarks(data, [] if one else lines), _tallied(tally)])
+    yield verdict_line(data, variants=False)
+
+
+def verdict_line(data: RunData, variants: bool = True) -> str:
+    """Return what `--quiet` prints: the verdict, or how many kernels are right where none was to be timed."""
+    if data.run.plan.get("mode") == Mode.VERIFY or not data.rows:
+        return status_line(Counter(r.status for r in data.rows))
+    text = verdict(data, variants)
+    return _text(f"Verdict: {text}" if data.leads else text)
+
+
+def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:
+    """Yield the paragraphs of a run that has more rows than are read at once."""
+    totals = store.kernel_totals(run_id)
+    yield _operations((t.kernel, t.kernel, status, n) for t in totals for status, n in t.statuses.items())
+    failed = [
+        f"{status}: {t.kernel}: {count(n, 'row')}" for t in totals for status, n in t.statuses.items() if status != "ok"
+    ]
+    yield "\n".join([*_first(failed, run_id), _tallied(tally)])
+    yield _text(f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one")
+
+
+def _is_long(rows: Sequence[Result]) -> bool:
+    """Whether a suite has too many problems for a line each, or was only verified."""
+    return len({r.problem for r in rows}) > MOST_LINES or all(r.mode == Mode.VERIFY for r in rows)
+
+
+def _lines(found: Sequence[Contest], data: RunData) -> str:
+    """Return a line a problem and setting, the founding ones first, below one that names setting and baseline."""
+    groups: dict[str, list[Contest]] = defaultdict(list)
+    for c in sorted(found, key=lambda c: not is_founding(data, c)):
+        groups[_setting(c)].append(c)
+    ordered = [(title, c) for title, own in groups.items() for c in own]
+    cells = [_cells(c) for _, c in ordered]
+    if len(GAP) + natural_width(_LINES, cells) > width():
+        titles = [(c.problem + _against(c), *own[1:]) for (_, c), own in zip(ordered, cells, strict=True)]
+        return table(_LINES, titles, titled=True)
+    drawn, previous = table(_LINES, cells).splitlines(), ""
+    lines = [GAP + line for line in drawn[:2]]
+    for (title, _), line in zip(ordered, drawn[2:], strict=True):
+        lines += wrapped(title, width()) * (title != previous)
+        lines.append(GAP + line)
+        previous = title
+    return "\n".join(lines)
+
+
+def _setting(c: Contest) -> str:
+    """Return `gemm: 2 threads, cold, fp32; speedup against numpy.matmul`; a GPU has its name."""
+    setting = c.setting._replace(device_name=c.setting.device_name * (c.setting.device != "cpu"))
+    return f"{c.op}: {setting.title}{_against(c)}"
+
+
+def _against(c: Contest) -> str:
+    baseline = next((r.baseline for r in c.ranked if r.baseline), "")
+    return f"; speedup against {short(baseline)}" if baseline else ""
+
+
+def _cells(c: Contest) -> tuple[str, ...]:
+    r = c.fastest
+    return (
+        c.problem.partition("/")[2],
+        short(r.kernel) + "*" * by_name_only(r) + f" {_EQUAL}" * _is_tie(c),
+        marked(seconds(r.time_s_median), r),
+        "baseline" if r.kernel == r.baseline else "" if r.speedup is None else str(speedup_of(r)),
+        share(r),
+    )
+
+
+def _is_tie(c: Contest) -> bool:
+    return c.lead is not None and c.lead.side == TIE
+
+
+def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
+    """Return a line an operation, from problems or kernels, kernels, statuses and how many rows have them."""
+    problems, kernels = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    tallies = defaultdict[str, Counter[str]](Counter)
+    for problem, kernel, status, rows_ in rows:
+        op = operation(problem)
+        problems[op].add(problem)
+        kernels[op].add(kernel)
+        tallies[op][status] += rows_
+    cells = []
+    for op, tally in tallies.items():
+        counted = "" if problems[op] == kernels[op] else str(len(problems[op]))
+        others = ", ".join(f"{n} {status}" for status, n in tally.most_common() if status != Status.OK)
+        cells.append((op, counted, str(len(kernels[op])), str(tally.total()), str(tally[Status.OK]), others))
+    return table(_OPERATIONS, cells)
+
+
+def _refused(data: RunData) -> Iterator[str]:
+    """Yield a line a row without a result, where a check failed first, and a line a reason of `unsupported`."""
+    several = len({r.problem for r in data.rows}) > 1
+    failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]
+    failed.sort(key=lambda r: r.status not in AGAINST)
+    yield from _first([_failure(r, several) for r in failed], data.run_id)
+    found = []
+    for one in refusals([r for r in data.rows if r.status == Status.UNSUPPORTED]):
+        more = len(one.kernels) - _MOST_KERNELS
+        names = ", ".join(one.kernels[:_MOST_KERNELS]) + (f" and {more} more" if more > 0 else "")
+        rows = f" ({one.rows} rows)" if one.rows > 1 else ""
+        found.append(f"{one.status}: {names}{rows}: {_cut(one.reason)}")
+    yield from _first(found, data.run_id)
+
+
+def _failure(r: Result, several: bool) -> str:
+    where = f" on {r.problem.partition('/')[2]}" if several else ""
+    return f"{r.status}: {r.kernel}{where}: {_cut(r.reason)}"
+
+
+def _cut(reason: str) -> str:
+    return textwrap.shorten(reason, _REASON, placeholder=" ...") if len(reason) > _REASON else reason
+
+
+def _first(lines: Sequence[str], run_id: str) -> Iterator[str]:
+    yield from map(_text, lines[:_MOST_NAMED])
+    if (more := len(lines) - _MOST_NAMED) > 0:
+        yield _text(f"and {more} more; `kernelmark show {run_id}` shows all")
+
+
+def _remarks(data: RunData, lines: Sequence[Contest]) -> Iterator[str]:
+    """Yield what holds for several lines: the marks and their meanings, and what one process cannot show."""
+    noise, fastest = noise_of(data.rows).sentence, [c.fastest for c in lines]
+    if noise:
+        yield _text(f"{MARK} {noise}")
+    low = list(dict.fromkeys(low for r in fastest for low in low_ceilings(r.disturbed)))
+    if low:
+        yield _text(f"{MARK} roof %: {low[0]}{f'; and {len(low) - 1} more' * bool(low[1:])}")
+    if any(map(_is_tie, lines)):
+        yield _text(f"{_EQUAL} fastest in a tie with the next kernel: the interval of their ratio includes 1")
+    if any(map(by_name_only, fastest)):
+        yield _text("* in place by name only, with scratch of more than a tenth of the matrix")
+    if scope := scope_note(data.rows):
+        yield _text(scope)
+
+
+def _tallied(tally: Counter[str]) -> str:
+    return _text(f"{status_line(tally)}; `kernelmark show` prints a table a problem")
+
+
+def _text(text: str) -> str:
+    return "\n".join(wrapped(text, min(width(), _TEXT), "", GAP))
