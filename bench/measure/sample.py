@@ -77,7 +77,7 @@ class Series:
     """One contender's samples: its launches over the operand sets, how they are prepared, and when they suffice.
 
     shared: changes of the operands that all contenders on the problem are judged on, so that they share references.
-    summed: checks the whole outputs of a set by their sums, which takes about `summing_s`.
+    summed: checks the whole outputs of a set, which takes about `summing_s`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Series:
         self._summed, self._summing_s = summed, summing_s
         #: The operand that a timed call had not written when it returned, and what it wrote that it must not.
         self.unwritten = self.damage = ""
-        #: What sums of an output have shown.
+        #: What a check of a whole output has shown.
         self.wrong = ""
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
@@ -170,7 +170,7 @@ class Series:
         operands = self.sets[self._random.choice(self._random.choice(kept).sets)]
         with self._called("check"):
             self.wrong = self.wrong or self._summed(operands) or ""
-        self._summing_s = min(self._summing_s, self.clock.now() - began)  # a longer one may have been interrupted
+        self._summing_s += (self.clock.now() - began - self._summing_s) / 2  # one may have been interrupted
         return True
 
     def _split(self) -> list[int]:
@@ -211,8 +211,11 @@ class Series:
             seconds.append(self._time([launch], "sampling"))
         return seconds[0], seconds[1]
 
-    def take_apart(self) -> tuple[float, float]:
-        """Return the seconds a call of a batch, and of one whose calls are a few microseconds and a change apart."""
+    def take_apart(self, is_checked: bool = True) -> tuple[float, float]:
+        """Return the seconds a call of a batch, and of one whose calls are a few microseconds and a change apart.
+
+        is_checked: whether the output of the last of these is checked as a whole.
+        """
         stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
         together_s = self._take([stretch])[0] / len(stretch.sets)
         self._prepare(stretch)
@@ -221,7 +224,7 @@ class Series:
         with self._called("sampling"), undisturbed():
             apart_s = self.clock.time_apart(launches, operands.stirring(self.draw, spots))
             self._look_for_unwritten(spots)
-        if self._summed:
+        if self._summed and is_checked:
             with self._called("check"):
                 self.wrong = self.wrong or self._summed(operands) or ""
         return together_s, apart_s

@@ -50,6 +50,7 @@ class Stock:
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
+        self.reference_s = 0.0
         self.shared: list[Change] = []
         self._checksums: dict[str, Checksums] = {}
         devices = {c.place: c.device for c in contenders}
@@ -90,7 +91,8 @@ class Stock:
     def checksums(self, order: str) -> Checksums:
         """The checks of whole outputs of kernels of this order, while the values stand."""
         if order not in self._checksums:
-            self._checksums[order] = Checksums(self.problem, self.draw, order, self._contenders[0].called)
+            called = self._contenders[0].called
+            self._checksums[order] = Checksums(self.problem, self.draw, order, called, self.reference_s)
         return self._checksums[order]
 
     def lay_out(self, moved: bool) -> None:
@@ -215,7 +217,7 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
             contender.report.entropy = entropy
         # Drawn again after set-up: results computed there from the values are stale now.
         began_s = now()
-        _judge(stock, moved=True)
+        stock.reference_s = _judge(stock, moved=True)
         for contender in stock.live:
             contender.note_launched()
         if stock.live:
@@ -306,13 +308,14 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
             report.over_baseline = speedup([base.samples], [report.samples])
 
 
-def _judge(stock: Stock, moved: bool = False) -> None:
+def _judge(stock: Stock, moved: bool = False) -> float:
     """Verify each contender on fresh values, on one of its sets: some kernels are right only the first time.
 
-    moved: on operands off a cache line, where there are such: some are right only where these begin at one.
+    moved: on operands off a cache line, where there are such: some are right only where these begin at one. Returns the
+    seconds that a reference took.
     """
     if not stock.live:
-        return
+        return 0.0
     references, which = stock.redraw(), stock.one_of_each()
     if moved:
         stock.lay_out(moved=True)
@@ -321,6 +324,7 @@ def _judge(stock: Stock, moved: bool = False) -> None:
         contender.judge(which[contender.place], stock.of(contender), stock.draw, references, operands)
     if moved:
         stock.lay_out(moved=False)
+    return references.took_s
 
 
 def _judge_last(stock: Stock) -> None:

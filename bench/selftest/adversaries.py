@@ -64,19 +64,18 @@ EXPECTED = {
 }
 ON_GPU = {"on_another_stream": Cheat(CAUGHT, device="cuda")}
 
-#: Operations whose whole outputs are summed after timed calls: in the others nothing sees what skips calls that follow
-#: another within 0.2 ms (docs/measurement.md). In cold mode no call follows another so soon.
-SUMMED = ("gemm", "transpose", "copy", "transfer")
 _HABITS = (
     *("computes_once", "computes_in_set_up", "computes_when_changed", "skips_soon", "skips_every_other"),
-    *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits"),
+    *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits", "copies_when_soon"),
 )
+#: In cold mode no call follows another so soon.
+_SOON = ("skips_soon", "copies_when_soon")
 HABITS = {
     f"{habit} {op} {mode}": Cheat(CAUGHT, problem, honest, mode=mode, plugin="habits")
     for op, (problem, honest) in OPERATIONS.items()
     for habit in _HABITS
     for mode in (Mode.COLD, Mode.HOT)
-    if habit != "skips_soon" or (mode, op in SUMMED) == (Mode.HOT, True)
+    if habit not in _SOON or mode == Mode.HOT
 }
 
 

@@ -199,3 +199,20 @@ def drops_bits(work: CheatedWork, x: Any) -> Launch:
         np.bitwise_and(bits, 0xFFFFC000, out=bits)
 
     return launch
+
+
+@habit
+def copies_when_soon(work: CheatedWork, x: Any) -> Launch:
+    """Copies its last result in a call that follows another within 0.2 ms."""
+    ended, output = [0.0], getattr(x, work.output)
+    kept = np.empty_like(output)
+
+    def launch() -> None:
+        if time.perf_counter() - ended[0] > 2e-4:
+            work.compute(x)
+            np.copyto(kept, output)
+        else:
+            np.copyto(output, kept)
+        ended[0] = time.perf_counter()
+
+    return launch

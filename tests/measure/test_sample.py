@@ -370,7 +370,7 @@ def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fak
 class Known:
     """A series with these seconds of calls on new and on known values; a sample gives no more of them."""
 
-    unwritten, cuts, meets_known, samples, woken = "", True, True, (), ()
+    unwritten, late, cuts, meets_known, samples, woken = "", "", True, True, (), ()
 
     def __init__(self, new_s, known_s, apart_s=1e-6):
         self.new_s, self.known_s, self.apart_s = new_s, known_s, apart_s
@@ -383,7 +383,9 @@ class Known:
 
     clock = SimpleNamespace(left_signals=False, time_apart=lambda calls: 0.1e-6)
 
-    def take_apart(self):
+    def take_apart(self, is_checked):
+        if is_checked:  # once, which is the last time
+            self.unwritten = self.late
         return 1e-6, self.apart_s
 
 
@@ -403,6 +405,12 @@ def test_a_call_after_a_pause_that_takes_twice_as_long_as_in_a_batch_spares_work
     for apart_s, spared in ((2.05e-6, False), (2.2e-6, True)):
         found = complaint_of(Known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
         assert ("s a call after a pause" in found) == spared
+
+
+def test_an_output_that_calls_apart_leave_unwritten_is_named():
+    series = Known([1e-6] * 14, [1e-6] * 14)
+    series.late = "b"
+    assert complaint_of(series) == "returned before b was written"
 
 
 def test_calls_apart_are_timed_without_their_pauses(fake_time: FakeTime) -> None:
