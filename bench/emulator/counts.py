@@ -49,13 +49,21 @@ class Site(NamedTuple):
 
 
 class InstructionCount(NamedTuple):
-    """What an instruction did. cost: sectors of global memory, or wavefronts of shared memory; least: of its bytes."""
+    """What an instruction did. cost: sectors of global memory, or wavefronts of shared memory; least: of its bytes.
+
+    serial: of atomics, the lanes of a warp that change one word, summed over requests.
+    """
 
     instructions: int
     lanes: int
     requests: int
     cost: int
     least: int
+    serial: int
+
+
+#: Bytes of a lane that the machine code loads and stores, by kind and space.
+Widths = Mapping[tuple[str, str], frozenset[int]]
 
 
 class Traffic(NamedTuple):
@@ -100,10 +108,11 @@ class Tallies:
     footprints: Mapping[tuple[int, int], Footprint]
 
 
-def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA) -> Tallies:
+def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA, widths: Widths | None = None) -> Tallies:
     """Return the counts of a case. every_block: no sample stands for the others, however long that takes.
 
-    Raises CompileError, and WorkerError where the launch fails or ends in a report.
+    widths: accesses of other widths are cut and joined to these. Raises CompileError, and WorkerError where the launch
+    fails or ends in a report.
     """
     buffers = {operand.name: _empty(operand) for operand in case.problem.operands()}
     planned = list(launches(case, buffers, _empty_scratch))
@@ -115,23 +124,51 @@ def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA) ->
     if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
         sampled = tuple(Sampled(launch, {}) for launch in planned)
         outcomes = _outcomes(worker, buffers, sampled)
+    if asked := _asked(worker, outcomes, widths or {}):
+        outcomes = _outcomes(worker, buffers, sampled, asked)
     return _merged(worker, sampled, outcomes, footprints)
 
 
-def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch) -> Tallies:
+def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widths: Widths | None = None) -> Tallies:
     """Return the counts of one launch of a program that counts. Raises as `tallies` does."""
     sampled = (Sampled(launch, {}),)
     outcomes = _outcomes(worker, buffers, sampled)
+    if asked := _asked(worker, outcomes, widths or {}):
+        outcomes = _outcomes(worker, buffers, sampled, asked)
     return _merged(worker, sampled, outcomes, _footprints(outcomes, sampled))
 
 
-def _outcomes(worker: Path, buffers: Mapping[str, Buffer], sampled: Sequence[Sampled]) -> list[Outcome]:
+def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
+    """Return for each access whose widths are not the machine code's its address, its line's number and the latter.
+
+    Narrower ones count too where the machine code has a wider one, which may be several of them.
+    """
+    counted = [words for outcome in outcomes for verb, *words in outcome.counts if verb == "count"]
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for pc, _, _, does, space, width, *_ in counted:
+        found.setdefault((does, space), {})[pc] = int(width)
+    other = {
+        kind: wanted
+        for kind, wanted in widths.items()
+        if wanted and (seen := {*found.get(kind, {}).values()}) and (seen - wanted or max(wanted) > max(seen))
+    }
+    places = lines_of(worker, sorted({pc for kind in other for pc in found[kind]}))
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(places.values()))}
+    return [(pc, numbers[places[pc]], sum(wanted)) for kind, wanted in other.items() for pc in found[kind]]
+
+
+def _outcomes(
+    worker: Path,
+    buffers: Mapping[str, Buffer],
+    sampled: Sequence[Sampled],
+    widths: Sequence[tuple[str, int, int]] = (),
+) -> list[Outcome]:
     """Run the clusters of each sample in turn on as many processes as there are processors."""
     processes = cpu_count() if any(s.clusters for s in sampled) else 1
 
     def share(number: int) -> Outcome:
         own = [part for s in sampled if (part := _share(s, number, processes)) is not None]
-        outcome = run(worker, buffers, own, orders=("forward",), limit_s=LIMIT_S)[0]
+        outcome = run(worker, buffers, own, orders=("forward",), limit_s=LIMIT_S, widths=widths)[0]
         for report in outcome.reports:
             raise WorkerError(str(report))
         return outcome
@@ -221,7 +258,7 @@ def _merged(
     found = dict.fromkeys(site for site, _ in sites)
     traffic = zip(*(map(int, words) for verb, *words in lines if verb == "traffic"), strict=True)
     return Tallies(
-        {site: InstructionCount(*(sites[site, i] for i in range(5))) for site in found},
+        {site: InstructionCount(*(sites[site, i] for i in range(6))) for site in found},
         Traffic(*(SECTOR * sum(figures) for figures in traffic)),
         sampled,
         footprints,

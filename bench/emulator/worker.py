@@ -1,7 +1,7 @@
 """Runs launches in a worker process of their own, under a time limit, and reads back outputs and reports."""
 
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -114,12 +114,16 @@ def run(
     constants: Mapping[str, Array] | None = None,
     seed: int = 0,
     limit_s: int = LIMIT_S,
+    widths: Iterable[tuple[str, int, int]] = (),
 ) -> list[Outcome]:
     """Run the launches one after another, once for each order, each time from the same contents. Raises WorkerError.
 
     constants: values of `__constant__` variables. A run that ends in a crash or at the time limit is the last.
+    widths: for a program that counts, the address of an access, a number for its source line, and the sum of the
+    widths in bytes that the machine code has there.
     """
-    job = b"".join(_job(buffers, launches, orders, constants or {}, seed, limit_s))
+    asked = b"".join(_line("width", *words) for words in widths)
+    job = asked + b"".join(_job(buffers, launches, orders, constants or {}, seed, limit_s))
     done = subprocess.run([str(program)], input=job, capture_output=True, timeout=limit_s * PATIENCE)
     outcomes = list(_outcomes(done.stdout, program, buffers, orders))
     if done.returncode or not outcomes:

@@ -1,11 +1,12 @@
 """Tiles of a CUDA kernel ranked by what the compiler made of them, where there is no GPU. Nothing is timed.
 
-The first is the one whose machine code published limits of a GPU leave the least time; of equals, the one with the
-highest occupancy.
+The first is the one whose machine code published limits of a GPU leave the least time. Equals are counted in the
+emulator: the least counted bound comes first, then the fewest warp instructions, then the highest occupancy.
 """
 
 import math
 import random
+from collections import Counter
 from typing import NamedTuple
 
 from kernelmark.bench.measure.compile import CompileError, in_parallel
@@ -19,13 +20,15 @@ from kernelmark.bench.report.format import count, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.tuning import size_words
 from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
+from kernelmark.bench.tune.profile.counted import counted_kernel
 from kernelmark.bench.tune.profile.devices import Published, usual
 from kernelmark.bench.tune.profile.machine import Work, bounds
 from kernelmark.bench.tune.profile.sass import analyse
+from kernelmark.bench.tune.profile.view import profiled
 from kernelmark.bench.tune.search import Config
 from kernelmark.bench.tune.subject import Subject, limits_here
 
-#: Tiles that are shown.
+#: Tiles that are shown, and at most that are counted where their bounds are equal.
 SHOWN = 10
 ARCH = "sm_90a"
 
@@ -35,41 +38,78 @@ class CompiledTile(NamedTuple):
 
     launches: list[InspectRow]
     bound_s: float | None
+    config: Config = ()
+    counted: tuple[float, int] = (math.inf, 0)  # the bound with counts, in seconds, and warp instructions
 
     @property
     def spills(self) -> bool:
         return any(row.spill_bytes for row in self.launches)
 
     @property
-    def order(self) -> tuple[float, float]:
-        return self.bound_s or math.inf, -min(row.occupancy for row in self.launches)
+    def least(self) -> InspectRow:
+        """Return the launch with the lowest occupancy."""
+        return min(self.launches, key=lambda row: row.occupancy)
+
+    @property
+    def order(self) -> tuple[float, tuple[float, int], float]:
+        return self.bound_s or math.inf, self.counted, -self.least.occupancy
 
 
 class Ranked(NamedTuple):
-    """Tiles that compiled without spilling, in their order, on which GPU, and how many did not."""
+    """Tiles that compiled without spilling, in their order, on which GPU, and how many did not.
+
+    counted: of tiles with equal bounds.
+    """
 
     tiles: list[CompiledTile]
     gpu: Published | None
     tried: int
     spilling: int
     failed: int
+    counted: int = 0
 
 
 def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
-    """Compile tiles in parallel, all of a space or as many as the budget has. Raises UsageError for a CPU kernel."""
+    """Compile tiles in parallel: the default and all others, or as many as the budget has.
+
+    Raises UsageError for a CPU kernel.
+    """
     kernel = subject.kernel
     if not isinstance(kernel, CudaKernel):
         raise UsageError(f"--static: {kernel.id} is no CUDA kernel; leave --static out, which times its tiles")
     if not kernel.runs_on(arch):
         raise UsageError(f"--static: {kernel.id} does not run on {arch}; it is for {kernel.archs or kernel.min_arch}")
-    configs = subject.tiles.configs
     most = budget or BUDGET
-    chosen = configs if len(configs) <= most else random.Random(seed).sample(configs, most)
+    others = [config for config in subject.tiles.configs if config != subject.tiles.default]
+    drawn = others if len(others) < most else random.Random(seed).sample(others, most - 1)
+    chosen = [subject.tiles.default, *drawn]
     gpu = usual(arch)
     found = in_parallel(lambda config: _built(subject, kernel, config, arch, gpu), chosen)
     built = [tile for tile in found if tile]
     good = sorted((tile for tile in built if not tile.spills), key=lambda tile: tile.order)
-    return Ranked(good, gpu, len(chosen), len(built) - len(good), len(chosen) - len(built))
+    equal = _equal(good)
+    counted = in_parallel(lambda tile: _counted(subject, kernel, tile, arch, gpu), equal) if gpu else []
+    good = sorted([*counted, *(tile for tile in good if tile not in equal)] if counted else good, key=lambda t: t.order)
+    return Ranked(good, gpu, len(chosen), len(built) - len(good), len(chosen) - len(built), len(counted))
+
+
+def _equal(tiles: list[CompiledTile]) -> list[CompiledTile]:
+    """Return tiles among the first whose bounds another one shares."""
+    bounds = Counter(tile.bound_s for tile in tiles)
+    return [tile for tile in tiles[: 2 * SHOWN] if tile.bound_s and bounds[tile.bound_s] > 1][:SHOWN]
+
+
+def _counted(
+    subject: Subject, kernel: CudaKernel, tile: CompiledTile, arch: str, gpu: Published | None
+) -> CompiledTile:
+    """Return the tile with its counts; without where they cannot be had."""
+    try:
+        counted_kernel(kernel)
+        found = profiled(kernel.with_tile(subject.tile(tile.config)), subject.problem, arch, gpu, every_block=False)
+    except UsageError:
+        return tile
+    bound = found.machine.bound if found.machine else None
+    return tile._replace(counted=((bound and bound.time_s) or math.inf, found.counts.total.warp_instructions))
 
 
 def arch_here(kernel: Kernel) -> str:
@@ -97,7 +137,7 @@ def _built(
     subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None
 ) -> CompiledTile | None:
     launches = _launches(subject, kernel, config, arch)
-    return CompiledTile(launches, _bound_s(subject, kernel, config, arch, gpu)) if launches else None
+    return CompiledTile(launches, _bound_s(subject, kernel, config, arch, gpu), config) if launches else None
 
 
 def _bound_s(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None) -> float | None:
@@ -121,15 +161,28 @@ def words(subject: Subject, ranked: Ranked, arch: str) -> str:
     head = f"{subject.kernel.id} on {subject.problem.id}: {size_words(subject.space)}; {tried}"
     by = "occupancy"
     if ranked.gpu and any(tile.bound_s for tile in shown):
-        by = f"the least time that published limits of the {ranked.gpu.name} leave the code, then by occupancy"
+        equals = f", {ranked.counted} equal ones by what the emulator counts" if ranked.counted else ""
+        by = f"the least time that published limits of the {ranked.gpu.name} leave the code{equals}, then by occupancy"
     note = f"NOTHING WAS TIMED: ranked by {by}, which does not decide alone how fast a tile is"
-    texts = (paragraph(f"{head}: {dropped}", rest=""), _table(shown), paragraph(note, rest=""))
-    return "\n\n".join(texts)
+    below = (paragraph(text, rest="") for text in (_default(subject, ranked), note))
+    return "\n\n".join((paragraph(f"{head}: {dropped}", rest=""), _table(shown), *below))
+
+
+def _default(subject: Subject, ranked: Ranked) -> str:
+    """Return where the default ranks."""
+    default = subject.tiles.default
+    named = f"The default, {subject.text(default)},"
+    for place, tile in enumerate(ranked.tiles, 1):
+        if tile.config == default:
+            bound = f", {seconds(tile.bound_s)}" if tile.bound_s else ""
+            return f"{named} ranks {place} of {len(ranked.tiles)}{bound}"
+    return f"{named} is not ranked: it spills or does not compile"
 
 
 def _table(tiles: list[CompiledTile]) -> str:
+    """Return a line a tile: of several launches, the one with the lowest occupancy."""
     first, *rest = COLUMNS
-    bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles for _ in tile.launches]
-    own = cells([row for tile in tiles for row in tile.launches])
+    bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles]
+    own = cells([tile.least for tile in tiles])
     rows = [(head, time, *others) for (head, *others), time in zip(own, bound, strict=True)]
     return table((first, TableColumn("bound", "right"), *rest), rows, titled=True)

@@ -1,7 +1,7 @@
 """Counts follow NVIDIA's rules to the last sector and wavefront, and counters that were published."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,9 +10,12 @@ import pytest
 
 from emulator.fixtures import read, written
 from kernelmark.bench.emulator.build import CUDA, compiler, program, source_folder
-from kernelmark.bench.emulator.counts import Tallies, sample, tallies_of
+from kernelmark.bench.emulator.counts import Tallies, Widths, sample, tallies_of
 from kernelmark.bench.emulator.multiply_adds import FLAGS, cannot_count, counted
 from kernelmark.bench.emulator.worker import EmulatedTensorMap, Launch
+from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.tune.profile import sass
+from kernelmark.bench.tune.profile.sass import Instruction, access_widths, instructions
 
 GUIDE = "CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: as many 32-byte transactions as are touched"
 SIMPLE = "CUDA C++ Best Practices Guide, A Simple Access Pattern: four 32-byte transactions"
@@ -31,6 +34,7 @@ PAIRS = "forums.developer.nvidia.com 77228, NVIDIA: lanes n, n^1 or n, n^2 with 
 MATRIX = "PTX ISA, ldmatrix: eight rows of 16 bytes a matrix, which 32 banks deliver at once if no two share one"
 COPIES = "PTX ISA, cp.async: 4, 8 or 16 bytes a lane; CUDA C++ Best Practices Guide, Simple Access Pattern"
 LANES = "CUDA C++ Programming Guide, SIMT Architecture: each path of a branch runs with the lanes that take it"
+TURNS = "CUDA C++ Programming Guide, SIMT Architecture: atomics of lanes on one word are performed one after another"
 ARITHMETIC = "CUDA C++ Programming Guide, SIMT Architecture: a warp executes one common instruction at a time"
 
 
@@ -50,12 +54,17 @@ def _global(name: str, index: str, cost: int, least: int, source: str, kind: str
 
 
 def _shared(name: str, index: str, cost: int, least: int, source: str, kind: str = "float") -> Known:
-    return Known(name, f"s[lane] = 1.0f; {_copied('s', index, kind)}", "load shared", cost, least, source)
+    body = f"s[lane] = 1.0f; __syncthreads(); {_copied('s', index, kind)}"  # or nvcc would load nothing
+    return Known(name, body, "load shared", cost, least, source)
 
 
 def _copied(array: str, index: str, kind: str) -> str:
     """Return a copy of one value, which uses all of its bytes."""
     return f"reinterpret_cast<{kind} *>(out)[lane] = reinterpret_cast<const {kind} *>({array})[{index}];"
+
+
+def _struct(members: str, alignment: str = "") -> str:
+    return f"struct {alignment}S {{ {members} }}; {_copied('a', 'lane', 'S')}"
 
 
 def _matrix(name: str, number: int, row_bytes: int, cost: int) -> Known:
@@ -141,9 +150,31 @@ KNOWN = (
           "store", 2, 32, LANES),
     Known("multiply_adds", "float x = 0; for (int i = 0; i < 9; ++i) x += a[i] * a[i]; out[lane] = x;", "multiply-add",
           9, 288, ARITHMETIC),
+    Known("constant_float4s", "reinterpret_cast<float4 *>(out)[lane] = float4{1, 2, 3, 4};", "store global", 16, 16,
+          VECTORS),
+    Known("zero_float2s", "reinterpret_cast<float2 *>(out)[lane] = make_float2(0, 0);", "store global", 8, 8, VECTORS),
+    Known("constant_uchar4s", "reinterpret_cast<uchar4 *>(out)[lane] = make_uchar4(1, 2, 3, 4);", "store global", 4, 4,
+          VECTORS),
+    Known("constant_double2s", "reinterpret_cast<double2 *>(out)[lane] = make_double2(1, 2);", "store global", 16, 16,
+          VECTORS),
+    Known("shared_constant_float4s",
+          "reinterpret_cast<float4 *>(s)[lane] = make_float4(0, 1, 2, 3); out[lane] = s[lane];",
+          "store shared", 4, 4, WIDE),
+    Known("four_stores", "for (int i = 0; i < 4; ++i) out[4 * lane + i] = a[lane];", "store global", 64, 16, STRIDED),
+    Known("structs_of_two_floats", _struct("float x, y;"), "load global", 16, 8, STRUCTS),
+    Known("structs_of_three_floats", _struct("float x, y, z;"), "load global", 36, 12, STRUCTS),
+    Known("structs_of_four_floats", _struct("float x, y, z, w;"), "store global", 64, 16, STRUCTS),
+    Known("aligned_structs_of_eight_floats", _struct("float v[8];", "alignas(16) "), "load global", 64, 32, STRUCTS),
+    Known("atomics_on_one_word", "atomicAdd(out, a[lane]);", "atomic global", 1, 1, GUIDE),
+    Known("shared_atomics_on_four_words",
+          "int *h = reinterpret_cast<int *>(s); h[lane] = 0; __syncthreads(); atomicAdd(&h[lane / 8], 1);"
+          " __syncthreads(); out[lane] = float(h[lane]);", "atomic shared", 8, 1, TURNS),
     Known("barriers", "__syncthreads(); __syncthreads();", "barrier", 2, 64, ARITHMETIC),
     Known("shuffles", "out[lane] = __shfl_xor_sync(~0u, a[lane], 1);", "collective", 1, 32, ARITHMETIC),
 )  # fmt: skip
+
+#: Those whose widths only the machine code tells: the host's compiler cuts constants, and keeps structs whole.
+CUT = {known.name for known in KNOWN if "constant" in known.name or "zero" in known.name or "structs" in known.name}
 
 _HEAD = """#include "ptx.cuh"
 #define COPY(bytes, to, from) \\
@@ -252,12 +283,36 @@ def worker() -> Path:
     return program(folder / "known.cu", [known.name for known in KNOWN], include=CUDA, counts=True)
 
 
-def counts_of(worker: Path, name: str, threads: int = 32) -> Tallies:
+def counts_of(worker: Path, name: str, threads: int = 32, widths: Widths | None = None) -> Tallies:
     buffers = {"a": read(np.zeros(BYTES // 4, np.float32)), "out": written(BYTES // 4)}
-    return tallies_of(worker, buffers, Launch(name, 1, threads, ("a", "out")))
+    return tallies_of(worker, buffers, Launch(name, 1, threads, ("a", "out")), widths)
 
 
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: f"{known.name}: {known.what}")
+@pytest.fixture(scope="module", params=["sm_80", "sm_90a"])
+def machine_code(request: pytest.FixtureRequest, cuda_compiler: str) -> Callable[[str], list[Instruction]]:
+    """Return what gives the machine code of a known kernel."""
+    source = source_folder({"known.cu": known_source()}) / "known.cu"
+    cubin = compile_cubin(str(source), tuple(known.name for known in KNOWN), request.param, "known")
+    return lambda name: instructions(cubin.code, cubin.symbols[name])
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
+def test_known_kernel_counts_as_its_machine_code_does(
+    worker: Path, machine_code: Callable[[str], list[Instruction]], known: Known
+) -> None:
+    widths = access_widths([sass.counted(machine_code(known.name))])
+    found = counts_of(worker, known.name, widths=widths).sites.items()
+    does, _, space = known.what.partition(" ")
+    if space:
+        those = [tally for site, tally in found if (site.does, site.space) == (does, space)]
+        assert (sum(t.cost for t in those), sum(t.least for t in those)) == (known.cost, known.least), known.source
+    plain = {(site.does, site.space, site.bytes) for site, _ in found if site.does in ("load", "store")}
+    assert plain == {(*kind, width) for kind, those in widths.items() for width in those}
+
+
+@pytest.mark.parametrize(
+    "known", [k for k in KNOWN if k.name not in CUT], ids=lambda known: f"{known.name}: {known.what}"
+)
 def test_known_kernel_counts_what_the_documentation_gives(worker: Path, known: Known) -> None:
     if known.what == "multiply-add" and cannot_count():
         pytest.skip(str(cannot_count()))

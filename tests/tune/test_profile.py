@@ -123,6 +123,13 @@ def test_a_sample_moves_in_waves_what_all_blocks_do(counted, monkeypatch):
     assert part.waves[0].bytes_read > part.block_bytes_read / 5
 
 
+def test_no_cache_does_better_than_one_that_keeps_everything(counted):
+    found = counted("transpose/cuda.c2r_fused", "transpose/m20n516/f32/in")
+    best = found.bytes_read_once + found.bytes_written_once
+    assert found.waves
+    assert all(waves.bytes_read + waves.bytes_written >= best for waves in found.waves)
+
+
 def test_without_regular_footprints_no_waves_are_modelled(counted, monkeypatch):
     monkeypatch.setattr(emulated, "CHEAP", 0)
     found = counted("transpose/cuda.tma", "transpose/m1000n1992/f32/out", replace(H100, multiprocessors=2))

@@ -1,6 +1,7 @@
 """What kernels take of a multiprocessor, and tiles ranked by it without a GPU."""
 
 import math
+import re
 
 import pytest
 
@@ -51,6 +52,8 @@ def built(bound_s, *occupancies):
 def test_the_least_bound_comes_first_and_of_equals_the_highest_occupancy():
     tiles = [built(1.0, 0.5), built(1.0, 1.0, 0.75), built(2.0, 1.0), built(None, 0.5), built(None, 1.0)]
     assert sorted(tiles, key=lambda tile: tile.order) == [tiles[i] for i in (1, 0, 2, 4, 3)]
+    few = built(1.0, 0.5)._replace(counted=(1.0, 7))
+    assert min([*tiles, few], key=lambda tile: tile.order) == few, "fewer counted beats occupancy"
 
 
 @pytest.mark.usefixtures("cuda_compiler")
@@ -74,6 +77,24 @@ def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code(subjec
     text = words(one, ranked, "sm_90a")
     assert "NOTHING WAS TIMED: ranked by the least time that published limits of the H100 SXM5 leave" in text
     assert "bound" in text.splitlines()[2]
+    assert re.search(r"^The default, T=32, ranks [12] of 2, ", text, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_the_default_is_ranked_and_each_tile_has_one_line(subject):
+    one = subject("gemm/cuda.splitk", "gemm/m128n128k128/f32/NT")
+    ranked = rank(one, "sm_90a", 2, 0)
+    text = words(one, ranked, "sm_90a")
+    assert one.tiles.default in [tile.config for tile in ranked.tiles]
+    assert text.count("gemm/cuda.splitk@") == len(ranked.tiles) == 2
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_tiles_with_equal_bounds_are_counted(subject):
+    ranked = rank(subject("transpose/cuda.tiled", "transpose/m64n64/f32/out"), "sm_90a", None, 0)
+    assert ranked.counted == len(ranked.tiles) == 3
+    assert len({tile.bound_s for tile in ranked.tiles}) == 1
+    assert all(tile.counted[1] > 0 for tile in ranked.tiles)
 
 
 @pytest.mark.usefixtures("cuda_compiler")

@@ -36,6 +36,7 @@ void Count::add(const Count &other, uint64_t times) {
   requests += other.requests * times;
   cost += other.cost * times;
   least += other.least * times;
+  serial += other.serial * times;
 }
 
 uint64_t Counter::weight() const {
@@ -53,13 +54,17 @@ void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc) {
   const Region *region = machine.memory.find(address);
   if (!region || region->space == Space::program) return;
   if (region->space == Space::global) touch(*region, address, bytes, is_write(does));
-  const uint64_t fast = uint64_t(pc) << 16 | uint64_t(does) << 8 | uint64_t(region->space) << 6 | bytes % 64;
-  const unsigned width = unsigned(std::min<size_t>(bytes, 16));
-  auto known = fast_.find(fast);
-  if (known == fast_.end())
-    known = fast_.emplace(fast, number({.pc = pc, .does = does, .space = region->space, .bytes = width})).first;
-  // What is wider than a register's widest access takes several.
-  for (size_t at = 0; at < bytes; at += width) remember(known->second, address + at);
+  if (const auto asked = widths.find(pc); asked != widths.end()) {
+    join(address, bytes, does, region->space, pc, asked->second);
+  } else {
+    const uint64_t fast = uint64_t(pc) << 16 | uint64_t(does) << 8 | uint64_t(region->space) << 6 | bytes % 64;
+    const unsigned width = unsigned(std::min<size_t>(bytes & -bytes, 16));
+    auto known = fast_.find(fast);
+    if (known == fast_.end())
+      known = fast_.emplace(fast, number({.pc = pc, .does = does, .space = region->space, .bytes = width})).first;
+    // What is wider than a register's widest access, or no power of two, takes several.
+    for (size_t at = 0; at < bytes; at += width) remember(known->second, address + at, machine.current);
+  }
   if (++since_switch_ < patience) return;
   since_switch_ = 0;
   machine.wait();
@@ -67,16 +72,41 @@ void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc) {
 
 void Counter::copy(uintptr_t to, uintptr_t from, unsigned bytes, uintptr_t pc) {
   if (from) access(from, bytes, Does::copy, pc);
-  else remember(number({.pc = pc, .does = Does::copy, .space = Space::global, .bytes = bytes}), 0);
+  else remember(number({.pc = pc, .does = Does::copy, .space = Space::global, .bytes = bytes}), 0, machine.current);
   access(to, bytes, Does::copy, pc);
 }
 
 void Counter::reach(Does does, const char *file, unsigned line) {
-  remember(number({.file = file, .line = line, .does = does}), 0);
+  remember(number({.file = file, .line = line, .does = does}), 0, machine.current);
 }
 
-void Counter::remember(uint32_t number, uintptr_t address) {
-  const uint32_t warp = machine.current / 32, lane = machine.current % 32;
+// The compiler of the host cuts constants of a vector type into elements, each with an instruction of its own.
+void Counter::join(uintptr_t address, size_t bytes, Does does, Space space, uintptr_t pc, const Widths &asked) {
+  WarpTrace &trace = machine.block->traces[machine.current / 32];
+  Joined &joined = (does == Does::load ? trace.loads : trace.stores)[machine.current % 32];
+  const bool follows = joined.bytes && joined.begin + joined.bytes == address && joined.space == space &&
+                       joined.line == asked.line && pc > joined.last_pc && joined.bytes + bytes <= 16;
+  if (follows) joined.bytes += unsigned(bytes);
+  else release(joined, does, machine.current), joined = {address, pc, pc, unsigned(bytes), asked.line, space};
+  joined.last_pc = pc;
+  if (joined.bytes >= 16) release(joined, does, machine.current);
+}
+
+// Counts joined accesses as the widest aligned instructions of the machine code that cover them.
+void Counter::release(Joined &joined, Does does, uint32_t thread) {
+  if (!joined.bytes) return;
+  const unsigned asked = widths.at(joined.pc).bytes;
+  for (unsigned left = joined.bytes, width; left; left -= width, joined.begin += width) {
+    for (width = 16; width > 1; width /= 2)
+      if (asked & width && joined.begin % width == 0 && width <= left) break;
+    if (!(asked & width)) width = std::min(left & -left, 16u);
+    remember(number({.pc = joined.pc, .does = does, .space = joined.space, .bytes = width}), joined.begin, thread);
+  }
+  joined.bytes = 0;
+}
+
+void Counter::remember(uint32_t number, uintptr_t address, uint32_t thread) {
+  const uint32_t warp = thread / 32, lane = thread % 32;
   WarpTrace &trace = machine.block->traces[warp];
   if (trace.reached.size() <= number) trace.reached.resize(number + 1);
   Reached &reached = trace.reached[number];
@@ -100,6 +130,10 @@ void Counter::collective(uint32_t warp, unsigned present, const char *file, unsi
 
 void Counter::meet(uint32_t warp) {
   WarpTrace &trace = machine.block->traces[warp];
+  for (uint32_t lane = 0; lane < 32 && !widths.empty(); ++lane) {
+    release(trace.loads[lane], Does::load, warp * 32 + lane);
+    release(trace.stores[lane], Does::store, warp * 32 + lane);
+  }
   for (const uint32_t number : trace.open) {
     Reached &reached = trace.reached[number];
     for (const Instance &instance : reached.instances) fold(number, instance);
@@ -117,7 +151,7 @@ void Counter::meet_all() {
 void Counter::fold(uint32_t number, const Instance &instance) {
   const Instruction &what = instructions_[number];
   Count count;
-  if (what.space == Space::global) count = global_request(instance, what.bytes);
+  if (what.space == Space::global) count = global_request(instance, what.bytes, what.does);
   if (what.space == Space::shared) count = shared_request(instance, what.bytes, what.does);
   // ldmatrix is counted as the collective that it is, and a cp.async once, where it writes.
   const bool counts = what.does != Does::matrix && !(what.does == Does::copy && what.space == Space::global);
@@ -137,8 +171,8 @@ void Counter::box(bool is_load, const std::vector<std::pair<uintptr_t, size_t>> 
   const uint32_t global = number({.pc = pc, .does = Does::box, .space = Space::global, .bytes = kind});
   const uint32_t shared = number({.pc = pc, .does = Does::box, .space = Space::shared, .bytes = kind});
   const uint64_t wavefronts = (box_bytes + 127) / 128;
-  counts_[global].add({1, 1, 1, sectors, (bytes + sector - 1) / sector}, weight());
-  counts_[shared].add({0, 0, 1, wavefronts, wavefronts}, weight());
+  counts_[global].add({1, 1, 1, sectors, (bytes + sector - 1) / sector, 0}, weight());
+  counts_[shared].add({0, 0, 1, wavefronts, wavefronts, 0}, weight());
 }
 
 void Counter::touch(const Region &region, uintptr_t address, size_t bytes, bool is_write) {
@@ -152,7 +186,9 @@ void Counter::touch(const Region &region, uintptr_t address, size_t bytes, bool 
     if (stamp == block) continue;
     leave(region, is_write, s - first);
     (is_write ? traffic_.block_written : traffic_.block_read) += weight();
-    if (!stamp) ++(is_write ? traffic_.written : traffic_.read);
+    // What an earlier block has written is read from a cache that keeps everything.
+    const bool is_there = !is_write && !touched.written.empty() && touched.written[s - first];
+    if (!stamp && !is_there) ++(is_write ? traffic_.written : traffic_.read);
     stamp = block;
   }
 }
@@ -205,10 +241,10 @@ void Counter::write(FILE *out) const {
     const Count &count = counts_[i];
     if (!count.instructions && !count.requests) continue;
     const char *space = what.space == Space::global ? "global" : what.space == Space::shared ? "shared" : "";
-    std::fprintf(out, "count\t%zx\t%s\t%u\t%s\t%s\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\n", size_t(what.pc), what.file,
+    std::fprintf(out, "count\t%zx\t%s\t%u\t%s\t%s\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\n", size_t(what.pc), what.file,
                  what.line, name(what.does), space, what.bytes, (unsigned long long)count.instructions,
                  (unsigned long long)count.lanes, (unsigned long long)count.requests, (unsigned long long)count.cost,
-                 (unsigned long long)count.least);
+                 (unsigned long long)count.least, (unsigned long long)count.serial);
   }
   for (const Footprint &f : footprints_) {
     std::fprintf(out, "footprint\t%u\t%u\t%s\t%d\t", f.launch, f.block, f.buffer.c_str(), int(f.is_write));

@@ -38,8 +38,9 @@ struct Instruction {
 };
 
 // cost: sectors of 32 bytes of global memory, or wavefronts of shared memory; least: what the same bytes take at least.
+// serial: of atomics, the lanes that change one word, which take turns.
 struct Count {
-  uint64_t instructions = 0, lanes = 0, requests = 0, cost = 0, least = 0;
+  uint64_t instructions = 0, lanes = 0, requests = 0, cost = 0, least = 0, serial = 0;
 
   void add(const Count &other, uint64_t times);
 };
@@ -56,10 +57,23 @@ struct Reached {
   uint32_t folded = 0;  // instances before these, which all lanes have reached
 };
 
+// Neighbouring accesses of one source line by one lane, up to 16 bytes, which may be one instruction of the device.
+struct Joined {
+  uintptr_t begin = 0, pc = 0, last_pc = 0;
+  unsigned bytes = 0, line = 0;
+  Space space = Space::program;
+};
+
 // What the lanes of one warp have reached since they last met; by the instruction's number.
 struct WarpTrace {
   std::vector<Reached> reached;
   std::vector<uint32_t> open;  // instructions that have been reached
+  std::array<Joined, 32> loads{}, stores{};
+};
+
+// The machine code's widths at an access: a sum of powers of two, in bytes. line: numbers the source lines.
+struct Widths {
+  unsigned line, bytes;
 };
 
 // The sectors of a buffer: the block that touched each last, counted from 1 over all launches; 0 for none.
@@ -82,6 +96,9 @@ struct Footprint {
 
 class Counter {
  public:
+  // Accesses that are cut and joined to the widths of the machine code, by their address in the program.
+  std::unordered_map<uintptr_t, Widths> widths;
+
   // An access of the running thread to memory that is not its own.
   void access(uintptr_t address, size_t bytes, Does does, uintptr_t pc);
   // A cp.async of the running thread. from: 0 where it reads nothing, so that lanes stay in step all the same.
@@ -103,7 +120,9 @@ class Counter {
 
  private:
   uint32_t number(const Instruction &instruction);
-  void remember(uint32_t number, uintptr_t address);
+  void remember(uint32_t number, uintptr_t address, uint32_t thread);
+  void join(uintptr_t address, size_t bytes, Does does, Space space, uintptr_t pc, const Widths &asked);
+  void release(Joined &joined, Does does, uint32_t thread);
   void fold(uint32_t number, const Instance &instance);
   void touch(const Region &region, uintptr_t address, size_t bytes, bool is_write);
   uint64_t weight() const;
@@ -123,7 +142,7 @@ class Counter {
 };
 
 // wavefronts.cpp: what a request costs, and the least that as many lanes, bytes and distinct addresses can cost.
-Count global_request(const Instance &instance, unsigned bytes);
+Count global_request(const Instance &instance, unsigned bytes, Does does);
 Count shared_request(const Instance &instance, unsigned bytes, Does does);
 
 }  // namespace emu

@@ -82,6 +82,13 @@ Job read_job(std::istream &in) {
       uint32_t cluster = 0, weight = 0;
       words >> cluster >> weight;
       job.launches.back().sample[cluster] = weight;
+#ifdef EMU_COUNT
+    } else if (verb == "width") {
+      uintptr_t pc = 0;
+      Widths widths{};
+      words >> std::hex >> pc >> std::dec >> widths.line >> widths.bytes;
+      job.widths[pc] = widths;
+#endif
     } else if (verb == "run") {
       unsigned order = 0;
       Run run{};

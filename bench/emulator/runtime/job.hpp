@@ -61,6 +61,7 @@ struct Job {
   std::vector<Constant> constants;
   std::vector<PlannedLaunch> launches;
   std::vector<Run> runs;
+  EMU_COUNTING(std::unordered_map<uintptr_t, Widths> widths;)
 };
 
 // Reads lines of words, each followed by the raw bytes that it announces, as worker.py writes them. Throws

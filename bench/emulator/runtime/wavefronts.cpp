@@ -58,16 +58,37 @@ bool in_pairs(const Instance &instance, unsigned distance) {
   return true;
 }
 
+// The most lanes that change one word: atomics on it take turns.
+unsigned in_turn(const Instance &instance) {
+  unsigned most = 0;
+  each_lane(instance, 0, 32, [&](uintptr_t at) {
+    unsigned same = 0;
+    each_lane(instance, 0, 32, [&](uintptr_t other) { same += other / word == at / word; });
+    most = std::max(most, same);
+  });
+  return most;
+}
+
+// The most lanes whose atomics change words of one bank, each lane by itself.
+unsigned changes_in_a_bank(const Instance &instance) {
+  std::array<unsigned, banks> in_bank{};
+  each_lane(instance, 0, 32, [&](uintptr_t at) { ++in_bank[at / word % banks]; });
+  return *std::max_element(in_bank.begin(), in_bank.end());
+}
+
 constexpr unsigned quotient(unsigned a, unsigned b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-Count global_request(const Instance &instance, unsigned bytes) {
+Count global_request(const Instance &instance, unsigned bytes, Does does) {
   Distinct sectors;
   each_lane(instance, 0, 32, [&](uintptr_t at) {
     for (uintptr_t s = at / sector; s <= (at + bytes - 1) / sector; ++s) sectors.add(s);
   });
-  return {.requests = sectors.size() > 0, .cost = sectors.size(), .least = quotient(distinct_bytes(instance, bytes), sector)};
+  return {.requests = sectors.size() > 0,
+          .cost = sectors.size(),
+          .least = quotient(distinct_bytes(instance, bytes), sector),
+          .serial = does == Does::atomic ? in_turn(instance) : 0};
 }
 
 // 8 bytes a lane take the warp by halves and 16 bytes by quarters; a load whose lanes share addresses in pairs takes
@@ -80,6 +101,10 @@ Count shared_request(const Instance &instance, unsigned bytes, Does does) {
   if (loads && together < 32 && (in_pairs(instance, 1) || in_pairs(instance, 2))) together = most;
   Count count{.requests = 1};
   for (unsigned begin = 0; begin < 32; begin += together) count.cost += cycles(instance, begin, begin + together, bytes);
+  if (does == Does::atomic) {
+    count.cost = std::max<uint64_t>(count.cost, changes_in_a_bank(instance));
+    count.serial = in_turn(instance);
+  }
   count.least = std::max(quotient(distinct_bytes(instance, bytes), banks * word), quotient(lanes, most));
   return count;
 }

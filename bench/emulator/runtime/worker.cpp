@@ -198,6 +198,7 @@ int serve() {
   try {
     Job job = read_job(std::cin);
     current_job = &job;
+    EMU_COUNTING(machine.counter.widths = std::move(job.widths);)
     for (Buffer &buffer : job.buffers) place(buffer);
     for (const Constant &constant : job.constants) set_constant(constant);
     catch_signals(job.limit_s);

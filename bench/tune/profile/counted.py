@@ -22,6 +22,7 @@ from kernelmark.bench.emulator.counts import (
     Sampled,
     Site,
     Tallies,
+    Widths,
     described,
     tallies,
 )
@@ -182,12 +183,13 @@ class LineCounts(msgspec.Struct, frozen=True):
     """What the instructions of one source line do: accesses to memory, multiply-adds, collectives and barriers.
 
     active_lanes: summed over the warp instructions. sectors: of 32 bytes, in global memory. wavefronts: of shared
-    memory. least: what the same lanes and bytes take at least. wavefronts_by, conflicts_by: wavefronts, and those above
-    the least, by what takes them: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read, bytes_written:
-    in whole sectors, from and to the L2 cache if nothing is found in the L1 cache. fma: warp instructions; None where
-    they cannot be counted. loads, stores, copies: warp instructions by space and bytes of a lane (`shared 16`); a copy
-    is a cp.async or a box of the TMA, an atomic is a store. others: warp instructions that are collectives, barriers
-    and products of wgmma.
+    memory. least: what the same lanes and bytes take at least. serial_lanes: of atomics, the lanes of a warp that
+    change one word, which take turns, summed over warp instructions. wavefronts_by, conflicts_by: wavefronts, and
+    those above the least, by what takes them: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read,
+    bytes_written: in whole sectors, from and to the L2 cache if nothing is found in the L1 cache. fma: warp
+    instructions; None where they cannot be counted. loads, stores, copies: warp instructions by space and bytes of a
+    lane (`shared 16`); a copy is a cp.async or a box of the TMA, an atomic is a store. others: warp instructions that
+    are collectives, barriers and products of wgmma.
     """
 
     file: str
@@ -209,6 +211,7 @@ class LineCounts(msgspec.Struct, frozen=True):
     stores: Mapping[str, int] = {}
     copies: Mapping[str, int] = {}
     others: Mapping[str, int] = {}
+    serial_lanes: int = 0
 
 
 class LaunchCounts(msgspec.Struct, frozen=True):
@@ -260,14 +263,22 @@ def counted_kernel(kernel: Kernel) -> CudaKernel:
     return kernel
 
 
-def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits, every_block: bool = False) -> Counts:
+def count(
+    kernel: CudaKernel,
+    problem: Problem,
+    tile: Tile,
+    device: DeviceLimits,
+    every_block: bool = False,
+    widths: Widths | None = None,
+) -> Counts:
     """Return the counts of a kernel on a problem. every_block: no sample of blocks stands for the others.
 
-    Raises UsageError where the kernel fails in the emulator, and CompileError where it does not compile there.
+    widths: bytes of a lane that the machine code loads and stores, which accesses are cut and joined to. Raises
+    UsageError where the kernel fails in the emulator, and CompileError where it does not compile there.
     """
     case = EmulatedCase(kernel, problem, tile, device)
     try:
-        found = tallies(case, every_block)
+        found = tallies(case, every_block, widths=widths)
     except WorkerError as error:
         raise UsageError(f"{kernel.id} on {problem.id}: cannot be counted: {error}") from None
     waves: tuple[Waves, ...] = ()
@@ -344,6 +355,7 @@ def _line(file: str, line: int, those: list[tuple[Site, InstructionCount]]) -> L
         stores=_by_width(those, ("store", "atomic")),
         copies=_by_width(those, ("copy", "box")),
         others=_by_width(those, ("collective", "barrier", "product")),
+        serial_lanes=sum(tally.serial for _, tally in those),
     )
 
 

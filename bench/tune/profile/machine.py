@@ -138,11 +138,15 @@ _NAMES = {
 
 
 class Agreement(NamedTuple):
-    """trips: of the main loop by all warps. differing: what differs. reason: why nothing was compared, if so."""
+    """trips: of the main loop by all warps. differing: what differs. reason: why nothing was compared, if so.
+
+    in_excess: of what differs, accesses to shared memory of which the machine code has fewer.
+    """
 
     trips: float = 0.0
     differing: tuple[str, ...] = ()
     reason: str = ""
+    in_excess: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -169,10 +173,13 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     trips = found.fma / loop.mix["FFMA"]
     if trips < LEAST_TRIPS * warps:
         return Agreement(reason=f"a warp makes {trips / warps:.1f} trips on this problem; {LEAST_TRIPS} tell")
-    return Agreement(trips, tuple(_differing(counts, function, trips, warps)))
+    differing = dict(_differing(counts, function, trips, warps))
+    in_excess = (text for text, is_excess in differing.items() if is_excess)
+    return Agreement(trips, tuple(differing), in_excess=tuple(in_excess))
 
 
-def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -> Iterator[str]:
+def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -> Iterator[tuple[str, bool]]:
+    """Yield what differs in words, and whether it is an access to shared memory that is counted too often."""
     assert function.loop is not None
     inside, everywhere = function.loop.widths, function.code.widths
     for name, (kind, word) in _NAMES.items():
@@ -183,35 +190,56 @@ def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -
             number = emulated.get(f"{word} {bits // 8}", 0)
             each, all_code = inside.get(f"{name} {bits}", 0), everywhere.get(f"{name} {bits}", 0)
             if abs(number - each * trips) > (all_code + each) * warps:
-                yield f"{number / trips:.2f} {name} of {bits // 8} bytes counted a trip, the machine code has {each}"
+                text = f"{number / trips:.2f} {name} of {bits // 8} bytes counted a trip, the machine code has {each}"
+                yield text, name != "LDG" and number > each * trips
 
 
 MIX = (TableColumn("main loop"), TableColumn("instructions", "right"), TableColumn("share", "right"), TableColumn(""))
 
 
 class MachineCode(msgspec.Struct, frozen=True):
-    """The machine code, how it compares with the counts, in words, and the bound; None without published limits."""
+    """The machine code, how it compares with the counts, in words, and the bound; None without published limits.
+
+    unbounded: why wavefronts of shared memory bound nothing, where they do not.
+    """
 
     sass: Sass
     agreement: str
     bound: TimeBound | None
+    unbounded: str = ""
 
 
 def machine(
     counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, device: Published | None
 ) -> MachineCode:
     """Return what the machine code and the counts say together, for a device with published limits."""
-    bound = bounds(_work(counts, sass, kernel, problem, planned), sass, device) if device else None
-    return MachineCode(sass, agreement(counts, sass).words, bound)
+    agreed = agreement(counts, sass)
+    unbounded = "; ".join(unlike(counts, sass, agreed)) if counts.total.wavefronts else ""
+    work = _work(counts, sass, kernel, problem, planned, not unbounded)
+    return MachineCode(sass, agreed.words, bounds(work, sass, device) if device else None, unbounded)
 
 
-def _work(counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits) -> Work:
+def unlike(counts: Counts, sass: Sass, agreed: Agreement) -> Iterator[str]:
+    """Yield the accesses to shared memory that are counted and that the machine code lacks."""
+    yield from agreed.in_excess
+    for does, emulated in (("load", counts.total.loads), ("store", counts.total.stores)):
+        found = {int(key.split()[1]) for key in emulated if key.startswith("shared ")}
+        known = sass.widths.get((does, "shared"), frozenset())
+        if other := sorted(found - known):
+            others = " and ".join(map(str, sorted(known))) or "no"
+            yield f"{does}s of {' and '.join(map(str, other))} bytes counted, the machine code has {others}"
+
+
+def _work(
+    counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, is_shared_known: bool
+) -> Work:
     """Return the work of all launches: multiply-adds as counted, on tensor cores as declared."""
     loop, fma = sass.main.loop, counts.total.fma
     by_fma = loop is not None and "FFMA" in loop.mix and fma is not None
     multiply_adds = 32 * fma if by_fma and fma is not None else kernel.executed_flop(problem, planned) // 2
     through_l2 = counts.block_bytes_read + counts.block_bytes_written
-    return Work(multiply_adds, counts.total.wavefronts or None, through_l2, counts.traffic_bytes)
+    wavefronts = counts.total.wavefronts if is_shared_known else 0
+    return Work(multiply_adds, wavefronts or None, through_l2, counts.traffic_bytes)
 
 
 def sections(found: MachineCode) -> Iterator[str]:
@@ -223,6 +251,8 @@ def sections(found: MachineCode) -> Iterator[str]:
     yield paragraph(f"{found.agreement}.")
     if found.bound is not None:
         yield render(found.bound)
+        if found.unbounded:
+            yield paragraph(f"No bound by shared memory: {found.unbounded}.")
         yield paragraph("Bounds are counted, from published limits; no kernel is faster, and most are slower.")
 
 

@@ -137,6 +137,9 @@ _KINDS: dict[Kind, str] = {
     "UFLO UPOPC UBMSK UVIADD UVIMNMX IDP XMAD LDC ULDC LDCU MOV R2UR S2R S2UR R2P P2R CS2R R2B",
     "branch": "BRA BRX BSSY BSYNC BREAK EXIT CALL RET WARPSYNC JMP YIELD NOP",
 }
+_LOADS, _STORES = (tuple((does, space) for space in ("global", "shared")) for does in ("load", "store"))
+#: What the loads and stores of a name do, and in which spaces; LD and ST find the space by the address.
+_SPACES = {"LDG": _LOADS[:1], "LDS": _LOADS[1:], "LD": _LOADS, "STG": _STORES[:1], "STS": _STORES[1:], "ST": _STORES}
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 
@@ -206,9 +209,23 @@ class Sass(msgspec.Struct, frozen=True):
     functions: tuple[LaunchCode, ...]
 
     @property
+    def widths(self) -> dict[tuple[str, str], frozenset[int]]:
+        """Return the bytes of a lane that are loaded and stored anywhere in the code, by kind and space."""
+        return access_widths(function.code for function in self.functions)
+
+    @property
     def main(self) -> LaunchCode:
         """Return the launch whose loop has the most multiply-adds, or else the most loads and stores."""
         return max(self.functions, key=lambda function: _work(function.loop))
+
+
+def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]]:
+    """Return the bytes of a lane that some code loads and stores: `("load", "shared")`: 4 and 16."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for name, bits in (key.split() for code in codes for key in code.widths):
+        for kind in _SPACES.get(name, ()):
+            found.setdefault(kind, set()).add(int(bits) // 8)
+    return {kind: frozenset(widths) for kind, widths in found.items()}
 
 
 def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None) -> Sass:

@@ -59,12 +59,12 @@ def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published 
     device = typical(arch)
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
-    counts = count(kernel, problem, tile, device, every_block)
     try:
         sass = analyse(kernel, problem, tile, arch, device)
-        return Profile(counts, machine(counts, sass, kernel, problem, device, limits))
     except Unsupported as missing:
-        return Profile(counts, no_machine=str(missing))
+        return Profile(count(kernel, problem, tile, device, every_block), no_machine=str(missing))
+    counts = count(kernel, problem, tile, device, every_block, sass.widths)
+    return Profile(counts, machine(counts, sass, kernel, problem, device, limits))
 
 
 def sections(found: Profile) -> Iterator[str]:
@@ -115,7 +115,13 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
     if total.global_requests:
         yield "  sectors a request", digits(total.sectors / total.global_requests), "", ""
     yield _row("shared memory: wavefronts", total.wavefronts, total.least_wavefronts)
+    if total.serial_lanes:
+        yield _row("atomics: lanes in turn on one word", total.serial_lanes, sum(_atomics(total)))
     yield from _bytes(counts)
+
+
+def _atomics(total: LineCounts) -> Iterator[int]:
+    return (number for name, number in total.stores.items() if name.startswith("atomic"))
 
 
 def _bytes(counts: Counts) -> Iterator[Sequence[str]]:

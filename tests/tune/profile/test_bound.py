@@ -5,7 +5,7 @@ import pytest
 
 from kernelmark.bench.tune.profile.counted import Counts, LineCounts
 from kernelmark.bench.tune.profile.devices import DEVICES, Published, published
-from kernelmark.bench.tune.profile.machine import TimeBound, Work, agreement, bounds, render, tensor_type
+from kernelmark.bench.tune.profile.machine import TimeBound, Work, agreement, bounds, render, tensor_type, unlike
 from kernelmark.bench.tune.profile.sass import Code, LaunchCode, Sass, lanes
 
 WARPS, TRIPS = 8, 100
@@ -36,20 +36,31 @@ def test_what_a_warp_does_outside_of_the_loop_is_no_difference(number: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("counted", "named"),
+    ("counted", "named", "unbounded"),
     [
         (
             {"loads": {"shared 16": 5 * TRIPS * WARPS}},
             "5.00 LDS of 16 bytes counted a trip, the machine code has 4",
+            ["5.00 LDS of 16 bytes counted a trip, the machine code has 4"],
         ),
-        ({"loads": {"shared 8": 8 * TRIPS * WARPS}}, "8.00 LDS of 8 bytes counted a trip, the machine code has 0"),
-        ({"copies": {}}, "0.00 LDGSTS of 4 bytes counted a trip, the machine code has 2"),
+        (
+            {"loads": {"shared 8": 8 * TRIPS * WARPS}},
+            "8.00 LDS of 8 bytes counted a trip, the machine code has 0",
+            [
+                "8.00 LDS of 8 bytes counted a trip, the machine code has 0",
+                "loads of 8 bytes counted, the machine code has 16",
+            ],
+        ),
+        ({"copies": {}}, "0.00 LDGSTS of 4 bytes counted a trip, the machine code has 2", []),
     ],
 )
-def test_another_number_or_width_in_the_loop_is_source_level(counted: dict[str, object], named: str) -> None:
+def test_another_number_or_width_in_the_loop_is_source_level(
+    counted: dict[str, object], named: str, unbounded: list[str]
+) -> None:
     found = agreement(counts(**counted), counted_sass(FUNCTION))
     assert named in found.differing
     assert found.words.startswith("Source level: in the main loop")
+    assert list(unlike(counts(**counted), counted_sass(FUNCTION), found)) == unbounded
 
 
 def test_few_trips_two_functions_and_loops_without_ffma_are_not_compared() -> None:
