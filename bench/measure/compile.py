@@ -189,7 +189,8 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
         raise UsageError(f"arch {arch!r}: expected sm_ and the compute capability, such as sm_90a")
     subject, path = kernel or source, cuda_sources() / source
     if not path.is_file():
-        raise UsageError(f"{subject}: there is no file {path}; `source` is a path below {cuda_sources()}")
+        expected = f"`source` is a path below {cuda_sources()}, or beside the plug-in"
+        raise UsageError(f"{subject}: there is no file {path}; {expected}")
     found = compiler()
     name = f"{_key(path, entries, arch, found)}.cubin"
     for folder in (cache_folder(), AHEAD):

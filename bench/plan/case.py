@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from kernelmark.bench.plan.kernel import Kernel, tiled
+from kernelmark.bench.plan.kernel import PLUGIN_MODULE, Kernel, tiled
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from kernelmark.bench.plan.registry import Registry
@@ -115,7 +115,7 @@ class Plan(msgspec.Struct, frozen=True):
     least spread_s apart. share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere;
     tiles: those. tunes: what is tuned, and how; None for a run of suites. shard: the part that is measured; None for
     all. executor: the file of the executor whose workers measure; gpus: those that measure, by their UUIDs.
-    reproduce: the run whose values are drawn again, "" for none.
+    reproduce: the run whose values are drawn again, "" for none. absent: devices that would be used and are not here.
     """
 
     devices: tuple[str, ...]
@@ -141,6 +141,7 @@ class Plan(msgspec.Struct, frozen=True):
     executor: str = ""
     gpus: tuple[str, ...] = ()
     reproduce: str = ""
+    absent: tuple[str, ...] = ()
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
@@ -173,7 +174,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
         for group in suite.groups():
             fields: dict[tuple[str, int], list[_Field]] = {}
             for entry in group:
-                chosen = contenders(entry, registry, plan.devices, plan.kernels, known)
+                chosen = contenders(entry, registry, plan.devices, plan.kernels, known, plan.absent)
                 for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
                     fields.setdefault((isa, threads), []).append(_Field(entry.problem.id, baseline, kernels))
             for (isa, threads), own in fields.items():
@@ -189,20 +190,25 @@ def contenders(
     devices: tuple[str, ...],
     globs: tuple[str, ...] = (),
     known: Tiled | None = None,
+    absent: tuple[str, ...] = (),
 ) -> list[Kernel]:
     """The kernels that devices, suite and the user's globs select, and whose domain holds the problem.
 
-    A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason.
-    One that contends on request has to be selected by a glob.
+    A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason. So
+    does one of a plug-in whose device is absent. One that contends on request has to be selected by a glob.
     known: what was found before for the same globs of the user, and is found here.
     """
     known = {} if known is None else known
     named = {glob.partition("@")[0] for glob in globs}
     of_operation = (kernel for kernel in registry.kernels.values() if kernel.op == entry.problem.op)
     asked = [glob.partition("@")[0] for glob in (*entry.kernels, *globs)]
-    able = (k for k in of_operation if k.base_id in named or (k.device in devices and k.outside(entry.problem) is None))
+
+    def is_able(k: Kernel) -> bool:
+        runs = k.device in devices or (k.device in absent and k.module.startswith(PLUGIN_MODULE))
+        return k.base_id in named or (runs and k.outside(entry.problem) is None)
+
     found = []
-    for kernel in able:
+    for kernel in filter(is_able, of_operation):
         if kernel.on_request and not any(fnmatchcase(kernel.base_id, glob) for glob in asked):
             continue
         key = kernel.id, entry.kernels

@@ -20,6 +20,7 @@ from typing import Any
 
 from kernelmark.bench.plan.errors import UsageError, message
 from kernelmark.bench.plan.foreign import overseen
+from kernelmark.bench.plan.kernel import PLUGIN_MODULE
 from kernelmark.bench.plan.options import TIMEOUT_S
 from kernelmark.bench.plan.registry import REGISTRY, Registry
 from kernelmark.bench.plan.replaced import keep_originals
@@ -108,7 +109,7 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
         return
     if not path.is_file():
         raise UsageError(f"plugin {path}: there is no such file")
-    name = f"kernelmark_plugin_{len(_loaded)}_{path.stem}"
+    name = f"{PLUGIN_MODULE}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"plugin {path}: is not a Python file; its name must end in .py")

@@ -312,13 +312,17 @@ class KernelCall:
     cluster: int = 1
 
 
+#: What the names of modules of --plugin files begin with.
+PLUGIN_MODULE = "kernelmark_plugin_"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CudaKernel(Kernel):
     """A hand-written kernel: a .cu file, the entry in it, and a plan of launches.
 
-    source: path below `cuda/`. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}` an attribute of
-    the problem. min_arch: compute capability times ten; archs: the only architectures that have its instructions,
-    where later ones do not. alignment: bytes, of every operand's address: 16 for the widest access.
+    source: path below `cuda/`, or an absolute one. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}`
+    an attribute of the problem. min_arch: compute capability times ten; archs: the only architectures that have its
+    instructions, where later ones do not. alignment: bytes, of every operand's address: 16 for the widest access.
     emulated: None where the tests run it on the CPU; otherwise why they cannot, which they report.
     spills: why it may spill registers or use stack; without a reason the tests forbid it.
     """

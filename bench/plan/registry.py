@@ -7,6 +7,7 @@ A kernel is a function that sets up and returns the timed closure (`@kernel`), o
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kernelmark.bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
@@ -136,17 +137,27 @@ def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> 
     return register
 
 
+def _beside(function: Callable[..., Any], source: str) -> str:
+    """Return the path of a source that lies beside the file of a plug-in; any other source as it is."""
+    code = getattr(function, "__code__", None)
+    if not source or code is None or str(function.__module__).startswith("kernelmark."):
+        return source
+    path = Path(code.co_filename).parent / source
+    return str(path) if path.is_file() else source
+
+
 def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -> Callable[[F], F]:
     """Register `plan(problem, tile, device) -> list[KernelCall]` as a hand-written CUDA kernel of `op`.
 
     The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and
-    touches no device. Options as for `kernel`, and those of `CudaKernel`. Raises UsageError where the name is taken, a
+    touches no device. `source` is a path beside the file that declares the kernel, or below `cuda/`. Options as for
+    `kernel`, and those of `CudaKernel`. Raises UsageError where the name is taken, a
     keyword is unknown, source or entry is missing, or a value is none that a kernel can have.
     """
     check_op(op, "cuda_kernel")
 
     def register(function: F) -> F:
-        given = {"modules": ("cupy", "cuda.core"), "source": source, "entry": entry, **options}
+        given = {"modules": ("cupy", "cuda.core"), "source": _beside(function, source), "entry": entry, **options}
         REGISTRY.add(_declared(CudaKernel, op, function, given, provider="cuda", device="cuda", plan=function))
         return function
 

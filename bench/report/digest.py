@@ -28,7 +28,7 @@ MOST_LINES = 20
 #: Rows without a result that are named, and kernels that are named for one reason.
 _MOST_NAMED, _MOST_KERNELS = 5, 3
 #: Characters of a note's line, however wide the terminal, and of a reason.
-_TEXT, _REASON = 80, 150
+_TEXT, _REASON = 80, 280
 _EQUAL = "="
 _LINES = (
     TableColumn("problem"),

@@ -25,8 +25,10 @@ def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "-
     if asked["threads"] and max(asked["threads"]) > cpu_count():
         found = f"{prefix}threads {max(asked['threads'])}: is more than the CPUs that may be used here"
         raise UsageError(f"{found}; expected at most {cpu_count()}, since threads on one CPU wait for each other")
+    devices = choose_devices(asked["devices"], f"{prefix}device")
     here = {
-        "devices": choose_devices(asked["devices"], f"{prefix}device"),
+        "devices": devices,
+        "absent": ("cuda",) if asked["devices"] == "auto" and "cuda" not in devices else (),
         "kernels": tuple(asked["kernels"]),
         "threads": asked["threads"] or (default_threads(),),
         "isas": choose_isas(asked["isas"], f"{prefix}isa"),

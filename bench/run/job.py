@@ -3,8 +3,10 @@
 import importlib
 import math
 import secrets
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 from statistics import median
 
 import threadpoolctl
@@ -27,7 +29,7 @@ from kernelmark.bench.measure.verify import Checksums, References
 from kernelmark.bench.plan.case import Entrant, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
-from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.kernel import PLUGIN_MODULE, CudaKernel, Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
@@ -184,7 +186,7 @@ def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -
         problem.operands()
     try:
         if kernel.device in job.absent:
-            raise Unsupported(unavailable(kernel) or f"it runs on {kernel.device}, which --device leaves out")
+            raise Unsupported(_absent(kernel))
         device = get_device(kernel.device)
         if job.launcher == "pycuda" and isinstance(kernel, CudaKernel):
             take_stream(device)
@@ -195,6 +197,19 @@ def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -
         contender.report.device_name, contender.report.device_uuid, contender.report.llc_bytes = "", "", None
         contender.fail(error)
     return contender
+
+
+def _absent(kernel: Kernel) -> str:
+    """Return why a kernel's device is not used; for a CUDA kernel without a GPU, also what needs none."""
+    if (reason := unavailable(kernel)) is None:
+        return f"it runs on {kernel.device}, which --device leaves out"
+    if not isinstance(kernel, CudaKernel):
+        return reason
+    file = sys.modules[kernel.module].__file__ if kernel.module.startswith(PLUGIN_MODULE) else None
+    plugin = f" --plugin {Path(file).name}" if file else ""
+    check = f"`kernelmark watch {Path(kernel.source).name} PROBLEM --once{plugin}` checks it"
+    tiles = f", `kernelmark tune {kernel.id} PROBLEM --static{plugin}` compares its tiles" * bool(kernel.tunables)
+    return f"{reason}; without one {check}{tiles}"
 
 
 def _measure(job: Job, contenders: list[Contender], show: Show) -> str:

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from kernelmark.bench.measure.present import cuda_missing
+from kernelmark.bench.plan.case import Budget, Job, contenders
 from kernelmark.bench.plan.discovery import discover, load_plugin
 from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.text import MOST, escaped, one_line, plain
+from kernelmark.bench.run.job import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = """\
@@ -244,3 +249,30 @@ def test_a_file_and_what_is_not_there_are_left_to_whoever_opens_them(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("file", "absent", "file/below", "n" * 300):
         require_file(tmp_path / name)
+
+
+CUDA = """from kernelmark import cuda_kernel
+@cuda_kernel("gemm", source="mine.cu", entry="mine", tunables={"BM": (8, 16)})
+def mine(p, t, device): ...
+@cuda_kernel("gemm", source="gemm/naive.cu", entry="gemm")
+def other(p, t, device): ...
+"""
+
+
+def test_a_source_lies_beside_the_plug_in_or_below_cuda_and_a_row_names_what_needs_no_gpu(registry, plugin, tmp_path):
+    path = plugin(CUDA)
+    (path.parent / "mine.cu").write_text("")
+    load_plugin(path)
+    sources = [registry.kernels[f"gemm/cuda.{name}"].source for name in ("mine", "other")]
+    assert sources == [str(path.parent / "mine.cu"), "gemm/naive.cu"]
+    entry = Entry(registry.problem("gemm/m8n8k8/f32/NT"))
+    absent, left_out = (contenders(entry, registry, ("cpu",), ("gemm/cuda.*",), None, gone) for gone in (("cuda",), ()))
+    assert ([k.id for k in absent], left_out) == (["gemm/cuda.mine", "gemm/cuda.other"], [])
+    if cuda_missing():
+        job = Job(
+            ("gemm/m8n8k8/f32/NT",), ("gemm/cuda.mine",), Mode.HOT, (str(path),), 0, Budget(0.1), 1, absent=("cuda",)
+        )
+        (row,) = run_job(job)
+        watch = f"`kernelmark watch mine.cu PROBLEM --once --plugin {path.name}` checks it"
+        assert row.status == "unsupported"
+        assert f"; without one {watch}, `kernelmark tune gemm/cuda.mine PROBLEM --static" in row.reason
