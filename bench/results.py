@@ -19,7 +19,10 @@ _COLUMNS = tuple(map(TableColumn, ("problem", "kernel", "mode", "threads", "time
 
 
 class RowRatio(NamedTuple):
-    """How many times faster a row is than the kernel that it was measured in turn with; low, high: 95 %."""
+    """How many times faster a row is than what it was measured in turn with; low, high: 95 %.
+
+    against: the baseline of its problem, or a variant of the problem (the column `against`).
+    """
 
     problem: str
     kernel: str
@@ -58,10 +61,13 @@ class Results:
 
     @property
     def ratios(self) -> list[RowRatio]:
-        """The speedup of each row over its baseline."""
-        names = ("problem", "kernel", "baseline", "speedup", "speedup_ci95_low", "speedup_ci95_high")
-        every = zip(*(self._table.columns[name] for name in names), strict=True)
-        return [RowRatio(*values) for values in every if values[3] is not None]
+        """The speedup of each row over its baseline, and its ratio to a variant of its problem: NT over NN."""
+        columns, found = self._table.columns, []
+        for against, ratio in (("baseline", "speedup"), ("against", "ratio")):
+            names = ("problem", "kernel", against, ratio, f"{ratio}_ci95_low", f"{ratio}_ci95_high")
+            every = zip(*(columns[name] for name in names), strict=True)
+            found += [RowRatio(*values) for values in every if values[3] is not None]
+        return found
 
     def to_pandas(self) -> Any:
         """Return a DataFrame: the columns of CSV, with the dimensions of the problems last."""

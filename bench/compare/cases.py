@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark.bench.compare.stats import ALPHA, Welch, detectable, holm, welch
+from kernelmark.bench.report.welch import ALPHA, Welch, detectable, holm, welch
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.records import CaseRow
 from kernelmark.bench.record.store import Store

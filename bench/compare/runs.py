@@ -24,7 +24,7 @@ from kernelmark.bench.compare.cases import (
     Comparison,
     Side,
 )
-from kernelmark.bench.compare.stats import POWER
+from kernelmark.bench.report.welch import POWER
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelmark.bench.compare.stats import ALPHA, POWER, detectable, welch
+from kernelmark.bench.report.welch import ALPHA, POWER, detectable, welch
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey
