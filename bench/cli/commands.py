@@ -28,6 +28,7 @@ COMMANDS = {
     "crossover": ("views.crossover", "Show the fastest kernel of each problem of SUITE."),
     "export": ("views.export", "Write the rows of a run for other programs and papers."),
     "history": ("views.history", "List the versions of KERNEL that watch and tune have tried."),
+    "trend": ("report.trend", "Show a case or SUITE over all runs, and where times stepped."),
     "show": ("views.show", "Print the tables of a run; by default the latest."),
     "import": ("stores.import_command", "Import results of other programs, each file as a run."),
     "merge": ("stores.merge", "Merge the stores of shards: their rows become one run."),

@@ -15,6 +15,7 @@ from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument
 from kernelmark.bench.report.runs import RunDocument, RunSummary
 from kernelmark.bench.report.scaling import ScalingDocument
+from kernelmark.bench.report.trend import TrendDocument
 from kernelmark.bench.selftest.finding import Checks
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.pins import Pins
@@ -57,6 +58,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "list": ("list --json", list[ListedKernel]),
     "suites": ("list --suites --json", list[ListedSuite]),
     "doctor": ("doctor --json", list[ExaminedPart]),
+    "trend": ("trend --json", TrendDocument),
     "history": ("history --json", HistoryDocument),
     "inspect": ("inspect --format json", list[InspectRow]),
     "profile": ("profile --json", Profile),

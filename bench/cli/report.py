@@ -16,18 +16,25 @@ from kernelmark.bench.cli.options import (
     INTERRUPTED,
     OK,
     Read,
+    complete_suites,
     db_option,
     file_option,
     folder_option,
     json_option,
     plugin_option,
     run_argument,
+    select_options,
 )
 from kernelmark.bench.cli.output import drawn_in, reading
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import DECIMAL
+from kernelmark.bench.plan.options import per_cent
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report import trend as trends
 from kernelmark.bench.report.export import check_writable, write_text
 from kernelmark.bench.report.figures.scaling import scaling_figures
 from kernelmark.bench.report.layout import paragraph
@@ -182,3 +189,46 @@ def scaling(
         click.echo(render(found))
     if figures is not None:
         click.echo("\n" + drawn_in(figures, [scaling_figures(found)]))
+
+
+@click.command()
+@click.argument("subject", metavar="CASE|SUITE", shell_complete=complete_suites)
+@click.option(
+    "--margin",
+    type=Read(per_cent),
+    default="2%",
+    show_default=True,
+    metavar="P%",
+    help="Show steps that are larger than this.",
+)
+@select_options
+@json_option
+@plugin_option
+@db_option
+def trend(
+    subject: str,
+    margin: float,
+    selection: Selection,
+    json_to: IO[str] | None,
+    plugins: tuple[str, ...],
+    db: Path | None,
+) -> None:
+    """Show a case or SUITE over all runs, and where times stepped.
+
+    CASE is a part of a row's name: kernel, problem, mode and threads. A step is a change between two runs of several
+    processes that is certain among all that are tested; it names what else changed: commit, versions, tile.
+    """
+    try:
+        problems, text = [entry.problem.id for entry in find_suite(subject, discover(plugins)).entries()], ""
+    except UsageError:
+        if subject.endswith(".toml"):
+            raise
+        problems, text = [], subject
+    with closing(reading(db, selection)) as store:
+        found = trends.trend(store, subject, text, problems, margin)
+        if not found.cases and not found.single:
+            raise UsageError(f"{subject}: no timed row of {store.path} is of it; `kernelmark runs` lists the runs")
+    if json_to is not None:
+        trends.write_json(found, json_to)
+    else:
+        click.echo("\n\n".join(trends.page(found)))

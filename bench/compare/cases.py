@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark.bench.report.welch import ALPHA, Welch, detectable, holm, welch
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.records import CaseRow
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.welch import ALPHA, Welch, detectable, holm, welch
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
 #: How to get several processes instead of one.

@@ -24,7 +24,6 @@ from kernelmark.bench.compare.cases import (
     Comparison,
     Side,
 )
-from kernelmark.bench.report.welch import POWER
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
@@ -36,6 +35,7 @@ from kernelmark.bench.report.format import count, interval, percent, seconds, sh
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.runs import RunSummary, summary_of
+from kernelmark.bench.report.welch import POWER
 
 #: Pairs of siblings that are read, the first of NEW: each costs eight queries.
 MOST_PAIRS = 200

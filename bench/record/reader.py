@@ -1,15 +1,12 @@
 """The reading half of the store: queries whose rows are checked, and read one at a time, whatever their number."""
 
 import math
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import nsmallest
 from itertools import combinations, groupby, islice
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +16,7 @@ from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement,
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import Entropy, Finite, finite
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.query import OF_RUN, Queries, Read
 from kernelmark.bench.record.records import (
     RUN_COLUMNS,
     CaseRow,
@@ -27,6 +25,7 @@ from kernelmark.bench.record.records import (
     JobBegun,
     KernelTotal,
     Layer,
+    PointRow,
     Record,
     RowCount,
     RunFacts,
@@ -45,23 +44,12 @@ from kernelmark.bench.record.records import (
     with_dims,
 )
 from kernelmark.bench.record.result import COLUMNS, Result
-from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.table import CHUNK, Builder, Table
 from kernelmark.bench.record.versions import LaunchResources, StoredVersion, kept_of
 
-Read = Callable[[tuple[Any, ...]], Any]
-#: What decoding a damaged value raises.
-_DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError, RecursionError)
-#: The rows of one run stand together, unless another run wrote at the same time: so they are read in the order of the
-#: file. The plus keeps SQLite from going by the index, which would look up every row and sort them all.
-_OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
 _RUNS = f"SELECT {', '.join(RUN_COLUMNS.values())} FROM run JOIN machine USING (machine_id)"
 _CEILING = ", ".join(Ceiling.__struct_fields__)
 _Sum = Finite | None
-#: A store of others may hold anything: the largest value that is read; and after how many steps of SQLite a query is
-#: looked at, and how often. A query of a million rows takes half of these steps.
-MOST_BYTES = 32 * 2**20
-STEPS, MOST_LOOKS = 10**6, 300
 
 
 def _selected(names: Sequence[str]) -> str:
@@ -87,82 +75,13 @@ def _all(kind: Any) -> Read:
     return partial(msgspec.convert, type=kind)
 
 
-class Reader:
-    """Queries over an open store. Raises UsageError where the file cannot be read, or holds what none can hold.
+class Reader(Queries):
+    """What a store holds, by question.
 
     identifies: what is exported of it names hosts and devices, which are hashed otherwise.
     """
 
-    path: Path
-    _db: sqlite3.Connection
     identifies = False
-    _looks = 0
-
-    def _is_endless(self) -> bool:
-        self._looks += 1
-        return self._looks > MOST_LOOKS
-
-    def _rows(self, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
-        """The rows of a query one at a time, each as what `read` makes of its values; it raises where they are damaged.
-
-        read: nothing but decoding, since whatever it raises is taken for damage.
-        """
-        with self._guarded():
-            self._looks = 0
-            cursor = self._db.cursor()
-            cursor.row_factory = None
-            yield from map(read, cursor.execute(query, values))
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except _DAMAGE as error:
-            found = str(error)
-            if self._looks > MOST_LOOKS:
-                found = f"a query took more than {STEPS * MOST_LOOKS:.0e} steps"
-            elif isinstance(error, sqlite3.DataError):
-                found += f", expected at most {MOST_BYTES >> 20} MiB"
-            raise UsageError(f"{self.path}: cannot be read: {found}; --db names another file") from None
-
-    def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
-        """Yield the rows of a query that has `_OF_RUN` where it means the rows of this run."""
-        ((first, last),) = self._rows(
-            "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id", run_id=run_id
-        )
-        return self._rows(query, read, run_id=run_id, first=first, last=last, **values)
-
-    def _in_order(
-        self, run_id: str, columns: str, read: Read = lambda values: values, among: str = "TRUE", **values: Any
-    ) -> Iterator[Any]:
-        """Yield columns of the rows of a run in the order in which they were recorded."""
-        query = f"SELECT {columns} FROM result WHERE {_OF_RUN} AND {among} ORDER BY result_id"
-        return self._of_run(run_id, query, read, **values)
-
-    def _of_case(self, columns: str, read: Read, run_id: str, case: str) -> Any:
-        """Return columns of the row of a case, an empty list where there is none."""
-        query = f'SELECT {columns} FROM result WHERE run_id = :run_id AND "case" = :case'
-        return next(self._rows(query, read, run_id=run_id, case=case), [])
-
-    def select(self, selection: Selection) -> None:
-        """From now on whoever reads rows gets those of the selection alone, as though no others were there."""
-        where = "selected(kernel, op, problem, status)"
-        with self._guarded():
-            self._db.create_function("selected", 4, selection.takes, deterministic=True)
-            self._db.execute(f"CREATE TEMP VIEW result AS SELECT * FROM main.result WHERE {where}")
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Everything that is read meanwhile shows the store as it stands now, or as it did when an outer one began."""
-        if self._db.in_transaction:
-            yield
-            return
-        with self._guarded():
-            self._db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._db.rollback()
 
     # Runs. These queries count all rows, whatever part of them was selected.
 
@@ -182,7 +101,7 @@ class Reader:
         read = _all(tuple[str, str, str, str, int, int])
         every = self._rows(query.format("TRUE"), read)
         tallies: dict[str, list[RowCount]] = {}
-        for run, *counted in every if run_id is None else self._of_run(run_id, query.format(_OF_RUN), read):
+        for run, *counted in every if run_id is None else self._of_run(run_id, query.format(OF_RUN), read):
             tallies.setdefault(run, []).append(RowCount(*counted))
         return tallies
 
@@ -248,7 +167,7 @@ class Reader:
         checked([tuple(alike.values())], tuple(alike))
         changes = ", ".join(f"total([{name}] IS NOT :of_{name})" for name in alike)
         values = {f"of_{name}": value for name, value in alike.items()}
-        (rows,) = self._of_run(run_id, f"SELECT {changes} FROM result WHERE {_OF_RUN}", **values)
+        (rows,) = self._of_run(run_id, f"SELECT {changes} FROM result WHERE {OF_RUN}", **values)
         return {name: finite(value) for (name, value), changed in zip(alike.items(), rows, strict=True) if not changed}
 
     def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
@@ -296,10 +215,10 @@ class Reader:
         """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
         query = f"""
             WITH own AS (
-                SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {_OF_RUN}
+                SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {OF_RUN}
                 GROUP BY problem, mode, isa ORDER BY appeared LIMIT :limit OFFSET :offset
             )
-            SELECT appeared, result_id FROM result CROSS JOIN own USING (problem, mode, isa) WHERE {_OF_RUN}
+            SELECT appeared, result_id FROM result CROSS JOIN own USING (problem, mode, isa) WHERE {OF_RUN}
             ORDER BY appeared, result_id
         """
         keys = self._of_run(run_id, query, limit=limit, offset=offset)
@@ -318,13 +237,13 @@ class Reader:
 
     def group_count(self, run_id: str) -> int:
         """Return how many lists `groups` has."""
-        query = f"SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {_OF_RUN})"
+        query = f"SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {OF_RUN})"
         ((count,),) = self._of_run(run_id, query)
         return int(count)
 
     def statuses(self, run_id: str) -> Counter[str]:
         """Return how many rows of a run have each status, in order of appearance."""
-        query = f"SELECT status, count(*) FROM result WHERE {_OF_RUN} GROUP BY status ORDER BY min(result_id)"
+        query = f"SELECT status, count(*) FROM result WHERE {OF_RUN} GROUP BY status ORDER BY min(result_id)"
         return Counter(dict(self._of_run(run_id, query, _all(tuple[str, int]))))
 
     def recorded(self, run_id: str) -> set[str]:
@@ -342,7 +261,7 @@ class Reader:
         query = f"""
             SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
                 max(roofline_pct), min(result_id) AS appeared
-            FROM result WHERE {_OF_RUN} GROUP BY kernel, status ORDER BY appeared
+            FROM result WHERE {OF_RUN} GROUP BY kernel, status ORDER BY appeared
         """
         by_kernel: dict[str, list[tuple[Any, ...]]] = {}
         for sums in self._of_run(run_id, query, _all(tuple[str, str, int, _Sum, _Sum, _Sum, _Sum, int])):
@@ -355,9 +274,22 @@ class Reader:
         query = f'SELECT {names} FROM result WHERE run_id = :run_id ORDER BY "case"'
         return self._rows(query, _case_row, run_id=run_id)
 
+    def points(self, text: str, problems: Iterable[str]) -> Iterator[PointRow]:
+        """The timed rows of all runs by case, machine and begin of the run, of these problems or with this in the case.
+
+        Those on one machine and device follow each other.
+        """
+        wanted = msgspec.json.encode(list(problems)).decode()
+        query = f"""
+            SELECT {_selected(PointRow._fields[:-1])}, part_blob FROM result JOIN run USING (run_id)
+            WHERE time_s_median > 0 AND (problem IN (SELECT value FROM json_each(:wanted))
+                OR (:text != '' AND instr("case", :text)))
+            ORDER BY "case", machine_id, device_name, run.started_at, run.rowid"""
+        return self._rows(query, _point_row, text=text, wanted=wanted)
+
     def dimensions(self, run_id: str) -> list[str]:
         """The names of all dimensions that occur in a run, in the order of their first appearance."""
-        query = f"SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {_OF_RUN}"
+        query = f"SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {OF_RUN}"
         found = self._of_run(run_id, query, lambda values: (values[1] or "").split(","))
         return list(dict.fromkeys(name for names in found for name in names if name))
 
@@ -481,6 +413,11 @@ def _record(values: tuple[Any, ...]) -> Record:
 def _case_row(values: tuple[Any, ...]) -> CaseRow:
     *columns, parts = values
     return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), CaseRow)
+
+
+def _point_row(values: tuple[Any, ...]) -> PointRow:
+    *columns, parts = values
+    return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), PointRow)
 
 
 def _named_groups(values: tuple[Any, ...]) -> tuple[str, Groups]:

@@ -61,6 +61,24 @@ class CaseRow(NamedTuple):
     medians: list[float]
 
 
+class PointRow(NamedTuple):
+    """What `trend` needs to know of a timed row. The names but the last are columns of the row and of its run."""
+
+    case: str
+    machine_id: str
+    device_name: str
+    run_id: RunId
+    kernel: str
+    problem: str
+    versions: str
+    tunables: str
+    disturbed: str
+    time_s_median: float
+    time_s_ci95_low: float | None
+    time_s_ci95_high: float | None
+    medians: list[float]
+
+
 class KernelTotal(NamedTuple):
     """The rows of one kernel in a run: how many by status, and what its speedups and roofline come to."""
 

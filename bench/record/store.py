@@ -22,7 +22,8 @@ from kernelmark.bench.measure.stats import BaselineRatio
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import data_folder, require_file
 from kernelmark.bench.plan.text import escaped
-from kernelmark.bench.record.reader import MOST_BYTES, STEPS, Reader
+from kernelmark.bench.record.query import MOST_BYTES, STEPS
+from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.schema import (

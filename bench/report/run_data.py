@@ -15,8 +15,11 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import Contest, Ratio, contests, faster, is_timed, know_leads, over_vendors
 from kernelmark.bench.report.places import places
+from kernelmark.bench.report.trend import TrendCase, trend
 
 Dims = dict[str, Any]
+#: Rows of a run beyond which its cases are not looked for in other runs.
+MOST_TRENDS = 10_000
 
 
 class RunData:
@@ -58,6 +61,13 @@ class RunData:
     def leads(self) -> list[tuple[Contest, Ratio]]:
         """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
+
+    @cached_property
+    def trends(self) -> list[TrendCase]:
+        """Return the cases of the run over all runs of the store; none for a run of many rows, or where it is alone."""
+        if len(self.rows) > MOST_TRENDS or len(self._store.run_ids()) < 2:
+            return []
+        return trend(self._store, self.run_id, "", {r.problem for r in self.timed}).cases
 
     @property
     def networks(self) -> list[str]:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelmark.bench.report.welch import ALPHA, POWER, detectable, welch
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.case import Job, Plan, PlannedJob, WorkerKey
@@ -24,6 +23,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.welch import ALPHA, POWER, detectable, welch
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session
 from kernelmark.bench.selftest.finding import Finding, Tick

@@ -115,7 +115,7 @@ EXECUTED = [
 
 @pytest.mark.parametrize(("sql", "found"), EXECUTED)
 def test_what_a_store_would_execute_without_end_is_one_line(called, path, monkeypatch, sql, found):
-    monkeypatch.setattr("kernelmark.bench.record.reader.MOST_LOOKS", 3)
+    monkeypatch.setattr("kernelmark.bench.record.query.MOST_LOOKS", 3)
     with closing(sqlite3.connect(path)) as db:
         db.executescript(sql)
     done = called("show", "r1", "--by", "network", "--db", str(path))

@@ -60,6 +60,8 @@ COMMANDS = {
     ("run", "long.toml", "--dry-run"): "kernels: ",
     ("compare", "old", "new"): "slower",
     ("crossover", "long.toml", "new"): "gives way to",
+    ("trend", "long.toml"): "last over first",
+    ("trend", KERNELS[1]): "slower in",
     ("claims", "new", "--only", "op-t-slower,transpose-first,gpu-pays"): "DEPENDS",
     ("doctor",): "how to fix it",
     ("doctor", "--all"): "kernels",
@@ -77,7 +79,7 @@ COMMANDS = {
 }
 #: What has no table, or is run below (`verify`), or has tests of its own (`merge`, `scaling`, `watch`).
 WITHOUT = {"export", "import", "merge", "report", "scaling", "verify", "watch"}
-IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "history", "select"}
+IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "history", "select", "trend"}
 
 
 def words_of(text: str) -> set[str]:

@@ -9,9 +9,9 @@ from scipy.stats import ttest_ind
 
 from kernelmark.bench.compare.cases import Side
 from kernelmark.bench.compare.runs import Gate, compare_runs, siblings
-from kernelmark.bench.report.welch import detectable, holm, welch
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.welch import detectable, holm, welch
 from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
 from support.rows import DISTURBED, result
 

@@ -17,8 +17,9 @@ from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_pla
 from kernelmark.bench.report.run_data import RunData
 from support.rows import DISTURBED, ceilings, fail, in_turn, many, put, varied
 
-#: Which take a run of their own: see the tests of the map of algorithms, of aggregation and of data parallelism below.
-OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallelism"]
+#: Which take runs of their own: see the tests of the map of algorithms, of aggregation and of data parallelism below,
+#: and test_trend.py.
+OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallelism", "Over runs"]
 
 
 def planned(store, registry=None):

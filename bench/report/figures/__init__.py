@@ -19,6 +19,7 @@ from kernelmark.bench.report.figures import (
     speedups,
     style,
     threads,
+    trends,
     tunables,
     winners,
 )
@@ -52,6 +53,7 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
         winners.winner_maps(data, looks),
         aggregation.aggregations(data, registry),
         scaling.scaling_of_run(data, registry),
+        trends.trends(data, looks),
         samples.distributions(data, looks),
     ]
 

@@ -1,0 +1,97 @@
+"""How the store is asked: bounded queries whose rows come one at a time, of all rows or of those selected."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.selection import Selection
+
+Read = Callable[[tuple[Any, ...]], Any]
+#: What decoding a damaged value raises.
+_DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError, RecursionError)
+#: The rows of one run stand together, unless another run wrote at the same time: so they are read in the order of the
+#: file. The plus keeps SQLite from going by the index, which would look up every row and sort them all.
+OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
+#: A store of others may hold anything: the largest value that is read; and after how many steps of SQLite a query is
+#: looked at, and how often. A query of a million rows takes half of these steps.
+MOST_BYTES = 32 * 2**20
+STEPS, MOST_LOOKS = 10**6, 300
+
+
+class Queries:
+    """An open store. Raises UsageError where the file cannot be read, or holds what none can hold."""
+
+    path: Path
+    _db: sqlite3.Connection
+    _looks = 0
+
+    def _is_endless(self) -> bool:
+        self._looks += 1
+        return self._looks > MOST_LOOKS
+
+    def _rows(self, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
+        """The rows of a query one at a time, each as what `read` makes of its values; it raises where they are damaged.
+
+        read: nothing but decoding, since whatever it raises is taken for damage.
+        """
+        with self._guarded():
+            self._looks = 0
+            cursor = self._db.cursor()
+            cursor.row_factory = None
+            yield from map(read, cursor.execute(query, values))
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGE as error:
+            found = str(error)
+            if self._looks > MOST_LOOKS:
+                found = f"a query took more than {STEPS * MOST_LOOKS:.0e} steps"
+            elif isinstance(error, sqlite3.DataError):
+                found += f", expected at most {MOST_BYTES >> 20} MiB"
+            raise UsageError(f"{self.path}: cannot be read: {found}; --db names another file") from None
+
+    def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
+        """Yield the rows of a query that has `OF_RUN` where it means the rows of this run."""
+        ((first, last),) = self._rows(
+            "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id", run_id=run_id
+        )
+        return self._rows(query, read, run_id=run_id, first=first, last=last, **values)
+
+    def _in_order(
+        self, run_id: str, columns: str, read: Read = lambda values: values, among: str = "TRUE", **values: Any
+    ) -> Iterator[Any]:
+        """Yield columns of the rows of a run in the order in which they were recorded."""
+        query = f"SELECT {columns} FROM result WHERE {OF_RUN} AND {among} ORDER BY result_id"
+        return self._of_run(run_id, query, read, **values)
+
+    def _of_case(self, columns: str, read: Read, run_id: str, case: str) -> Any:
+        """Return columns of the row of a case, an empty list where there is none."""
+        query = f'SELECT {columns} FROM result WHERE run_id = :run_id AND "case" = :case'
+        return next(self._rows(query, read, run_id=run_id, case=case), [])
+
+    def select(self, selection: Selection) -> None:
+        """From now on whoever reads rows gets those of the selection alone, as though no others were there."""
+        where = "selected(kernel, op, problem, status)"
+        with self._guarded():
+            self._db.create_function("selected", 4, selection.takes, deterministic=True)
+            self._db.execute(f"CREATE TEMP VIEW result AS SELECT * FROM main.result WHERE {where}")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything that is read meanwhile shows the store as it stands now, or as it did when an outer one began."""
+        if self._db.in_transaction:
+            yield
+            return
+        with self._guarded():
+            self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.rollback()

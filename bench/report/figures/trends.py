@@ -1,0 +1,66 @@
+"""A problem over the runs of the store: the time of each kernel with its interval, and where it stepped."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.figures import style
+from kernelmark.bench.report.format import short, unit
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.trend import TrendCase
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST, MOST_KERNELS, LEAST_RUNS = 4, 6, 3
+#: Times that differ by more than this factor stand on a logarithmic axis.
+WIDE = 4
+
+
+def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
+    """Return a figure for each problem that three runs or more have on this machine, those with steps first."""
+    problems: dict[str, list[TrendCase]] = {}
+    for case in data.trends:
+        if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id:
+            problems.setdefault(case.problem, []).append(case)
+    ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))
+    figures = [_figure(problem, own, looks) for problem, own in ordered]
+    return style.kind("Over runs", figures, "the store has no three runs of a case up to this one", MOST)
+
+
+def _figure(problem: str, cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Figure:
+    shown = sorted(cases, key=lambda case: (-len(case.steps), case.points[-1].time_s_median))[:MOST_KERNELS]
+    steps = [f"{short(case.kernel)}: {step.words}." for case in shown for step in case.steps[-2:]]
+    return style.Figure(
+        style.file_name("trend", problem),
+        f"Over runs: {problem}",
+        f"{cases[0].device_name}. The median time of each run, in their order. Whiskers: the 95 % interval of the run. "
+        f"Hollow: measured under noise. Dotted: a step between runs of several processes. {' '.join(steps)}",
+        partial(_draw, shown, looks),
+    )
+
+
+def _draw(cases: list[TrendCase], looks: dict[str, style.Look]) -> "Drawing":
+    figure, axes = style.panel(52)
+    begun = sorted({(point.started_at, point.run_id) for case in cases for point in case.points})
+    places = {run_id: at for at, (_, run_id) in enumerate(begun)}
+    name, second = unit(max(point.time_s_median for case in cases for point in case.points))
+    labels = []
+    for case in cases:
+        look, points = looks[case.kernel], case.points
+        times = [Ratio(p.time_s_median, p.time_s_ci95_low, p.time_s_ci95_high).scaled(1 / second) for p in points]
+        xs = [places[point.run_id] for point in points]
+        style.whiskers(axes, xs, times, look, [was_noisy(point.disturbed) for point in points])
+        labels.append(style.Label(xs[-1], times[-1].median, short(case.kernel), look))
+        for step in case.steps:
+            axes.axvline(places[step.to] - 0.5, color=look.colour, linestyle=":", linewidth=0.8, zorder=0)
+    every = max(1, len(begun) // 6)
+    axes.set_xticks(range(0, len(begun), every), [at[:10] for at, _ in begun[::every]], rotation=30, ha="right")
+    axes.set(ylabel=f"time in {name}")
+    if axes.dataLim.y1 > WIDE * axes.dataLim.y0:
+        axes.set_yscale("log")
+        style.ticks(axes.yaxis, style.round_ticks(*axes.get_ylim()))
+    axes.grid(axis="y")
+    style.label_right(axes, labels)
+    return figure

@@ -1,0 +1,248 @@
+"""A case over runs, commits and library versions: where its time stepped, judged by the processes of the runs.
+
+Two runs that follow each other are compared as `compare` does: Welch's test on their processes' medians, all tests of a
+question together by Holm. A run of one process is a point without a test.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice, pairwise
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.record.records import PointRow, RunFacts
+from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.format import count, factor, percent, seconds, short, spread
+from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.noise import MARK
+from kernelmark.bench.report.welch import ALPHA, holm, welch
+
+MARGIN = 0.02
+#: Pairs that are tested at once, cases and steps that a terminal is shown, and cases that are shown run by run.
+CHUNK, LISTED, IN_FULL = 2000, 50, 3
+
+
+class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A row of the case, with what it was measured with. processes: one shows no step."""
+
+    run_id: str
+    started_at: str
+    git_commit: str
+    kernelmark: str
+    versions: str
+    tunables: str
+    time_s_median: float
+    time_s_ci95_low: float | None
+    time_s_ci95_high: float | None
+    processes: int
+    disturbed: str
+
+
+class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of a run to a later one. ratio: the time in `to` over that in `since`; changed: `what: was -> is`."""
+
+    since: str
+    to: str
+    ratio: float
+    ratio_ci95_low: float
+    ratio_ci95_high: float
+    p_holm: float
+    changed: list[str]
+
+    @property
+    def words(self) -> str:
+        side = "slower" if self.ratio > 1 else "faster"
+        how = factor(self.ratio, self.ratio_ci95_low, self.ratio_ci95_high)
+        why = "; ".join(self.changed) or "nothing that is recorded changed"
+        return f"{side} in run {self.to}, {how} the time of run {self.since}: {why}"
+
+
+class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
+    """A case on one machine, its runs in the order of their begin. drift: from the first run to the last, as a step."""
+
+    case: str
+    kernel: str
+    problem: str
+    machine_id: str
+    device_name: str
+    points: list[TrendPoint]
+    steps: list[TrendStep] = []
+    drift: TrendStep | None = None
+
+
+class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `trend --json` prints. single: cases that one run alone has. tests: pairs of runs that were tested."""
+
+    subject: str
+    margin: float
+    single: int
+    tests: int
+    cases: list[TrendCase]
+
+
+def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), margin: float = MARGIN) -> TrendDocument:
+    """Return the trends of the cases of some problems, or with a text in their names."""
+    with store.snapshot():
+        runs = {run["run_id"]: run for run in store.runs()}
+        cases, medians, single = [], [], 0
+        for _, rows in groupby(store.points(text, problems), key=lambda row: row[:3]):
+            own = list(rows)
+            single += len(own) == 1
+            if len(own) > 1:
+                first = own[0]
+                points = [_point(row, runs[row.run_id]) for row in own]
+                cases.append(TrendCase(first.case, first.kernel, first.problem, *first[1:3], points))
+                medians.append([np.array(row.medians) for row in own])
+    return TrendDocument(subject, margin, single, _find_steps(cases, medians, margin), cases)
+
+
+def _point(row: PointRow, run: RunFacts) -> TrendPoint:
+    return TrendPoint(
+        run_id=run["run_id"],
+        started_at=run["started_at"],
+        git_commit=run["git_commit"],
+        kernelmark=str(run["environment"].get("kernelmark", "")),
+        versions=row.versions,
+        tunables=row.tunables,
+        time_s_median=row.time_s_median,
+        time_s_ci95_low=row.time_s_ci95_low,
+        time_s_ci95_high=row.time_s_ci95_high,
+        processes=len(row.medians),
+        disturbed=row.disturbed,
+    )
+
+
+def _find_steps(cases: list[TrendCase], medians: Sequence[Sequence[Any]], margin: float) -> int:
+    """Add to the cases the steps that are certain and larger than the margin; return how many pairs were tested."""
+    pairs = list(_pairs(cases))
+    found: list[tuple[float, ...]] = []
+    for start in range(0, len(pairs), CHUNK):
+        chunk = pairs[start : start + CHUNK]
+        tested = welch([medians[at][one] for at, one, *_ in chunk], [medians[at][other] for at, _, other, _ in chunk])
+        found += zip(tested.ratio, tested.low, tested.high, tested.p, strict=True)
+    adjusted = holm(np.array([p for *_, p in found]))
+    for (at, one, other, whole), (ratio, low, high, _), p in zip(pairs, found, adjusted, strict=True):
+        if p < ALPHA and not 1 / (1 + margin) <= ratio <= 1 + margin:
+            case = cases[at]
+            since, to = case.points[one], case.points[other]
+            numbers = float(ratio), float(low), float(high), float(p)
+            step = TrendStep(since.run_id, to.run_id, *numbers, _changed(since, to))
+            if whole:
+                case.drift = step
+            else:
+                case.steps.append(step)
+    return len(pairs)
+
+
+def _several(points: Sequence[TrendPoint]) -> list[int]:
+    return [at for at, point in enumerate(points) if point.processes > 1]
+
+
+def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield the number of each case with two of its points: those that follow each other, then the first and last."""
+    for at, case in enumerate(cases):
+        found = _several(case.points)
+        yield from ((at, *pair, False) for pair in pairwise(found))
+        if len(found) > 2:
+            yield at, found[0], found[-1], True
+
+
+def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
+    """Return what differs between the runs of two points."""
+    found = [
+        (name, getattr(since, field)[:most], getattr(to, field)[:most])
+        for name, field, most in (
+            ("commit", "git_commit", 8),
+            ("kernelmark", "kernelmark", 99),
+            ("tile", "tunables", 999),
+        )
+    ]
+    was, now = (dict.fromkeys(point.versions.split(", ")) for point in (since, to))
+    gone, new = (", ".join(a for a in one if a not in other) for one, other in ((was, now), (now, was)))
+    return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in (*found, ("versions", gone, new)) if a != b]
+
+
+def write_json(found: TrendDocument, out: IO[str]) -> None:
+    """Write the document a case at a time: as one text, hundreds of thousands of points would take as many kB."""
+    head = {name: getattr(found, name) for name in found.__struct_fields__ if name != "cases"}
+    out.write(msgspec.json.encode(head).decode()[:-1] + ',\n"cases": [')
+    for i, case in enumerate(found.cases):
+        out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(case).decode())
+    out.write("\n]}\n")
+
+
+COLUMNS = (
+    TableColumn("run"),
+    TableColumn("begun (UTC)", spare=3),
+    TableColumn("commit", spare=2),
+    TableColumn("kernelmark", spare=5),
+    TableColumn("versions", spare=4, wraps=16),
+    TableColumn("processes", "right", spare=1),
+    TableColumn("time", "right"),
+    TableColumn("95 %", "right"),
+    TableColumn("step"),
+)
+SUMMARY = (
+    TableColumn("case", wraps=30),
+    TableColumn("runs", "right"),
+    TableColumn("first", "right", spare=1),
+    TableColumn("last", "right"),
+    TableColumn("last over first"),
+    TableColumn("steps", "right"),
+)
+
+
+def page(found: TrendDocument) -> Iterator[str]:
+    """Yield the paragraphs of a trend: few cases run by run, else a line each, those with steps first."""
+    cases = sorted(found.cases, key=lambda case: not (case.steps or case.drift))
+    several = sum(len(_several(case.points)) > 1 for case in cases)
+    stepped = sum(bool(case.steps or case.drift) for case in cases)
+    head = f"{found.subject}: {count(len(cases), 'case')} in two runs or more, {stepped} with steps"
+    head += f"; {count(found.single, 'case')} in one run" * bool(found.single)
+    yield paragraph(head, rest="")
+    if len(cases) <= IN_FULL:
+        for case in cases:
+            yield f"{escaped(case.case)} on {escaped(case.device_name)}\n\n{table(COLUMNS, list(_run_cells(case)))}"
+    else:
+        yield table(SUMMARY, [_case_cells(case) for case in cases[:LISTED]])
+        if len(cases) > LISTED:
+            yield paragraph(f"and {len(cases) - LISTED} more cases; `--json` has all", rest="")
+    changes = ((case, step) for case in cases for step in case.steps or filter(None, [case.drift]))
+    lines = [paragraph(f"{short(case.case)}: {step.words}", rest="  ") for case, step in islice(changes, LISTED)]
+    if lines:
+        yield "\n".join(lines)
+    if several < len(cases):
+        one = f"{count(len(cases) - several, 'case')} without two runs of several processes, which alone show steps"
+        yield paragraph(f"{one}; `kernelmark run --processes 5` makes them", rest="")
+    if several and not stepped:
+        yield paragraph(
+            f"no certain step of more than {percent(found.margin)} in {count(found.tests, 'test')}", rest=""
+        )
+
+
+def _run_cells(case: TrendCase) -> Iterator[tuple[str, ...]]:
+    steps = {step.to: step for step in case.steps}
+    for point in case.points:
+        step = steps.get(point.run_id)
+        times = point.time_s_median, point.time_s_ci95_low, point.time_s_ci95_high
+        yield (
+            point.run_id,
+            point.started_at[:16].replace("T", " "),
+            point.git_commit[:8],
+            point.kernelmark,
+            point.versions,
+            str(point.processes),
+            MARK * was_noisy(point.disturbed) + seconds(point.time_s_median),
+            spread(*times),
+            factor(step.ratio, step.ratio_ci95_low, step.ratio_ci95_high) if step else "",
+        )
+
+
+def _case_cells(case: TrendCase) -> tuple[str, ...]:
+    first, last = case.points[0].time_s_median, case.points[-1].time_s_median
+    drift = case.drift or (case.steps[0] if len(case.points) == 2 and case.steps else None)
+    ratio = factor(drift.ratio, drift.ratio_ci95_low, drift.ratio_ci95_high) if drift else f"{last / first:.3g}x"
+    return short(case.case), str(len(case.points)), seconds(first), seconds(last), ratio, str(len(case.steps))

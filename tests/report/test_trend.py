@@ -1,0 +1,103 @@
+"""A case over runs: which steps are found, what they are laid to, and the figure of them."""
+
+import io
+
+import numpy as np
+import pytest
+
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.report.figures.style import looks
+from kernelmark.bench.report.figures.trends import trends
+from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.trend import page, trend, write_json
+from support.compared import LOOSE, STEADY, add, begin, times
+from support.pages import valid
+
+#: The times of eight runs over that of the first, their processes, and the runs whose step is found.
+SERIES = [
+    ("steady", [1] * 8, STEADY, []),
+    ("step", [1] * 4 + [1.3] * 4, STEADY, ["r5"]),
+    ("back", [1, 1, 1.3, 1, 1, 1, 1, 1], STEADY, ["r3", "r4"]),
+    ("small", [1] * 4 + [1.015] * 4, STEADY, []),
+    ("loose", [1, 1.03, 1, 0.97, 1, 1.02, 1, 1], LOOSE, []),
+    ("single", [1] * 4 + [1.3] * 4, STEADY[:1], []),
+]
+
+
+@pytest.fixture
+def found(store):
+    for i in range(8):
+        commit, versions = ("a" * 40, "numpy 2.4.5, openblas 0.3") if i < 4 else ("b" * 40, "numpy 2.4.6, openblas 0.3")
+        begin(store, f"r{i + 1}", started_at=f"2026-01-0{i + 1}T10:00:00+00:00", git_commit=commit)
+        for name, factors, medians, _ in SERIES:
+            own = {"kernel": f"copy/a.{name}", "versions": versions, "run_id": f"r{i + 1}"}
+            add(store, problem="m3n5/f32", medians=times(factors[i], medians), **own)
+    add(store, "r8", "m9n5/f32", STEADY)
+    return trend(store, "copy", "copy/")
+
+
+def test_steps_are_differences_between_runs_of_several_processes(found):
+    assert {case.kernel.partition(".")[2]: [step.to for step in case.steps] for case in found.cases} == {
+        name: steps for name, _, _, steps in SERIES
+    }
+    assert (found.single, found.tests) == (1, 5 * 8)
+
+
+def test_a_step_names_what_else_changed(found, store):
+    (case,) = (case for case in found.cases if case.kernel == "copy/a.step")
+    (step,) = case.steps
+    assert step.changed == ["commit: aaaaaaaa -> bbbbbbbb", "versions: numpy 2.4.5 -> numpy 2.4.6"]
+    assert (step.since, step.ratio) == ("r4", pytest.approx(1.3))
+    assert step.ratio_ci95_low < 1.3 < step.ratio_ci95_high
+    assert (case.drift.since, case.drift.to) == ("r1", "r8")
+    text = "\n".join(page(found))
+    assert "a.step copy/m3n5/f32 cold t1: slower in run r5" in text
+    assert "a.back copy/m3n5/f32 cold t1: faster in run r4" in text
+    assert "nothing that is recorded changed" in text
+    assert "1 case without two runs of several processes" in text
+    out = io.StringIO()
+    write_json(found, out)
+    assert [case["case"] for case in valid(out.getvalue(), "trend")["cases"]] == [case.case for case in found.cases]
+
+
+def test_a_slow_drift_shows_between_the_first_run_and_the_last(store):
+    for i in range(6):
+        begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}")
+        add(store, f"r{i}", "m3n5/f32", times(1.012**i))
+    (case,) = trend(store, "copy", "", ["copy/m3n5/f32"]).cases
+    assert (case.steps, case.drift.to, case.drift.ratio) == ([], "r5", pytest.approx(1.012**5))
+
+
+def test_runs_of_another_machine_are_another_trend(store):
+    for i, cpu in enumerate(("one", "other", "one", "other")):
+        begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}", machine={"cpu": cpu})
+        add(store, f"r{i}", "m3n5/f32", times(1 + i % 2))
+    found = trend(store, "copy", "", ["copy/m3n5/f32"])
+    assert sorted([point.run_id for point in case.points] for case in found.cases) == [["r0", "r2"], ["r1", "r3"]]
+    assert [case.steps for case in found.cases] == [[], []]
+
+
+@pytest.mark.long
+def test_runs_that_differ_by_chance_show_a_step_in_five_per_cent_of_questions(store):
+    rng, false = np.random.default_rng(1), 0
+    for question in range(200):
+        for i in range(5):
+            if question == 0:
+                begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}")
+            add(store, f"r{i}", f"m{question + 1}n5/f32", tuple(1e-3 * np.exp(0.05 * rng.standard_normal(5))))
+        (case,) = trend(store, "copy", "", [f"copy/m{question + 1}n5/f32"], margin=0).cases
+        false += bool(case.steps or case.drift)
+    assert false <= 18  # of 10 expected, in all but 1 % of such tests
+
+
+@pytest.mark.usefixtures("found")
+def test_a_figure_shows_a_problem_of_three_runs(store, tmp_path):
+    data = RunData(store, "r8")
+    kind = trends(data, looks(row.kernel for row in data.timed))
+    assert [figure.title for figure in kind.figures] == ["Over runs: copy/m3n5/f32"]
+    assert "a.step copy" not in kind.figures[0].caption
+    assert "a.step: slower in run r5" in kind.figures[0].caption
+    (drawn,) = draw([kind], tmp_path, pdf=False)
+    assert "<!-- 2026-01-01 -->" in drawn.svg
+    assert drawn.svg.count("stroke-dasharray") >= 3  # a line at each of the steps
+    assert trends(RunData(store, "r2"), {}).figures == []
