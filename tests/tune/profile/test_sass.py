@@ -309,8 +309,13 @@ def test_tensor_cores_are_the_useful_work_of_their_kernels() -> None:
 
 
 @pytest.mark.usefixtures("disassembler")
-@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
-@pytest.mark.parametrize(("arch", "opcode", "step"), [("sm_80", "DMMA.884", 128), ("sm_90a", "DMMA.16x8x4", 64)])
+@pytest.mark.parametrize(
+    ("arch", "opcode", "step", "layout"),
+    [
+        *(("sm_80", "DMMA.884", 128, layout) for layout in ("NN", "TT")),
+        *(("sm_90a", "DMMA.16x8x4", 64, layout) for layout in ("NT", "TN")),
+    ],
+)
 def test_fp64_is_multiplied_by_tensor_cores_alone(arch: str, opcode: str, step: int, layout: str) -> None:
     loop = of("gemm/cuda.mma_f64", f"gemm/m4096n4096k4096/f64/{layout}", arch).main.loop
     assert loop.products == {opcode: step}
