@@ -10,7 +10,7 @@ from kernelmark.bench.emulator.build import compiler, missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from support.tools import needed
 
-#: The cases that tests of this session are parametrised with, as `case` or `every`, by kernel.
+#: The cases that tests of this session are parametrised with, as `case`, `every` or what returns every, by kernel.
 _selected: dict[str, list[EmulatedCase]] = {}
 
 
@@ -20,7 +20,8 @@ def select(items: Iterable[pytest.Item]) -> None:
     _shared.cache_clear()
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        for case in (params.get("case"), *params.get("every", ())):
+        every = params.get("every", ())
+        for case in (params.get("case"), *(every() if callable(every) else every)):
             if isinstance(case, EmulatedCase):
                 _selected.setdefault(case.kernel.id, []).append(case)
 
