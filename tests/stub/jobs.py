@@ -200,6 +200,7 @@ class VirtualTime:
 def _in_pieces(problem: str) -> Emulator:
     """Let transfers go in pieces of 4 KiB, by the virtual clock, and the work on arrival run in the emulator."""
     _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
+    control.launches_take(50_000)  # so that a sample is a few calls
     emulator = Emulator()
     arrived, parsed = discover().kernels["transfer/cuda.arrived"], discover().problem(problem)
     assert isinstance(arrived, CudaKernel)
@@ -218,7 +219,7 @@ def _row(name: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:
 
 
 def _job(kernel: str, problem: str, mode: Mode, launcher: str = "cuda-core") -> dict[str, Any]:
-    budget = Budget(max_time_s=0.05)
+    budget = Budget(max_time_s=0.01)
     (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, budget, threads=1, launcher=launcher))
     names = ("status", "reason", "samples", "disturbed", "launched")
     return {name: getattr(row, name) for name in names}
