@@ -37,7 +37,7 @@ class ExportedRow(Result, kw_only=True):
 
 
 class Export(msgspec.Struct, forbid_unknown_fields=True):
-    """What `export --format json` writes."""
+    """What `export --format json` writes of a run; of several, a list of them."""
 
     run: RunFacts
     results: list[ExportedRow]
@@ -48,7 +48,7 @@ class Export(msgspec.Struct, forbid_unknown_fields=True):
 DOCUMENTS: dict[str, tuple[str, Any]] = {
     "run": ("run --json, verify --json, show --json", RunDocument),
     "runs": ("runs --json", list[RunSummary]),
-    "export": ("export --format json", Export),
+    "export": ("export --format json", Export | list[Export]),
     "compare": ("compare --json", CompareDocument),
     "crossover": ("crossover --json", CrossoverDocument),
     "scaling": ("scaling --json", ScalingDocument),

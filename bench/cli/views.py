@@ -1,6 +1,8 @@
 """The commands that read runs of a store: `show`, `export`, `crossover`, `history`, `compare`."""
 
+import re
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO
@@ -33,11 +35,13 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.crossover import find_run, listed, render, standings, write_csv, write_json
-from kernelmark.bench.report.export import WRITERS, check_writable, write_file, write_text
+from kernelmark.bench.report.export import WRITERS, Options, check_writable, write_runs, write_text
 from kernelmark.bench.report.history import history_document, history_page
+from kernelmark.bench.report.latex import COLUMN_MM, Style
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.report.networks import summed
 from kernelmark.bench.report.parquet import write_parquet_file
+from kernelmark.bench.report.pivot import METRICS, Wanted
 from kernelmark.bench.report.runs import summary_of, write_run
 from kernelmark.bench.report.tables import row_page
 from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
@@ -110,6 +114,22 @@ def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tupl
     return store, found
 
 
+#: Less holds no table.
+LEAST_MM = 40
+
+
+def _millimetres(text: str) -> float:
+    """Read a width. Raises ValueError."""
+    if re.fullmatch("[0-9]{2,3}", text) and int(text) >= LEAST_MM:
+        return float(text)
+    raise ValueError(f"is {text!r}, expected whole millimetres from {LEAST_MM} to 999")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """`problem,ratio` as a tuple."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
 @click.command()
 @click.argument("suite_name", metavar="SUITE", shell_complete=complete_suites)
 @run_argument
@@ -145,14 +165,37 @@ def crossover(
 
 
 @click.command()
-@run_argument
+@click.argument("run_id", nargs=-1, metavar="[RUN]...", shell_complete=complete_runs)
 @click.option(
     "--format",
     "style",
-    type=Choice(["csv", "json", "markdown", "latex", "parquet", "c"]),
+    type=Choice(["csv", "json", "markdown", "latex", "parquet", "c", "github", "bencher", "asv"]),
     default="csv",
     show_default=True,
-    help="c: a header with the tiles that tuning has adopted.",
+    help="c: a header with the tiles that tuning has adopted. github: for github-action-benchmark.",
+)
+@click.option(
+    "--columns", type=Read(_names), default="", metavar="A,B,..", help="Write only these columns of CSV or JSON."
+)
+@click.option("--no-empty", is_flag=True, help="Leave out columns of CSV that are empty in all rows.")
+@click.option(
+    "--metric",
+    type=Choice(list(METRICS)),
+    default="time",
+    show_default=True,
+    help="What the tables of problems x kernels hold, in Markdown and LaTeX.",
+)
+@click.option(
+    "--sizes", is_flag=True, help="With a column for each size of a problem (M, N, K), in Markdown and LaTeX."
+)
+@click.option("--siunitx", is_flag=True, help="Write the numbers of LaTeX with the commands of siunitx 3.")
+@click.option(
+    "--width",
+    type=Read(_millimetres),
+    default=f"{COLUMN_MM:g}",
+    show_default=True,
+    metavar="MM",
+    help="Part a table of LaTeX only where it is wider than this.",
 )
 @file_option("-o", "--output", text="[default: standard output]")
 @click.option(
@@ -170,8 +213,14 @@ def crossover(
 @select_options
 @db_option
 def export(
-    run_id: str | None,
+    run_id: tuple[str, ...],
     style: str,
+    columns: tuple[str, ...],
+    no_empty: bool,
+    metric: str,
+    sizes: bool,
+    siunitx: bool,
+    width: float,
     output: Path | None,
     spreadsheet: bool,
     where: str | None,
@@ -181,31 +230,56 @@ def export(
 ) -> None:
     """Write the rows of a run for other programs and papers.
 
-    Without RUN, writes those of the latest run.
+    Without RUN, writes those of the latest run. Several runs, of any machine and commit that the store has, become one
+    file.
     """
+    _check_style(style, {
+        "--columns": (bool(columns), ("csv", "json")), "--no-empty": (no_empty, ("csv",)),
+        "--metric": (metric != "time", _TABLES), "--sizes": (sizes, _TABLES), "--siunitx": (siunitx, ("latex",)),
+        "--width": (width != COLUMN_MM, ("latex",)),
+    })  # fmt: skip
     if spreadsheet and style != "csv":
         raise UsageError(f"--spreadsheet: changes CSV, not {style}; leave out one of it and --format")
     if where is not None and style != "c":
         raise UsageError(f"--tuned: names the tiles of --format c, not of {style}; leave it out")
     if style == "c":
-        _export_constants(run_id, output, where, selection, db)
+        if len(run_id) > 1:
+            raise UsageError("--format c: takes one run, the race of a tuning; name one")
+        _export_constants(next(iter(run_id), None), output, where, selection, db)
         return
     style = "spreadsheet" if spreadsheet else style
-    store, found = _selected(db, run_id, selection)
+    store, found = _all_selected(db, run_id, selection)
     store.identifies = identify
-    partial = summary_of(store, found).partial(store.path)
+    options = Options(columns, no_empty, Style(Wanted(metric, sizes), width, siunitx))
+    partial = "\n".join(filter(None, (summary_of(store, run).partial(store.path) for run in found)))
     if style == "parquet":
         if output is None:
             raise UsageError("--format parquet: is binary; -o FILE names where it goes")
         write_parquet_file(store, found, output)
     elif output is None:
-        WRITERS[style](store, found, sys.stdout)
+        WRITERS[style](store, found, sys.stdout, options)
         sys.stdout.flush()  # a disk that is full shows here
     else:
         check_writable(output)
-        write_file(store, found, style, output)
+        write_runs(store, found, style, output, options)
     if partial:  # after what can be refused, of which one line is all that is printed
         click.echo(partial, err=True)
+
+
+_TABLES = ("markdown", "latex")
+
+
+def _check_style(style: str, options: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
+    """Raise UsageError for an option that the format has no use for."""
+    for name, (given, styles) in options.items():
+        if given and style not in styles:
+            raise UsageError(f"{name}: is of --format {' and '.join(styles)}, not of {style}; leave one of the two out")
+
+
+def _all_selected(db: Path | None, run_ids: Sequence[str], selection: Selection) -> tuple[Store, list[str]]:
+    """Return what `_selected` does, of several runs, each once."""
+    store, first = _selected(db, next(iter(run_ids), None), selection)
+    return store, list(dict.fromkeys([first, *(store.find_run(run_id)["run_id"] for run_id in run_ids[1:])]))
 
 
 def _export_constants(

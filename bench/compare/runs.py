@@ -24,46 +24,18 @@ from kernelmark.bench.compare.cases import (
     Comparison,
     Side,
 )
+from kernelmark.bench.compare.ratios import ComparedRatio, pairs_table, siblings
+from kernelmark.bench.compare.ratios import as_row as ratio_row
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import Ratio, faster, is_timed
 from kernelmark.bench.report.export import check_writable, write_text
-from kernelmark.bench.report.format import count, interval, percent, seconds, short
+from kernelmark.bench.report.format import count, interval, percent, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.welch import POWER
-
-#: Pairs of siblings that are read, the first of NEW: each costs eight queries.
-MOST_PAIRS = 200
-
-
-class Siblings(NamedTuple):
-    """A kernel on two problems of one job: how many times faster it is on `one` than on `other`, in each run."""
-
-    one: Result
-    other: Result
-    base: Ratio
-    new: Ratio
-
-    @property
-    def change(self) -> Ratio:
-        """Return the ratio in NEW over the one in BASE; what slowed both siblings of a run is not in it."""
-        return self.new.over(self.base)
-
-
-def siblings(base: Side, new: Side) -> Iterator[Siblings]:
-    """Yield the pairs that both runs have measured in turn, each in one job, in the order of NEW."""
-    for pair in new.store.sibling_cases(new.run_id, MOST_PAIRS):
-        if all(base.store.has(base.run_id, case) for case in pair):
-            before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
-            if before[0].job == before[1].job != "" and all(map(is_timed, before)):
-                ratios = [faster(side.store, other, first) for side, (first, other) in ((base, before), (new, now))]
-                yield Siblings(now[1], now[0], *ratios)
-
 
 #: Cases that the terminal is shown.
 LISTED = 50
@@ -75,14 +47,6 @@ SHOWN = (
     TableColumn("p (Holm)", "right", spare=2),
     TableColumn("verdict"),
     TableColumn("why", wraps=24),
-)
-PAIRS = (
-    TableColumn("kernel"),
-    TableColumn("sibling"),
-    TableColumn("against", spare=1),
-    TableColumn("speed in BASE"),
-    TableColumn("speed in NEW"),
-    TableColumn("NEW/BASE", wraps=18),
 )
 _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
@@ -116,7 +80,7 @@ class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `compare --json` prints. machines, differs: `what: base -> new`; base_only, new_only: cases of one alone.
 
-    gate: what --fail-slower cannot see, and why it fails.
+    gate: what --fail-slower cannot see, and why it fails. ratios: of variants that both runs measured in turn.
     """
 
     base: RunSummary
@@ -129,6 +93,7 @@ class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     new_only: int
     cases: list[ComparedCase]
     gate: list[str]
+    ratios: list[ComparedRatio] = []
 
 
 COLUMNS = ("base_run", "new_run", "machines", *ComparedCase.__struct_fields__)
@@ -229,7 +194,7 @@ def render(comparison: Comparison, found: Findings) -> str:
     pairs = list(siblings(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
     notes = _statuses(found), [_smallest(comparison), untested]
-    paragraphs = [_table(found), _pairs(pairs), *map(_lines, notes)]
+    paragraphs = [_table(found), pairs_table(pairs), *map(_lines, notes)]
     tally = _lines([_tally(comparison, found.verdicts)])
     return "\n\n".join(filter(None, (*paragraphs, tally)))
 
@@ -247,18 +212,6 @@ def _table(found: Findings) -> str:
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
     drawn += f"\n  {MARK} measured under noise" * (f" {MARK}" in drawn)
     return f"{drawn}\nand {hidden} more; --csv FILE has all" if hidden else drawn
-
-
-def _pairs(pairs: Sequence[Siblings]) -> str:
-    shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
-    cells = [
-        (short(pair.one.kernel), pair.one.problem, pair.other.problem, str(pair.base), str(pair.new), pair.change.words)
-        for pair in shown
-    ]
-    if not cells:
-        return ""
-    more = f"\nand {len(pairs) - LISTED} more, of the first {MOST_PAIRS} of NEW" if len(pairs) > LISTED else ""
-    return table(PAIRS, cells, titled=True) + more
 
 
 def _cells(case: CasePair) -> Sequence[str]:
@@ -365,7 +318,8 @@ def compare_runs(
             one, other = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
             alone = comparison.base_only, comparison.new_only
             verdicts = dict(found.verdicts)
-            document = CompareDocument(one, other, machines, differs, margin, verdicts, *alone, cases, lines)
+            ratios = [ratio_row(pair) for pair in siblings(comparison.base, comparison.new)]
+            document = CompareDocument(one, other, machines, differs, margin, verdicts, *alone, cases, lines, ratios)
             json_to.write(msgspec.json.encode(document).decode() + "\n")
         parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, found)]
         return "\n\n".join(filter(None, parts)), fails

@@ -180,12 +180,12 @@ def _pooled_median(groups: Sequence[Sequence[float]]) -> float:
 def outliers(samples: Sequence[float]) -> int:
     """How many samples lie more than three interquartile ranges outside the quartiles (Tukey 1977); none is dropped."""
     ordered = sorted(samples)
-    low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
+    low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
     reach = 3 * (high - low)
     return bisect_left(ordered, low - reach) + len(ordered) - bisect_right(ordered, high + reach)
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
+def quantile(ordered: Sequence[float], share: float) -> float:
     """Return a quantile of sorted values, between two of them by linear interpolation, as np.quantile does."""
     at, beyond = divmod(share * (len(ordered) - 1), 1)
     low = ordered[int(at)]

@@ -19,6 +19,7 @@ from kernelmark.bench.report.format import count, interval, row_time, seconds, s
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.runs import RunSummary, summary_of
+from kernelmark.bench.report.variants import held_first
 
 #: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
 REACH = 8
@@ -72,7 +73,7 @@ def listed(suite: Suite) -> Suite:
 
 
 class Kin(NamedTuple):
-    """A kernel on two siblings; ratio: how many times faster it is on `one` than on `other`, the first of the group."""
+    """A kernel on two siblings; ratio: how many times faster it is on `one` than on `other`."""
 
     setting: Setting
     one: Result
@@ -144,11 +145,11 @@ def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) 
 
 
 def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
-    """Return each kernel on the problems of a group against itself on the first of them."""
+    """Return each kernel on the problems of a group and on the first of them, the plainer of the two last."""
     at = {(contest.problem, contest.setting): contest for contest in found}
     settings = list(dict.fromkeys(contest.setting for contest in found))
     return [
-        Kin(setting, row, first, contest.faster(row, first))
+        Kin(setting, *(pair := held_first(first, row)), contest.faster(*pair))
         for base, *others in ([entry.problem.id for entry in group] for group in suite.groups())
         if others
         for setting in settings

@@ -5,46 +5,80 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.table import Table, cells
 from kernelmark.bench.report.anonymity import NAMES, facts, hidden, nameless, records
-from kernelmark.bench.report.latex import write_latex, write_latex_files
+from kernelmark.bench.report.latex import PLAIN, Style, write_latex, write_latex_files
 from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from kernelmark.bench.report.tables import ceiling_table, group_table, scope_note
+from kernelmark.bench.report.trackers import write_asv, write_bencher, write_github
 
-Writer = Callable[[Store, str, IO[str]], None]
+
+class Options(NamedTuple):
+    """What of the rows is written, and how.
+
+    columns: of CSV and JSON, in this order; all by default. filled: without the columns of CSV that are empty
+    throughout. style: of pivots in Markdown and LaTeX.
+    """
+
+    columns: Sequence[str] = ()
+    filled: bool = False
+    style: Style = PLAIN
+
+
+ALL = Options()
+Writer = Callable[[Store, Sequence[str], IO[str], Options], None]
 #: What spreadsheets take for the beginning of a formula, unless it is a number.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(DECIMAL)
 
 
-def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
-    """Write the contract's columns, then every dimension that occurs in the run; unknown is empty."""
+def write_csv(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
+    """Write the contract's columns, then every dimension that occurs in the runs; unknown is empty."""
     with store.snapshot():
-        out.writelines(map(_lines, _columns(store, run_id)))
+        out.writelines(map(_lines, _columns(store, run_ids, options)))
 
 
-def write_spreadsheet(store: Store, run_id: str, out: IO[str]) -> None:
+def write_spreadsheet(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write CSV of which a spreadsheet executes nothing: a text that it would take for a formula begins with `'`."""
     with store.snapshot():
-        out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in _columns(store, run_id))
+        found = _columns(store, run_ids, options)
+        out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in found)
 
 
-def _columns(store: Store, run_id: str) -> Iterator[list[Sequence[Any]]]:
+def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator[list[Sequence[Any]]]:
     """Yield the names, then the rows, some at a time, by column."""
-    others = [name for name in store.dimensions(run_id) if name not in COLUMNS]
-    yield [[name] for name in (*COLUMNS, *others)]
-    for columns, dims in store.columns(run_id):
-        own = columns if store.identifies else map(_hidden, COLUMNS, columns)
-        yield [*own, *([known.get(name) for known in dims] for name in others)]
+    names = _wanted(store, run_ids, options)
+    yield [[name] for name in names]
+    for columns, dims in (chunk for run_id in run_ids for chunk in store.columns(run_id)):
+        own = dict(zip(COLUMNS, columns, strict=True))
+        if not store.identifies:
+            own |= {name: _hidden(name, own[name]) for name in NAMES}
+        yield [own[name] if name in own else [known.get(name) for known in dims] for name in names]
+
+
+def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[str]:
+    """Return the names of the columns that are written. Raises UsageError for one that no row has."""
+    dims = dict.fromkeys(name for run_id in run_ids for name in store.dimensions(run_id) if name not in COLUMNS)
+    names = [*COLUMNS, *dims]
+    for name in options.columns:
+        if name not in names:
+            raise UsageError(
+                f"--columns {name}: is no column of these rows{meant(name, names)}; docs/columns.md has all"
+            )
+    if not options.filled:
+        return options.columns or names
+    tables = (store.table(run_id).columns.items() for run_id in run_ids)
+    full = {name for columns in tables for name, found in columns if any(value not in (None, "") for value in found)}
+    return [name for name in options.columns or names if name in full or name in dims]
 
 
 def _hidden(name: str, values: Sequence[Any]) -> Sequence[Any]:
@@ -74,36 +108,62 @@ def _nameless(name: str, texts: Iterable[str]) -> Iterable[str]:
     return map(partial(hidden, name), texts) if name in NAMES else texts
 
 
-def write_json(store: Store, run_id: str, out: IO[str]) -> None:
-    """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s)."""
+def write_json(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
+    """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s).
+
+    Several runs are a list of such objects.
+    """
+    several = len(run_ids) > 1
     with store.snapshot():
-        out.write(f'{{"run": {msgspec.json.encode(facts(store, run_id)).decode()},\n"results": [')
-        for i, (values, dims, samples) in enumerate(records(store, run_id, samples=True)):
-            found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
-            # Several times as fast as json.dumps, for which a run's samples are most of the work.
-            out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())
-        ceilings = [{**nameless(store, found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
-        out.write(f'\n],\n"ceilings": {msgspec.json.encode(ceilings).decode()}}}\n')
+        names = set(_wanted(store, run_ids, options)) if options.columns else None
+        for number, run_id in enumerate(run_ids):
+            out.write("[" * several if number == 0 else ",\n")
+            _write_run(store, run_id, out, names)
+        out.write("]\n" * several)
 
 
-def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
+def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) -> None:
+    out.write(f'{{"run": {msgspec.json.encode(facts(store, run_id)).decode()},\n"results": [')
+    for i, (values, dims, samples) in enumerate(records(store, run_id, samples=names is None)):
+        found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
+        if names is not None:
+            found = {name: value for name, value in found.items() if name in names}
+        # Several times as fast as json.dumps, for which a run's samples are most of the work.
+        out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())
+    ceilings = [{**nameless(store, found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
+    out.write(f'\n],\n"ceilings": {msgspec.json.encode(ceilings).decode()}}}\n')
+
+
+def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write problems x kernels of each operation, then a table a problem and the ceilings as `show` prints them.
 
-    A run of more problems than a pivot holds has the tables alone.
+    A run of more problems than a pivot holds has the tables alone. Several runs follow one another by their names.
     """
-    note, gap = "", ""
     with store.snapshot():
-        short = store.group_count(run_id) <= MOST_PROBLEMS
-        for pivot in all_pivots(store, run_id) if short else ():
+        for number, run_id in enumerate(run_ids):
+            if len(run_ids) > 1:
+                out.write("\n" * (number > 0) + f"## run {run_id}\n\n")
+            _write_tables(store, run_id, out, options)
+
+
+def _write_tables(store: Store, run_id: str, out: IO[str], options: Options) -> None:
+    note, gap = "", ""
+    short = store.group_count(run_id) <= MOST_PROBLEMS
+    for pivot in all_pivots(store, run_id, options.style.wanted) if short else ():
+        if pivot.lines:
             out.write(gap + markdown(pivot))
             gap = "\n\n"
-        for rows in store.groups(run_id):
-            out.write(gap + group_table(rows, "github"))
-            note, gap = note or scope_note(rows), "\n\n"
-        for paragraph in filter(None, (note, ceiling_table(store.ceilings(run_id), "github"))):
-            out.write(gap + paragraph)
-            gap = "\n\n"
+    for rows in store.groups(run_id):
+        out.write(gap + group_table(rows, "github"))
+        note, gap = note or scope_note(rows), "\n\n"
+    for paragraph in filter(None, (note, ceiling_table(store.ceilings(run_id), "github"))):
+        out.write(gap + paragraph)
+        gap = "\n\n"
     out.write("\n")
+
+
+def _write_latex(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
+    write_latex(store, run_ids, out, options.style)
 
 
 WRITERS: dict[str, Writer] = {
@@ -111,7 +171,10 @@ WRITERS: dict[str, Writer] = {
     "spreadsheet": write_spreadsheet,
     "json": write_json,
     "markdown": write_markdown,
-    "latex": write_latex,
+    "latex": _write_latex,
+    "github": lambda store, run_ids, out, _: write_github(store, run_ids, out),
+    "bencher": lambda store, run_ids, out, _: write_bencher(store, run_ids, out),
+    "asv": lambda store, run_ids, out, _: write_asv(store, run_ids, out),
 }
 
 
@@ -125,10 +188,15 @@ def check_writable(path: Path) -> None:
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
     """Write a run in one of the styles of `WRITERS`; LaTeX to a file an operation besides. Raises UsageError."""
+    write_runs(store, [run_id], style, path)
+
+
+def write_runs(store: Store, run_ids: Sequence[str], style: str, path: Path, options: Options = ALL) -> None:
+    """Write some runs as `write_file` does. Raises UsageError."""
     if style == "latex":
-        write_latex_files(store, run_id, path)
+        write_latex_files(store, run_ids, path, options.style)
         return
-    write_text(path, lambda out: WRITERS[style](store, run_id, out))
+    write_text(path, lambda out: WRITERS[style](store, run_ids, out, options))
 
 
 def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:

@@ -20,7 +20,8 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count, digits, rounded, short, unit
 from kernelmark.bench.report.method import software
 from kernelmark.bench.report.noise import is_noisy
-from kernelmark.bench.report.pivot import Cell, Pivot, PivotLine, chunks, pivots
+from kernelmark.bench.report.pivot import TIMES, Cell, Pivot, PivotLine, Wanted, chunks, pivots
+from kernelmark.bench.report.variants import variant_pairs
 
 MICRO = r"$\mu$"
 #: Stands before the time of a noisy row, as `~` does elsewhere, and what a caption has on it.
@@ -142,6 +143,8 @@ def _words(suite: str, op: str, rows: Sequence[Result], facts: str) -> Iterator[
     if any(_known_time(r) for r in rows):
         against = f"; speedup over {escape(baselines)}" if any(r.speedup for r in rows) else ""
         yield f"Median time with its 95\\,\\% interval{against}."
+    if held := list(dict.fromkeys(" over ".join(pair.names) for pair in variant_pairs(rows))):
+        yield f"Variant: speed of {escape(', '.join(held))}, measured in turn."
     if any(map(is_noisy, rows)):
         yield NOISE
 
@@ -196,11 +199,16 @@ def _speedup_cells(r: Result) -> tuple[str, str]:
     return rounded(r.speedup, r.speedup_ci95_low, r.speedup_ci95_high)
 
 
+def _ratio_cells(r: Result) -> tuple[str, str]:
+    return ("", "") if r.ratio is None else rounded(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
+
+
 _COLUMNS = (
     LatexColumn(r"time [95\,\%]", "rl", _time_cells),
     LatexColumn("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
     LatexColumn("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
     LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
+    LatexColumn(r"variant [95\,\%]", "rl", _ratio_cells),
 )
 #: The only column of a table without a single time.
 _VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
@@ -212,7 +220,22 @@ COLUMN_MM = 85.0
 FLOAT_LINES = 40
 #: Widths in millimetres: of a letter or digit in \scriptsize and in \tiny, of punctuation in \tiny, between columns.
 LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 2.12, 3.2
-_WORDS = "Median times in the unit of the line, the fastest in bold; below them their 95\\,\\% intervals."
+_BOLD = "in bold where certain; below them their 95\\,\\% intervals."
+
+
+class Style(NamedTuple):
+    """How pivots are written. width: millimetres within which a table is not parted. siunitx: with its commands."""
+
+    wanted: Wanted = TIMES
+    width: float = COLUMN_MM
+    siunitx: bool = False
+
+    @property
+    def preamble(self) -> str:
+        return PREAMBLE + r"\usepackage{siunitx}" * self.siunitx
+
+
+PLAIN = Style()
 
 
 class LatexTable(NamedTuple):
@@ -222,22 +245,25 @@ class LatexTable(NamedTuple):
     text: str
 
 
-def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
-    """Write all tables of a run."""
+def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style = PLAIN) -> None:
+    """Write all tables of some runs."""
+    used: set[str] = set()
     with store.snapshot():
-        out.write(_head(store, run_id))
-        gap = ""
-        for found in _tables(store, run_id):
-            out.write(gap + found.text)
-            gap = "\n"
-        out.write("" if gap else "% no rows\n")
+        for run_id in run_ids:
+            out.write(_head(store, run_id, style))
+            gap = ""
+            for found in _tables(store, run_id, style, used):
+                out.write(gap + found.text)
+                gap = "\n"
+            out.write("" if gap else "% no rows\n")
 
 
-def write_latex_files(store: Store, run_id: str, path: Path) -> None:
-    """Write all tables of a run to `NAME.tex`, those of each operation to `NAME-OPERATION.tex`. Raises UsageError."""
+def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: Style = PLAIN) -> None:
+    """Write all tables of runs to `NAME.tex`, those of each operation to `NAME-OPERATION.tex`. Raises UsageError."""
     with store.snapshot(), ExitStack() as stack:
-        head = _head(store, run_id)
+        head = "".join(_head(store, run_id, style) for run_id in run_ids)
         files: dict[str, IO[str]] = {}
+        used: set[str] = set()
 
         def file(target: Path) -> IO[str]:
             beside = stack.enter_context(replacing(target))
@@ -246,7 +272,7 @@ def write_latex_files(store: Store, run_id: str, path: Path) -> None:
             return opened
 
         whole = file(path)
-        for found in _tables(store, run_id):
+        for found in (found for run_id in run_ids for found in _tables(store, run_id, style, used)):
             if found.op not in files:
                 files[found.op] = file(path.with_name(f"{path.stem}-{label(found.op)}{path.suffix}"))
             for out in (whole, files[found.op]):
@@ -254,39 +280,48 @@ def write_latex_files(store: Store, run_id: str, path: Path) -> None:
         whole.write("" if files else "% no rows\n")
 
 
-def _head(store: Store, run_id: str) -> str:
+def _head(store: Store, run_id: str, style: Style) -> str:
+    """Return what is needed and measured as comments, and how the run is cited in a line of BibTeX."""
     run = store.run(run_id)
     machine = ", ".join(str(run.machine[name]) for name in ("cpu", "gpu") if name in run.machine)
-    lines = [f"kernelmark run {comment(run.run_id)}; needs {PREAMBLE}", *([comment(machine)] if machine else [])]
+    cite = (
+        f"@misc{{kernelmark-{run.run_id}, author = {{The kernelmark authors}}, title = {{{escape(software(run))}}}, "
+        f"year = {{{run.started_at[:4]}}}, note = {{Run {escape(run.run_id)}}}}}"
+    )
+    lines = [f"kernelmark run {comment(run.run_id)}; needs {style.preamble}", *([comment(machine)] if machine else [])]
+    lines.append(f"to cite: {cite}")
     return "".join(f"% {line}\n" for line in lines)
 
 
-def _tables(store: Store, run_id: str) -> Iterator[LatexTable]:
+def _tables(store: Store, run_id: str, style: Style, used: set[str]) -> Iterator[LatexTable]:
     run = store.run(run_id)
     source = escape(f"{software(run)}, run {run.run_id}.")
-    used: set[str] = set()
     for suite, op, groups in chunks(store.groups(run_id)):
-        found = pivots(suite, op, groups, store)
-        texts = chain.from_iterable(_panels(pivot, source, used) for pivot in found) if found else None
+        found = pivots(suite, op, groups, store, style.wanted)
+        panels = (_panels(pivot, source, used, style) for pivot in found if pivot.lines)
+        texts = chain.from_iterable(panels) if found else None
         for text in texts if texts is not None else listed(suite, op, groups, source, used):
             yield LatexTable(op, text)
 
 
-def _panels(pivot: Pivot, source: str, used: set[str]) -> Iterator[str]:
+def _panels(pivot: Pivot, source: str, used: set[str], style: Style) -> Iterator[str]:
     """Yield a table for as many kernels at a time as a column has room for; those after the first refer to it."""
-    name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot), ""
+    name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot, style.width), ""
+    words = f"{pivot.words}, {_BOLD}"
+    beside = "".join(f" & {name}" for name in pivot.sizes)
     title = f"{escape(pivot.title)}, suite {escape(pivot.suite)}"
     for part in parts:
-        lines = [PivotLine(line.label, line.unit, [line.cells[i] for i in part]) for line in pivot.lines]
+        lines = [line._replace(cells=[line.cells[i] for i in part]) for line in pivot.lines]
         shown = [line for line in lines if any(line.cells)]
         which = f", kernels {part[0] + 1} to {part[-1] + 1} of {len(pivot.kernels)}" * (len(parts) > 1)
-        about = [rf"As in Table~\ref{{tab:{first}}}."] if first else [_WORDS, *_notes(shown), _setting(pivot), source]
+        about = [rf"As in Table~\ref{{tab:{first}}}."] if first else [words, *_notes(shown), _setting(pivot), source]
         key = unused(name, used)
         first = first or key
         heads = " & ".join(rf"\rotatebox{{90}}{{{escape(short(pivot.kernels[i]))}}}" for i in part)
-        body = [text for line in shown for text in _lines(line)]
+        body = [text for line in shown for text in _lines(line, style.siunitx)]
         caption = " ".join([f"{title}{which}.", *about, *(_notes(shown) if key != first else ())])
-        yield table("ll" + "r" * len(part), rf"problem & & {heads} \\", body, caption, key, FLOAT_LINES)
+        layout = "l" + "r" * len(pivot.sizes) + "l" + "r" * len(part)
+        yield table(layout, rf"problem{beside} & & {heads} \\", body, caption, key, FLOAT_LINES)
 
 
 def _setting(pivot: Pivot) -> str:
@@ -302,30 +337,53 @@ def _notes(lines: Sequence[PivotLine]) -> Iterator[str]:
         yield "--: unsupported."
 
 
-def _lines(line: PivotLine) -> Iterator[str]:
-    unit = line.unit.replace("u", MICRO)
+#: The units of lines in the words of siunitx.
+_UNITS = {
+    "s": r"\second",
+    "ms": r"\milli\second",
+    "us": r"\micro\second",
+    "ns": r"\nano\second",
+    "%": r"\percent",
+    "GFLOP/s": r"GFLOP\per\second",
+    "TFLOP/s": r"TFLOP\per\second",
+    "GB/s": r"GB\per\second",
+}
+
+
+def _lines(line: PivotLine, siunitx: bool) -> Iterator[str]:
+    unit = f"{MICRO}s" if line.unit == "us" else escape(line.unit)
+    if siunitx and line.unit in _UNITS:
+        unit = rf"\unit{{{_UNITS[line.unit]}}}"
     below = any(cell and cell.interval for cell in line.cells)
-    yield " & ".join([escape(line.label), unit, *map(_time, line.cells)]) + (r" \\*" if below else r" \\")
+    cells = [escape(line.label), *line.sizes, unit, *(_number(cell, siunitx) for cell in line.cells)]
+    yield " & ".join(cells) + (r" \\*" if below else r" \\")
     if below:
-        yield " & ".join(["", "", *map(_interval, line.cells)]).strip() + r" \\[1.5pt]"
+        intervals = [_interval(cell, siunitx) for cell in line.cells]
+        yield " & ".join([*[""] * (2 + len(line.sizes)), *intervals]).strip() + r" \\[1.5pt]"
 
 
-def _time(cell: Cell | None) -> str:
+def _number(cell: Cell | None, siunitx: bool) -> str:
     if cell is None:
         return ""
     text = escape(cell.text) if cell.text[:1].isdigit() or cell.text == "--" else rf"{{\tiny {escape(cell.text)}}}"
+    text = rf"\num{{{cell.text}}}" if siunitx and cell.number else text
     return MARKED * cell.noisy + (rf"\textbf{{{text}}}" if cell.best else text)
 
 
-def _interval(cell: Cell | None) -> str:
-    return rf"{{\tiny {cell.interval}}}" if cell and cell.interval else ""
+def _interval(cell: Cell | None, siunitx: bool) -> str:
+    if cell is None or not cell.interval:
+        return ""
+    text = re.sub(r"[0-9.]+", r"\\num{\g<0>}", cell.interval) if siunitx else cell.interval
+    return rf"{{\tiny {text}}}"
 
 
-def _parted(pivot: Pivot) -> list[range]:
-    """Return the kernels, as many at a time as fit in a column beside the names of the problems."""
+def _parted(pivot: Pivot, width_mm: float) -> list[range]:
+    """Return the kernels, as many at a time as fit in a width beside the names of the problems and their sizes."""
     units = max(len(line.unit) for line in pivot.lines)
     names = max(_wide(line.label) for line in pivot.lines)
-    room = COLUMN_MM - names - units * WIDE_MM - GAP_MM
+    columns = zip(pivot.sizes, *(line.sizes for line in pivot.lines), strict=True)
+    sizes = sum(GAP_MM + max(map(_wide, column)) for column in columns)
+    room = width_mm - names - sizes - units * WIDE_MM - GAP_MM
     parts, begin, taken = [], 0, 0.0
     for i in range(len(pivot.kernels)):
         width = GAP_MM + max(HEAD_MM, *(_cell_mm(line.cells[i]) for line in pivot.lines))

@@ -1,9 +1,9 @@
 """Rows as Parquet: the columns of the CSV with their types and units, and the samples; a row group at a time."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,17 +42,18 @@ def unit(column: str) -> str:
     return next((text for ending, text in _UNITS.items() if column.endswith(ending)), "")
 
 
-def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
+def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
     """Write a column for each of the CSV, null where it is empty there, and `samples_s` (seconds a call).
 
     Units are in the fields' metadata under `unit`; what the run was asked for, machine and environment are in the
-    file's under `kernelmark`, as JSON. Raises UsageError where pyarrow is missing.
+    file's under `kernelmark`, as JSON, of several runs as a list. Raises UsageError where pyarrow is missing.
     """
     arrow, parquet = _pyarrow()
     with store.snapshot():
-        dims = _dimension_types(store, run_id)
-        schema = _schema(arrow, dims, msgspec.structs.asdict(store.run(run_id)))
-        rows = _rows(store, run_id, dims)
+        dims = _dimension_types(store, run_ids)
+        runs = [msgspec.structs.asdict(store.run(run_id)) for run_id in run_ids]
+        schema = _schema(arrow, dims, runs if len(runs) > 1 else runs[0])
+        rows = chain.from_iterable(_rows(store, run_id, dims) for run_id in run_ids)
         with parquet.ParquetWriter(out, schema) as writer:
             while chunk := list(islice(rows, ROW_GROUP)):
                 columns = [list(column) for column in zip(*chunk, strict=True)]
@@ -60,11 +61,11 @@ def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
                 writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
 
-def write_parquet_file(store: Store, run_id: str, path: Path) -> None:
+def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None:
     """Call `write_parquet` on a file, which is not touched where pyarrow is missing. Raises UsageError."""
     _pyarrow()
     with replacing(path) as beside, beside.open("wb") as out:
-        write_parquet(store, run_id, out)
+        write_parquet(store, run_ids, out)
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -74,7 +75,7 @@ def _pyarrow() -> tuple[Any, Any]:
         raise UsageError("parquet: pyarrow is not installed; pip install 'kernelmark[export]'") from None
 
 
-def _schema(arrow: Any, dims: dict[str, str], facts: dict[str, Any]) -> Any:
+def _schema(arrow: Any, dims: dict[str, str], facts: Any) -> Any:
     units = {name: {"unit": unit(name)} for name in COLUMNS if unit(name)}
     fields = [
         arrow.field(name, arrow.type_for_alias(_TYPES[KINDS[name]]), metadata=units.get(name)) for name in COLUMNS
@@ -84,9 +85,9 @@ def _schema(arrow: Any, dims: dict[str, str], facts: dict[str, Any]) -> Any:
     return arrow.schema(fields, {"kernelmark": json.dumps(facts)})
 
 
-def _dimension_types(store: Store, run_id: str) -> dict[str, str]:
+def _dimension_types(store: Store, run_ids: Sequence[str]) -> dict[str, str]:
     kinds: dict[str, set[type]] = {}
-    for _, dims, _ in store.records(run_id):
+    for _, dims, _ in chain.from_iterable(map(store.records, run_ids)):
         for name, value in dims.items():
             kinds.setdefault(name, set()).add(type(value))
     return {name: _common(found) for name, found in kinds.items() if name not in (*COLUMNS, SAMPLES)}

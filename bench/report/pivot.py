@@ -1,4 +1,4 @@
-"""Problems x kernels: the times of an operation as one table, in one unit a line, for papers and for Markdown."""
+"""Problems x kernels: a metric of an operation as one table, in one unit a line, for papers and for Markdown."""
 
 import re
 from collections import defaultdict
@@ -10,10 +10,22 @@ from typing import Any, NamedTuple
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Contest, Setting, comparable, contests, is_timed, order, slowdowns, time_of
-from kernelmark.bench.report.format import digits, rounded, row_time, short, unit
+from kernelmark.bench.report.contest import (
+    Contest,
+    Ratio,
+    Setting,
+    comparable,
+    contests,
+    is_timed,
+    order,
+    slowdowns,
+    speedup_of,
+    time_of,
+)
+from kernelmark.bench.report.format import digits, flop_unit, rounded, short, unit
 from kernelmark.bench.report.layout import in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy
+from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
 #: Problems of one pivot; a longer suite has several, so that a run of any length is written as it is read.
 MOST_PROBLEMS = 200
@@ -22,24 +34,50 @@ _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
 
 
 class Cell(NamedTuple):
-    """A time as it is printed, with its interval, or a word in its place; best: the fastest of the line."""
+    """A number as it is printed, with its interval, or a word in its place; best: certainly, of the line."""
 
     text: str
     interval: str = ""
     best: bool = False
     noisy: bool = False
+    number: bool = True
 
 
 class PivotLine(NamedTuple):
-    """A problem, the unit of its times, and a cell for each kernel; None where a kernel has no row."""
+    """A problem, the unit of its cells, and a cell for each kernel; None where a kernel has no row.
+
+    sizes: those of the problem, where they are columns of their own.
+    """
 
     label: str
     unit: str
     cells: list[Cell | None]
+    sizes: Sequence[str] = ()
+
+
+class Wanted(NamedTuple):
+    """What a pivot shows: one of `METRICS`; sizes: with a column for each size of a problem."""
+
+    metric: str = "time"
+    sizes: bool = False
+
+
+TIMES = Wanted()
+#: The metrics of a pivot, each with what it is in words.
+METRICS = {
+    "time": "Median times in the unit of the line",
+    "rate": "Rates in the unit of the line",
+    "speedup": "Speedups over the baseline",
+    "roofline": "Shares of the roofline in per cent",
+    "ratio": "Speeds over those on a variant of the problem (of the kernel, or else the fastest of its provider)",
+}
 
 
 class Pivot(NamedTuple):
-    """Times of the kernels of one operation in one setting; shared: what the ids of all problems have in common."""
+    """The kernels of one operation in one setting; shared: what the ids of all problems have in common.
+
+    sizes: the names of the sizes that have columns. words: what the cells hold.
+    """
 
     suite: str
     op: str
@@ -48,6 +86,8 @@ class Pivot(NamedTuple):
     kernels: list[str]
     lines: list[PivotLine]
     processes: int
+    sizes: Sequence[str]
+    words: str
 
     @property
     def title(self) -> str:
@@ -72,13 +112,13 @@ def chunks(groups: Iterable[list[Result]]) -> Iterator[tuple[str, str, list[list
             yield suite, op, part
 
 
-def all_pivots(store: Reader, run_id: str) -> Iterator[Pivot]:
+def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[Pivot]:
     """Yield the pivots of a run, in its order."""
     for suite, op, groups in chunks(store.groups(run_id)):
-        yield from pivots(suite, op, groups, store)
+        yield from pivots(suite, op, groups, store, wanted)
 
 
-def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader) -> list[Pivot]:
+def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
     """Return a pivot for each setting of the rows of one operation; none where they have one problem or no time."""
     rows = [r for group in groups for r in group]
     if len({r.problem for r in rows}) < 2:
@@ -98,7 +138,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader) -> li
         return sorted(chain(*others, *(c.ranked for c in found.values())), key=lambda r: places[id(r)])
 
     return [
-        _pivot(suite, op, setting, {p: found[p] for p in problems if p in found}, own)
+        _pivot(suite, op, setting, {p: found[p] for p in problems if p in found}, own, wanted)
         for setting, found in by_setting.items()
         for problems, own in _connected(belong(setting, found))
     ]
@@ -121,17 +161,40 @@ def _connected(rows: list[Result]) -> Iterator[tuple[list[str], list[Result]]]:
             del kernels[problem]
 
 
-def _pivot(suite: str, op: str, setting: Setting, timed: dict[str, Contest], rows: list[Result]) -> Pivot:
+def _pivot(
+    suite: str, op: str, setting: Setting, timed: dict[str, Contest], rows: list[Result], wanted: Wanted
+) -> Pivot:
     failed = {(r.problem, r.kernel): r for r in rows if r.time_s_median is None}
     problems = list(dict.fromkeys(r.problem for r in rows))
     kernels = _ranked(timed.values(), failed.values())
-    shared, labels = labelled(problems)
+    shared, labels, sizes = _named(problems, wanted)
+    names = list(dict.fromkeys(name for own in sizes for name in own))
     lines = [
-        _line(label, timed.get(problem), [failed.get((problem, kernel)) for kernel in kernels], kernels)
-        for label, problem in zip(labels, problems, strict=True)
-    ]
+        _line(label, timed.get(problem), [failed.get((problem, kernel)) for kernel in kernels], kernels, wanted.metric)
+        ._replace(sizes=[own.get(name, "") for name in names])
+        for label, problem, own in zip(labels, problems, sizes, strict=True)
+    ]  # fmt: skip
+    if wanted.metric != "time":
+        lines = [line for line in lines if any(cell and cell.number for cell in line.cells)]
     processes = min((r.processes for c in timed.values() for r in c.ranked), default=1)
-    return Pivot(suite, op, shared, setting, kernels, lines, processes)
+    return Pivot(suite, op, shared, setting, kernels, lines, processes, names, METRICS[wanted.metric])
+
+
+def _named(problems: Sequence[str], wanted: Wanted) -> tuple[str, list[str], list[dict[str, str]]]:
+    """Return what the ids of problems share, what each has of its own, and its sizes where these are columns."""
+    if not wanted.sizes:
+        return *labelled(problems), [{} for _ in problems]
+    parts = [_tokens(problem) for problem in problems]
+    sizes = [dict(_size(text) for place, text in tokens if place == 0) for tokens in parts]
+    words = [[token for token in tokens if token[0]] for tokens in parts]
+    shared = [token for token in words[0] if all(token in tokens for tokens in words)]
+    return _joined(shared), [_joined(token for token in own if token not in shared) for own in words], sizes
+
+
+def _size(text: str) -> tuple[str, str]:
+    name = re.match("[a-z]+", text)
+    assert name is not None  # it is a token of sizes
+    return name[0].upper(), text[name.end() :]
 
 
 def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
@@ -140,22 +203,53 @@ def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
     return list(dict.fromkeys([*ranked, *(r.kernel for r in failed)]))
 
 
-def _line(label: str, contest: Contest | None, failed: Sequence[Result | None], kernels: Sequence[str]) -> PivotLine:
+def _line(
+    label: str, contest: Contest | None, failed: Sequence[Result | None], kernels: Sequence[str], metric: str
+) -> PivotLine:
     if contest is None:
         return PivotLine(label, "", [_word(r) for r in failed])
-    name, factor = unit(time_of(contest.fastest).median)
+    name, factor = _unit(contest, metric)
     own = {r.kernel: r for r in contest.ranked}
+    certain = (lead := contest.lead) is not None and lead.side == "faster"
     cells = [
-        _cell(own[kernel], factor, own[kernel] is contest.fastest) if kernel in own else _word(other)
+        _cell(own[kernel], metric, factor, certain and own[kernel] is contest.fastest)
+        if kernel in own
+        else _word(other)
         for kernel, other in zip(kernels, failed, strict=True)
     ]
     return PivotLine(label, name, cells)
 
 
-def _cell(r: Result, factor: float, best: bool) -> Cell:
-    middle, low, high = row_time(r)
-    text, interval = rounded((middle or 0.0) / factor, *(None if end is None else end / factor for end in (low, high)))
-    return Cell(text, interval, best, is_noisy(r))
+def _unit(c: Contest, metric: str) -> tuple[str, float]:
+    """Return the unit of a line, and that unit in the metric's own."""
+    if metric == "time":
+        return unit(time_of(c.fastest).median)
+    if metric == "rate":
+        rates = [r.gflop_per_s for r in c.ranked]
+        return flop_unit(rates) if any(rates) else ("GB/s", 1.0)
+    if metric == "ratio":
+        held = next((pair for pair in variant_pairs(c.ranked)), None)
+        return f"over {held.names[1]}" if held else "", 1.0
+    return "%" if metric == "roofline" else "", 1.0
+
+
+def measured(r: Result, metric: str) -> Ratio | None:
+    """Return a metric of a timed row with its interval; None where it is not known."""
+    if metric == "time":
+        return time_of(r)
+    if metric in ("speedup", "ratio"):
+        return ratio_of(r) if metric == "ratio" else speedup_of(r) if r.speedup else None
+    found = r.roofline_pct if metric == "roofline" else r.gflop_per_s or r.gbyte_per_s
+    work = (found or 0.0) * time_of(r).median
+    return Ratio(work, work, work).over(time_of(r)) if work else None
+
+
+def _cell(r: Result, metric: str, factor: float, fastest: bool) -> Cell | None:
+    """Return a cell, in bold where it is certainly the best of its line, or a ratio that certainly is not 1."""
+    if (found := measured(r, metric)) is None:
+        return Cell("base", number=False) if metric == "speedup" and r.kernel == r.baseline else None
+    text, interval = rounded(*(None if number is None else number / factor for number in found[:3]))  # type: ignore[arg-type]
+    return Cell(text, interval, found.certain if metric == "ratio" else fastest, is_noisy(r))
 
 
 def _word(r: Result | None) -> Cell | None:
@@ -164,8 +258,8 @@ def _word(r: Result | None) -> Cell | None:
         return None
     if r.status == Status.OK and r.time_s_mean:
         name, factor = unit(r.time_s_mean)
-        return Cell(f"{digits(r.time_s_mean / factor)} {name}", "mean")
-    return Cell(_STATUS.get(r.status, r.status))
+        return Cell(f"{digits(r.time_s_mean / factor)} {name}", "mean", number=False)
+    return Cell(_STATUS.get(r.status, r.status), number=False)
 
 
 def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
@@ -197,11 +291,12 @@ def _joined(tokens: Iterable[Token]) -> str:
 def markdown(pivot: Pivot) -> str:
     """Return the pivot as a table in GitHub's Markdown, with what it shows above."""
     scope = f", {pivot.processes} processes each" if pivot.processes > 1 else ""
-    facts = in_markdown(f"(suite {pivot.suite}; {pivot.setting.title}{scope}): median times and 95 % intervals")
+    what = pivot.words[0].lower() + pivot.words[1:].replace(" in the unit of the line", "")
+    facts = in_markdown(f"(suite {pivot.suite}; {pivot.setting.title}{scope}): {what} and 95 % intervals")
     title = f"**{in_markdown(pivot.title)}** {facts}"
-    heads = ["problem", "", *(in_markdown(short(kernel)) for kernel in pivot.kernels)]
-    rows = [[in_markdown(line.label), line.unit, *map(_shown, line.cells)] for line in pivot.lines]
-    rule = "|".join([":---", ":---", *["---:"] * len(pivot.kernels)])
+    heads = ["problem", *pivot.sizes, "", *(in_markdown(short(kernel)) for kernel in pivot.kernels)]
+    rows = [[in_markdown(line.label), *line.sizes, line.unit, *map(_shown, line.cells)] for line in pivot.lines]
+    rule = "|".join([":---", *["---:"] * len(pivot.sizes), ":---", *["---:"] * len(pivot.kernels)])
     drawn = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
     note = f"\n\n{MARK} disturbed while it was measured" if pivot.noisy else ""
     return "\n".join([f"{title}\n", drawn[0], f"|{rule}|", *drawn[1:]]) + note

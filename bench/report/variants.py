@@ -52,6 +52,12 @@ def _pair(r: Result, ratio: Ratio) -> VariantPair:
     return VariantPair(r, ratio, (one, two), "/".join(part for i, part in enumerate(own) if i not in differing), kernel)
 
 
+def held_first(first: Result, second: Result) -> tuple[Result, Result]:
+    """Return two siblings, the one first that is held against the other; the second where neither is."""
+    held = first.against.partition(" by ")[0] == second.problem
+    return (first, second) if held else (second, first)
+
+
 def words(ratio: Ratio) -> str:
     """Return `no measurable difference (1.01x [0.93, 1.12])`, or `slower, 0.81x [0.79, 0.83]`."""
     return f"{ratio.side}, {ratio}" if ratio.certain else no_difference(ratio)

@@ -270,6 +270,19 @@ def test_spreadsheets_are_csv_that_a_switch_asks_for(exported):
         assert f"--spreadsheet: changes CSV, not {style}" in exported("--format", style, "--spreadsheet").refusal
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--metric", "ratio"), "--metric: is of --format markdown and latex, not of csv; leave one of the two out"),
+        (("--format", "json", "--no-empty"), "--no-empty: is of --format csv, not of json; leave one of the two out"),
+        (("--format", "github", "--columns", "k"), "--columns: is of --format csv and json, not of github; leave one"),
+        (("--columns", "tme"), "--columns tme: is no column of these rows"),
+    ],
+)
+def test_an_option_that_an_export_has_no_use_for_is_refused(exported, words, line):
+    assert line in exported(*words).refusal
+
+
 def test_what_others_wrote_is_no_formula_and_no_markup_in_what_is_exported(kernelmark, store):
     begin(store, name="\x1b]0;title\x07")
     fail(store, "copy/m2n2/f32", "copy/some.base", reason="=1+1 | <b>bold</b> [here](x)", mode="\x1b[31m", isa="\x07")

@@ -1,5 +1,7 @@
 """Comparing two runs: cases that are paired, siblings, statistics, and what is shown."""
 
+import io
+import json
 import math
 
 import numpy as np
@@ -8,7 +10,8 @@ from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
 from kernelmark.bench.compare.cases import Side
-from kernelmark.bench.compare.runs import Gate, compare_runs, siblings
+from kernelmark.bench.compare.ratios import siblings
+from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import detectable, holm, welch
@@ -287,6 +290,7 @@ NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
 def add_sibling(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
     median = sorted(times)[len(times) // 2]
     ends = {"time_s_median": median, "time_s_ci95_low": min(times), "time_s_ci95_high": max(times)}
+    ends["against"] = NN if problem == NT else ""
     row = result(run_id=run_id, problem=problem, layout=problem[-2:], job=job, kernel=kernel, **ends)
     store.add(row, {}, times, None, [ProcessPart(len(times), median)])
 
@@ -308,10 +312,14 @@ def drifted(store):
 
 def test_the_change_of_a_pair_is_free_of_what_slowed_both_siblings(drifted):
     ((pair),) = siblings(Side(drifted, "base"), Side(drifted, "new"))
-    assert (pair.one.problem, pair.other.problem) == (NN, NT)
-    assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1.2))
-    assert pair.change.median == pytest.approx(1.2)
-    assert pair.change.side == "faster"
+    assert (pair.one.problem, pair.other.problem) == (NT, NN)
+    assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1 / 1.2))
+    assert pair.change.median == pytest.approx(1 / 1.2)
+    assert pair.change.side == "slower"
+    out = io.StringIO()
+    compare_runs((drifted, "base"), (drifted, "new"), 0.02, None, False, None, out)
+    ((found),) = json.loads(out.getvalue())["ratios"]
+    assert (found["problem"], found["against"], found["ratio"]) == (NT, NN, pytest.approx(1 / 1.2))
 
 
 @pytest.mark.parametrize("apart", [("base",), ("new",), ("base", "new")])
@@ -358,8 +366,8 @@ def test_pairs_that_are_not_shown_are_counted(store):
 def test_compare_prints_the_pairs(drifted):
     text, _ = compared(drifted)
     line = next(line for line in text.splitlines() if line.startswith("a.b"))
-    assert line.split()[:3] == ["a.b", NN, NT]
-    assert "1.2x" in line
+    assert line.split()[:3] == ["a.b", NT, NN]
+    assert "0.833x" in line
 
 
 ODD, FEW = [1.01e-3, 0.98e-3, 1.03e-3, 1.00e-3], [1.10e-3, 1.04e-3]

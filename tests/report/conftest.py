@@ -33,7 +33,7 @@ def latex(store):
             known |= {"problem": "gemm/m8n9k7/f32/NT", "kernel": f"gemm/a.k{i}"}
             store.add(Result(**{**IDENTITY, **KIND, **known, **values}), {}, [], None)
         out = io.StringIO()
-        write_latex(store, "r", out)
+        write_latex(store, ["r"], out)
         return out.getvalue()
 
     return of

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from functools import partial
 from importlib import import_module
@@ -11,13 +12,15 @@ from importlib.util import find_spec
 import pandas as pd
 import pytest
 
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.result import COLUMNS, KINDS, Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
-from kernelmark.bench.report.export import WRITERS, write_csv, write_file
+from kernelmark.bench.report.export import ALL, WRITERS, Options, write_csv, write_file
 from kernelmark.bench.report.parquet import unit, write_parquet, write_parquet_file
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
 from support.pages import strict
+from support.rows import begin, fail, put
 from support.tools import needed
 
 REASON = 'c[0, 1] is 2, expected "1"'
@@ -26,11 +29,12 @@ KIND = {"dtype": "f32", "numerics": "fp32", "threads": 1}
 GEMM = {"op": "gemm", "problem": "gemm/m8n9k7/f32/NT", "layout": "NT"}
 MOVE = {"op": "transpose", "problem": "transpose/m8n9/f32/in", "layout": ""}
 MEDIAN = 1 / 3 * 1e-3
+TAKEN = [1e-3, 2e-3] * 6
 
 
 def exported(store, style):
     out = io.StringIO(newline="")
-    WRITERS[style](store, "r", out)
+    WRITERS[style](store, ["r"], out, ALL)
     return out.getvalue()
 
 
@@ -127,7 +131,7 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(written, store, small_disk, c
     folder = small_disk("4k")
     old = folder / "out"
     old.write_text("old")
-    write = partial(write_file, store, "r", style) if style in WRITERS else partial(write_parquet_file, store, "r")
+    write = partial(write_file, store, "r", style) if style in WRITERS else partial(write_parquet_file, store, ["r"])
     assert complaint(lambda: write(old)) == (f"{old}: cannot be written: No space left on device; name another file")
     assert [(file.name, file.read_text()) for file in folder.iterdir()] == [("out", "old")]
 
@@ -147,6 +151,82 @@ def test_markdown_notes_once_that_intervals_are_within_one_process(empty):
     text = exported(empty, "markdown")
     assert text.count("one process cannot show") == 1
     assert text.splitlines()[-1].startswith("one process cannot")
+
+
+@pytest.fixture
+def two(store):
+    """Two runs, each with a timed row and one that is not."""
+    for run_id in ("r1", "r2"):
+        begin(store, run_id)
+        put(store, "gemm/m8n9k7/f32/NT", "gemm/a.b", dims={"m": 8, "n": 9, "k": 7}, run_id=run_id, taken=TAKEN)
+        fail(store, "transpose/m8n9/f32/in", "transpose/a.b", dims={"m": 8, "place": "in"}, run_id=run_id)
+    return store
+
+
+def of_two(store, style, **options):
+    out = io.StringIO(newline="")
+    WRITERS[style](store, ["r1", "r2"], out, Options(**options))
+    return out.getvalue()
+
+
+def test_several_runs_become_one_file(two, arrow):
+    rows = list(csv.DictReader(io.StringIO(of_two(two, "csv"))))
+    found = [(row["run_id"], row["op"]) for row in rows]
+    assert found == [("r1", "gemm"), ("r1", "transpose"), ("r2", "gemm"), ("r2", "transpose")]
+    assert [run["run"]["run_id"] for run in strict(of_two(two, "json"))] == ["r1", "r2"]
+    assert re.findall(r"^## .*", of_two(two, "markdown"), re.MULTILINE) == ["## run r1", "## run r2"]
+    assert of_two(two, "latex").count("% kernelmark run r") == 2
+    out = io.BytesIO()
+    write_parquet(two, ["r1", "r2"], out)
+    assert arrow.read_table(io.BytesIO(out.getvalue())).column("run_id").to_pylist() == ["r1", "r1", "r2", "r2"]
+
+
+def test_columns_are_chosen_by_name_in_the_order_given(two):
+    assert of_two(two, "csv", columns=("k", "problem")).splitlines()[:2] == ["k,problem", "7,gemm/m8n9k7/f32/NT"]
+    first, _ = strict(of_two(two, "json", columns=("problem", "k")))
+    assert first["results"] == [{"problem": "gemm/m8n9k7/f32/NT", "k": 7}, {"problem": "transpose/m8n9/f32/in"}]
+    with pytest.raises(UsageError, match="--columns problm: is no column of these rows; did you mean problem"):
+        of_two(two, "csv", columns=("problm",))
+
+
+def test_columns_that_are_empty_throughout_are_left_out_on_request(two):
+    (header, *rows) = csv.reader(io.StringIO(of_two(two, "csv", filled=True)))
+    assert {"reason", "time_s_median", "k", "place"} <= set(header)
+    assert not {"roofline_pct", "against", "ratio"} & set(header)
+    assert all(any(row[i] for row in rows) for i in range(len(header)))
+
+
+def test_github_gets_an_entry_a_timed_row_in_one_unit_with_the_interval_as_range(two):
+    found = strict(of_two(two, "github"))
+    assert len(found) == 2
+    assert {type(found[0][name]) for name in ("name", "unit", "range", "extra")} == {str}
+    assert (found[0]["name"], found[0]["unit"]) == ("gemm/a.b gemm/m8n9k7/f32/NT cold t2", "us")
+    assert (found[0]["value"], found[0]["range"]) == (pytest.approx(1500), "[1000, 2000]")
+
+
+def test_bencher_gets_a_latency_a_timed_row_in_nanoseconds(two):
+    (metric,) = strict(one(two, "bencher")).values()
+    assert metric == {"latency": pytest.approx({"value": 1.5e6, "lower_value": 1e6, "upper_value": 2e6})}
+
+
+def test_asv_gets_a_file_of_results_in_the_order_of_its_columns(two):
+    found = strict(one(two, "asv"))
+    assert {"version", "commit_hash", "env_name", "date", "params", "python", "requirements", "env_vars", "durations",
+            "result_columns", "results"} == set(found)  # fmt: skip
+    assert (found["version"], found["params"]["machine"]) == (2, "Some CPU")
+    ((name, values),) = found["results"].items()
+    assert name == "gemm/a.b gemm/m8n9k7/f32/NT cold t2"
+    row = dict(zip(found["result_columns"], values, strict=True))
+    assert (row["result"], row["params"], row["stats_repeat"], row["samples"]) == ([1.5e-3], [], [12], [TAKEN])
+    assert (row["stats_q_25"], row["stats_q_75"], row["stats_ci_99_a"]) == ([1e-3], [2e-3], [None])
+
+
+def one(store, style):
+    out = io.StringIO()
+    WRITERS[style](store, ["r1"], out, ALL)
+    with pytest.raises(UsageError, match=f"--format {style}: takes one run, found 2"):
+        of_two(store, style)
+    return out.getvalue()
 
 
 FORMULAS = {"a": "=cmd|'/c calc'!A0", "b": "+1+1", "c": "-2+3", "d": "@SUM(A1)", "e": "\t=1", "f": "\r=1", "=g": "x"}
@@ -220,13 +300,13 @@ def run(store):
 
 def table(arrow, store):
     out = io.BytesIO()
-    write_parquet(store, "r", out)
+    write_parquet(store, ["r"], out)
     return arrow.read_table(io.BytesIO(out.getvalue()))
 
 
 def test_parquet_has_the_columns_of_the_csv_and_the_samples(arrow, run):
     out = io.StringIO()
-    write_csv(run, "r", out)
+    write_csv(run, ["r"], out)
     (header, *_) = csv.reader(io.StringIO(out.getvalue()))
     assert table(arrow, run).column_names == [*header, "samples_s"]
 
@@ -265,7 +345,7 @@ def test_parquet_carries_the_facts_of_the_run(arrow, run):
 def test_parquet_is_written_a_row_group_at_a_time(arrow, run, monkeypatch):
     monkeypatch.setattr(parquet, "ROW_GROUP", 1)
     out = io.BytesIO()
-    write_parquet(run, "r", out)
+    write_parquet(run, ["r"], out)
     file = arrow.ParquetFile(io.BytesIO(out.getvalue()))
     assert (file.num_row_groups, file.metadata.num_rows) == (2, 2)
 

@@ -39,6 +39,7 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
         "Problems x kernels",
         "Roofline",
         "Rate over size",
+        "Ratios of variants",
         "Layouts x kernels",
         "Thread scaling",
         "Thread scaling over size",

@@ -2,22 +2,25 @@
 
 import io
 import re
+from itertools import product
 
 import pytest
 
-from kernelmark.bench.report.export import WRITERS
+from kernelmark.bench.report.export import ALL, WRITERS
 from kernelmark.bench.report.latex import (
     COLUMN_MM,
     FLOAT_LINES,
     PAGE_LINES,
     PREAMBLE,
+    Style,
     comment,
     escape,
     unused,
+    write_latex,
     write_latex_files,
 )
 from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, table
-from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, labelled, markdown
+from kernelmark.bench.report.pivot import MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
 from support.pages import EVERY, TIME, lines, sound
 from support.rows import DISTURBED, fail, put
 
@@ -113,7 +116,7 @@ def test_a_run_without_rows_says_so(latex):
 def test_each_operation_is_a_file_of_its_own_beside_the_whole(store, latex, tmp_path):
     move = {"op": "copy", "problem": "copy/m1n1/f32", "kernel": "copy/a.b"} | TIME
     latex(TIME, move)
-    write_latex_files(store, "r", tmp_path / "run.tex")
+    write_latex_files(store, ["r"], tmp_path / "run.tex")
     assert sorted(path.name for path in tmp_path.glob("*.tex")) == ["run-copy.tex", "run-gemm.tex", "run.tex"]
     whole, copy = ((tmp_path / name).read_text() for name in ("run.tex", "run-copy.tex"))
     assert (whole.count("\\begin{table}"), copy.count("\\begin{table}")) == (2, 1)
@@ -157,13 +160,14 @@ def times(problems, kernels, **values):
 
 def test_several_problems_are_a_pivot_with_the_fastest_in_bold_and_intervals_below(latex, compiled):
     slow = {"problem": "gemm/m2n9k7/f32/NT", "kernel": "gemm/a.slow"} | TIME | {"time_s_median": 20e-6}
+    slow |= {"time_s_ci95_low": 19e-6, "time_s_ci95_high": 21e-6}
     failed = {"problem": "gemm/m1n9k7/f32/NT", "kernel": "gemm/a.slow", "status": "unsupported", "reason": "x"}
     text = latex(*times(2, ("a.fast",)), slow, failed)
     (found,) = sound(text)
     assert found[2].splitlines()[1:6] == [
         r"problem & & \rotatebox{90}{a.fast} & \rotatebox{90}{a.slow} \\",
         r"\midrule",
-        r"m1 & $\mu$s & \textbf{12.3} & -- \\*",
+        r"m1 & $\mu$s & 12.3 & -- \\*",
         r"&  & {\tiny [12.1, 13.0]} & \\[1.5pt]",
         r"m2 & $\mu$s & \textbf{12.3} & 20.0 \\*",
     ]
@@ -174,7 +178,7 @@ def test_several_problems_are_a_pivot_with_the_fastest_in_bold_and_intervals_bel
 
 def test_noisy_cells_are_marked_and_the_caption_says_what_the_mark_means(latex, compiled):
     text = latex(*times(2, ("a.k",), disturbed=DISTURBED))
-    assert r"$\sim$\textbf{12.3}" in text
+    assert r"$\sim$12.3" in text
     assert "$\\sim$: the machine was disturbed" in text
     compiled(text)
 
@@ -197,6 +201,75 @@ def test_a_long_pivot_is_a_longtable_that_repeats_its_head(latex, compiled):
     assert [kind for kind, _, _ in sound(text)] == ["longtable"]
     assert text.count("\\rotatebox{90}{a.k}") == 2
     assert "Overfull" not in compiled(text)
+
+
+def test_a_tie_for_the_first_place_is_not_in_bold(latex):
+    assert "textbf" not in latex(*times(2, ("a.k", "a.l")))
+
+
+@pytest.fixture
+def styled(begun):
+    """The LaTeX of a run of NT and NN of two sizes, in a style."""
+    for size in (8, 9):
+        for layout, ratio in (("NN", None), ("NT", 0.5 if size == 8 else 1.0)):
+            problem, base = f"gemm/m{size}n8k8/f32/{layout}", "gemm/some.base"
+            held = {"against": f"gemm/m{size}n8k8/f32/NN", "ratio": ratio, "ratio_ci95_low": 0.9 * (ratio or 0)}
+            held |= {"ratio_ci95_high": 1.1 * (ratio or 0)}
+            put(begun, problem, base, 1e-3, baseline=base, roofline_pct=50.0, **(held if ratio else {}))
+            fast = {"speedup": 2.0, "speedup_ci95_low": 1.9, "speedup_ci95_high": 2.1}
+            put(begun, problem, "gemm/some.fast", 0.5e-3, baseline=base, **fast)
+
+    def of(*wanted, **values):
+        out = io.StringIO()
+        write_latex(begun, ["r1"], out, Style(Wanted(*wanted), **values))
+        return out.getvalue()
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("metric", "line"),
+    [
+        ("rate", r"m8 NT & GFLOP/s & \textbf{1.9"),
+        ("speedup", r"m8 NT &  & \textbf{2.00} & {\tiny base} \\*"),
+        ("roofline", r"m8 NT & \% &  & 50.0 \\*"),
+        ("ratio", r"m8 NT & over NN &  & \textbf{0.50} \\*"),
+        ("ratio", r"m9 NT & over NN &  & 1.00 \\*"),
+    ],
+)
+def test_a_pivot_holds_the_metric_that_was_asked_for(styled, metric, line):
+    assert any(found.startswith(line) for found in styled(metric).splitlines())
+
+
+def test_lines_without_the_metric_are_left_out(styled):
+    assert not [line for line in styled("ratio").splitlines() if line.startswith("m8 NN")]
+
+
+def test_sizes_are_columns_and_numbers_are_commands_of_siunitx_on_request(styled, compiled):
+    text = styled("time", True, siunitx=True)
+    lines = text.splitlines()
+    assert lines[0].endswith(r"\usepackage{booktabs,graphicx,longtable}\usepackage{siunitx}")
+    assert r"problem & M & N & K & & \rotatebox{90}{some.fast} & \rotatebox{90}{some.base} \\" in lines
+    (line,) = [line for line in lines if line.startswith("NT & 8 & 8 & 8 &")]
+    assert re.fullmatch(r".* & \\unit\{\\micro\\second\} & \\textbf\{\\num\{\d+\}\} & \\num\{\d+\} .*", line)
+    assert re.search(r"\{\\tiny \[\\num\{\d+\}, \\num\{\d+\}\]\}", text)
+    ours = r"\newcommand\num[1]{#1}\newcommand\unit[1]{#1}\newcommand\micro{}\newcommand\second{s}"
+    compiled(ours + text)
+
+
+def test_a_table_is_parted_only_where_it_is_wider_than_asked(begun):
+    for size, i in product((8, 9), range(12)):
+        put(begun, f"gemm/m{size}n8k8/f32/NN", f"gemm/some.k{i}")
+    counts = []
+    for width in (85.0, 300.0):
+        out = io.StringIO()
+        write_latex(begun, ["r1"], out, Style(width=width))
+        counts.append(out.getvalue().count(r"\begin{tabular}"))
+    assert counts[0] > counts[1] == 1
+
+
+def test_the_head_has_a_line_of_bibtex(latex):
+    assert "% to cite: @misc{kernelmark-r, author = {The kernelmark authors}, title = {kernelmark" in latex(TIME)
 
 
 @pytest.fixture
@@ -307,7 +380,7 @@ def test_an_export_has_no_markup_of_the_names_in_it(begun):
         put(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.base", suite=EVIL)
         fail(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.bad", reason=EVIL)
     out = io.StringIO()
-    WRITERS["markdown"](begun, "r1", out)
+    WRITERS["markdown"](begun, ["r1"], out, ALL)
     text = out.getvalue()
     assert "alert" in text
     assert not set("<\x1b") & set(text)

@@ -21,6 +21,7 @@ from kernelmark.bench.report.figures import (
     threads,
     trends,
     tunables,
+    variants,
     winners,
 )
 from kernelmark.bench.report.figures.style import Kind
@@ -46,6 +47,7 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
         tiles,
         roofline.rooflines(data, looks),
         rates.rates(data, looks),
+        variants.ratio_lines(data, looks),
         layouts.layout_maps(data),
         threads.thread_scaling(data, looks),
         threads.gains_over_size(data, looks),

@@ -1,0 +1,92 @@
+"""Ratios of variants in two runs: how each has changed, free of what slowed both variants of a run."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kernelmark.bench.compare.cases import Side
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import Ratio, faster, is_timed
+from kernelmark.bench.report.format import short
+from kernelmark.bench.report.layout import TableColumn, table
+from kernelmark.bench.report.variants import held_first
+
+#: Pairs of siblings that are read, the first of NEW: each costs eight queries.
+MOST_PAIRS = 200
+
+
+class Siblings(NamedTuple):
+    """A kernel on two problems of one job: how many times faster it is on `one` than on `other`, in each run."""
+
+    one: Result
+    other: Result
+    base: Ratio
+    new: Ratio
+
+    @property
+    def change(self) -> Ratio:
+        """Return the ratio in NEW over the one in BASE; what slowed both siblings of a run is not in it."""
+        return self.new.over(self.base)
+
+
+def siblings(base: Side, new: Side) -> Iterator[Siblings]:
+    """Yield the pairs that both runs have measured in turn, each in one job, in the order of NEW."""
+    for pair in new.store.sibling_cases(new.run_id, MOST_PAIRS):
+        if all(base.store.has(base.run_id, case) for case in pair):
+            before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
+            if before[0].job == before[1].job != "" and all(map(is_timed, before)):
+                one, other = held_first(*now)
+                was = {r.case: r for r in before}
+                yield Siblings(
+                    one, other, faster(base.store, was[one.case], was[other.case]), faster(new.store, one, other)
+                )
+
+
+#: Pairs that the terminal is shown.
+LISTED = 50
+PAIRS = (
+    TableColumn("kernel"),
+    TableColumn("sibling"),
+    TableColumn("against", spare=1),
+    TableColumn("speed in BASE"),
+    TableColumn("speed in NEW"),
+    TableColumn("NEW/BASE", wraps=18),
+)
+
+
+class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A kernel's speed on a problem over that on a variant of it, in both runs; ratio: NEW's over BASE's."""
+
+    kernel: str
+    problem: str
+    against: str
+    base_ratio: float
+    base_ratio_ci95_low: float | None
+    base_ratio_ci95_high: float | None
+    new_ratio: float
+    new_ratio_ci95_low: float | None
+    new_ratio_ci95_high: float | None
+    ratio: float
+    ratio_ci95_low: float | None
+    ratio_ci95_high: float | None
+
+
+def as_row(pair: Siblings) -> ComparedRatio:
+    """Return a pair as `compare --json` prints it."""
+    numbers = (number for ratio in (pair.base, pair.new, pair.change) for number in ratio[:3])
+    return ComparedRatio(pair.one.kernel, pair.one.problem, pair.other.problem, *numbers)  # type: ignore[arg-type]
+
+
+def pairs_table(pairs: Sequence[Siblings]) -> str:
+    """Return a line for each of the pairs that have changed most."""
+    shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
+    cells = [
+        (short(pair.one.kernel), pair.one.problem, pair.other.problem, str(pair.base), str(pair.new), pair.change.words)
+        for pair in shown
+    ]
+    if not cells:
+        return ""
+    more = f"\nand {len(pairs) - LISTED} more, of the first {MOST_PAIRS} of NEW" if len(pairs) > LISTED else ""
+    return table(PAIRS, cells, titled=True) + more

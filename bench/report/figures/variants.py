@@ -1,0 +1,120 @@
+"""Ratios of variants over the size that is swept: NT over NN, in place over out of place, FFT over direct."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernelmark.bench.report.contest import Setting, by_setting, why_unranked
+from kernelmark.bench.report.figures import style
+from kernelmark.bench.report.format import figure_names
+from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.run_data import Dims, RunData, variant, work
+from kernelmark.bench.report.variants import VariantPair, variant_pairs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST, MOST_KERNELS, LEAST_SIZES = 4, 8, 2
+TITLE = "Ratios of variants"
+#: The sizes that may be swept, those of a filter first; the others of a problem are then tied to it.
+_SWEPT = ("r", "n", "m", "k", "c", "h", "w", "b", "batch")
+
+
+class RatioLines(NamedTuple):
+    """The ratios of kernels, each pair with its place on the axis."""
+
+    setting: Setting
+    axis: str
+    kernels: dict[str, list[tuple[float, VariantPair]]]
+    total: int
+
+    @property
+    def first(self) -> VariantPair:
+        return next(iter(self.kernels.values()))[0][1]
+
+
+def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
+    """Return a figure for each kind of variants with two sizes or more, those with the most ratios first."""
+    pairs = {id(pair.row): pair for pair in variant_pairs(r for r in data.timed if not why_unranked(r))}
+    found: dict[tuple[object, ...], list[VariantPair]] = defaultdict(list)
+    for setting, rows in by_setting(pair.row for pair in pairs.values()).items():
+        for pair in (pairs[id(r)] for r in rows):
+            found[pair.row.op, variant(pair.row.problem), pair.names, setting].append(pair)
+    lines = [_lines(data, key[-1], own) for key, own in found.items()]  # type: ignore[arg-type]  # the setting is last
+    lines = [each for each in lines if each.kernels]
+    lines.sort(key=lambda each: -sum(map(len, each.kernels.values())))
+    lacking = f"no kernel has {LEAST_SIZES} sizes of a problem on which two variants were measured in turn"
+    return style.kind(TITLE, [_figure(each, looks) for each in lines], lacking, MOST)
+
+
+def _lines(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) -> RatioLines:
+    axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
+    own = [pair for pair in pairs if not pair.by] or pairs
+    by_kernel: dict[str, list[tuple[float, VariantPair]]] = defaultdict(list)
+    for pair in own:
+        by_kernel[pair.row.kernel].append((_place(data.dims_of[pair.row.problem], axis, pair), pair))
+    several = {k: sorted(v, key=lambda each: each[0]) for k, v in by_kernel.items() if len(v) >= LEAST_SIZES}
+    ranked = sorted(several, key=lambda k: (-len(several[k]), fmean(p.row.time_s_median or 0.0 for _, p in several[k])))
+    return RatioLines(setting, axis, {kernel: several[kernel] for kernel in ranked[:MOST_KERNELS]}, len(several))
+
+
+def _axis(dims: Sequence[Dims]) -> str:
+    """Return the size that differs, or that all others follow; empty where only the work of a problem orders them."""
+    several = [axis for axis in _SWEPT if len({str(found.get(axis)) for found in dims}) > 1]
+    if len(several) == 1 or several[:1] == ["r"]:
+        return several[0]
+    square = len(several) > 1 and all(len({found.get(axis) for axis in several}) == 1 for found in dims)
+    return " = ".join(sorted(several, key="mnk".find)) if square else ""
+
+
+def _place(dims: Dims, axis: str, pair: VariantPair) -> float:
+    return float(dims[axis.partition(" ")[0]]) if axis else work(pair.row)
+
+
+def _figure(lines: RatioLines, looks: dict[str, style.Look]) -> style.Figure:
+    first = lines.first
+    one, other = first.names
+    by = " by the fastest kernel there" if first.by else " by the same kernel"
+    shown = f" {len(lines.kernels)} of {lines.total} kernels." * (len(lines.kernels) < lines.total)
+    return style.Figure(
+        style.file_name(
+            "ratio",
+            first.row.op,
+            f"{one}-over-{other}",
+            variant(first.row.problem),
+            *style.of_setting(lines.setting),
+        ),
+        f"{one} over {other}: {first.row.op} {variant(first.row.problem)}",
+        f"{lines.setting.title}. Speed on {one} over that on {other}{by}, from samples taken in turn; below 1 {one} is "
+        f"slower. Whiskers: the 95 % interval. Hollow: measured under noise.{shown}",
+        partial(_draw, lines, looks),
+    )
+
+
+def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> "Drawing":
+    figure, axes = style.panel(58)
+    labels, spans = [], [1.0]
+    names = figure_names(lines.kernels)
+    for kernel, found in lines.kernels.items():
+        xs, ratios = [x for x, _ in found], [pair.ratio for _, pair in found]
+        style.whiskers(axes, xs, ratios, looks[kernel], [is_noisy(pair.row) for _, pair in found])
+        labels.append(style.Label(xs[-1], ratios[-1].median, names[kernel], looks[kernel]))
+        spans += [end for ratio in ratios for end in style.ends(*ratio[:3])]
+    low, high = 0.97 * min(spans), 1.03 * max(spans)
+    axes.set(xscale="linear" if lines.axis == "r" else "log", yscale="log", ylim=(low, high))
+    axes.set(xlabel=_axis_name(lines), ylabel=f"{lines.first.names[0]} over {lines.first.names[1]}")
+    axes.axhline(1.0, color=style.GREY, linestyle="--", linewidth=0.8)
+    style.ticks(axes.yaxis, style.ratio_ticks(low, high))
+    places = sorted({x for found in lines.kernels.values() for x, _ in found})
+    style.ticks(axes.xaxis, places[:: 1 + len(places) // 9] if lines.axis else style.round_ticks(*axes.get_xlim()))
+    axes.grid(which="major")
+    style.label_right(axes, labels)
+    return figure
+
+
+def _axis_name(lines: RatioLines) -> str:
+    if not lines.axis:
+        return "nominal FLOP of the problem" if lines.first.row.gflop_per_s else "bytes moved"
+    return "filter r x s" if lines.axis == "r" else lines.axis
