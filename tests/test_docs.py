@@ -4,20 +4,17 @@ import csv
 import io
 import re
 import shutil
-import subprocess
 import tomllib
 import typing
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
 from kernelmark.bench.cli import listing, options
-from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.emulator.build import missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from kernelmark.bench.measure.present import module_missing
@@ -30,20 +27,19 @@ from support.tools import needed
 
 
 @pytest.fixture
-def play(tmp_path, python_in, kernelmark_in):
-    """Run a command of a page in this test's folder, which has what the pages speak of."""
+def play(tmp_path, python_in, called, registry):
+    """Run a command of a page in this test's folder, which has what the pages speak of; return status and output."""
     (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "cuda").symlink_to(ROOT / "cuda")
 
     def run(program, *words):
-        if "--help" in words:
-            done = CliRunner().invoke(cli, words)
-            return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
         if program == "kernelmark":
-            return kernelmark_in(tmp_path, *words)
+            return called(*words)
         if program == "python":
-            return python_in(ROOT, *words)
-        return python_in(tmp_path, "-m", "pytest", "--pyargs", "kernelmark.bench", *words)
+            done = python_in(ROOT, *words)
+        else:
+            done = python_in(tmp_path, "-m", "pytest", "--pyargs", "kernelmark.bench", *words)
+        return done.returncode, done.stdout, done.stderr
 
     return run
 
@@ -55,10 +51,9 @@ def play(tmp_path, python_in, kernelmark_in):
 def test_every_command_of_a_page_runs(page, play, tmp_path):
     text = page.read_text()
     save_files(text, tmp_path)
-    every = [tuple(reduced(command)) for command in commands(text)]
-    for _, words in dict.fromkeys(pairwise([(), *every])):  # one that follows the same command again shows nothing new
-        done = play(*words)
-        assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
+    for words in dict.fromkeys(tuple(reduced(command)) for command in commands(text)):
+        status, *printed = play(*words)
+        assert status == 0, "\n".join([" ".join(words), *printed])
 
 
 def table(page, *first):

@@ -1,4 +1,4 @@
-"""A wheel or an sdist, installed beside projects that own `bench/`, `kernels/`, `cuda/` and `tests/`, harms neither."""
+"""A wheel, installed beside projects that own `bench/`, `kernels/`, `cuda/` and `tests/`, harms neither."""
 
 import json
 import os
@@ -136,10 +136,8 @@ def requirements(extras: set[str]) -> Iterator[str]:
     yield from sorted({name for name, _ in seen})
 
 
-@pytest.fixture(scope="module", params=[".whl", pytest.param(".tar.gz", marks=pytest.mark.long)])
-def installed(
-    request: pytest.FixtureRequest, built: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Installed:
+@pytest.fixture(scope="module")
+def installed(built: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """An environment with the core's dependencies, those of a few extras, and no others; links stand for them."""
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
@@ -153,9 +151,8 @@ def installed(
     script = folder / "env" / "bin" / "pytest"
     script.write_text(f"#!{script.with_name('python')}\nimport sys\nfrom pytest import main\nsys.exit(main())\n")
     script.chmod(0o755)
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, built(request.param))
-    python, wheel = folder / "env" / "bin" / "python", next(folder.glob("*.whl"))
-    pip("--python", python, "install", "--no-deps", "--no-index", "--no-compile", wheel)
+    python = folder / "env" / "bin" / "python"
+    pip("--python", python, "install", "--no-deps", "--no-index", "--no-compile", built(".whl"))
     return made
 
 
@@ -214,6 +211,13 @@ def test_every_file_that_is_used_travels(built: Callable[[str], Path]) -> None:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert ours <= names
     assert not {name.partition("/")[0] for name in names} & {"bench", "kernels", "cuda", "tests", "tools", "reports"}
+
+
+@pytest.mark.long
+def test_an_sdist_builds_the_same_wheel(built: Callable[[str], Path], tmp_path: Path) -> None:
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, built(".tar.gz"))
+    one, other = (zipfile.ZipFile(path).infolist() for path in (built(".whl"), *tmp_path.iterdir()))
+    assert {file.filename: file.CRC for file in one} == {file.filename: file.CRC for file in other}
 
 
 ALL = """\

@@ -118,7 +118,7 @@ def test_a_median_that_is_slower_than_the_compared_one_fails_the_session(session
     assert (done.returncode != 0) == bool(code), text
 
 
-@pytest.mark.parametrize("compare", ["--benchmark-compare", "--benchmark-compare=0007", "--benchmark-autosave"])
+@pytest.mark.parametrize("compare", ["--benchmark-compare=0007", "--benchmark-autosave"])
 def test_a_comparison_with_nothing_is_refused_before_anything_is_measured(bench, tmp_path, compare):
     done = bench("--km-suite", NT, compare, "--benchmark-compare-fail=median:5%", "--km-db", "none.db")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
@@ -126,19 +126,14 @@ def test_a_comparison_with_nothing_is_refused_before_anything_is_measured(bench,
     assert not (tmp_path / "none.db").exists()
 
 
-def test_mode_and_several_suites_are_taken(bench):
+def test_several_suites_and_every_option_of_the_command_are_taken(bench, tmp_path):
     words = ("--km-suite", "copy/m3n5/f32", "--km-suite", "transpose/m3n5/f32/in", "--km-device", "cpu")
-    done = bench(*words, "--km-kernels", "*numpy.copyto", "--km-kernels", "*imatcopy")
+    more = ("--km-seed", "7", "--km-rel-ci", "0.5", "--km-launcher", "pycuda", "--km-no-ceilings", "--km-timeout", "9")
+    done = bench(*words, *more, "--km-kernels", "*numpy.copyto", "--km-kernels", "*imatcopy")
     assert done.returncode == 0
     assert "copy/m3n5/f32   hot" in done.stdout
     assert "transpose/m3n5/f32/in   hot" in done.stdout
     assert len(outcomes(done)) == 2
-
-
-def test_every_option_of_the_command_is_taken(bench, tmp_path):
-    words = ("--km-seed", "7", "--km-rel-ci", "0.5", "--km-launcher", "pycuda", "--km-no-ceilings", "--km-timeout", "9")
-    done = bench("--km-suite", "copy/m3n5/f32", "--km-kernels", "*numpy.copyto", *words)
-    assert done.returncode == 0
     with closing(Store(tmp_path / "results.db")) as store:
         plan = store.run(store.run_ids()[-1]).plan
     asked = {"seed": 7, "rel_ci": 0.5, "launcher": "pycuda", "ceilings": False, "timeout_s": 9.0}
@@ -156,13 +151,8 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
     ("words", "found"),
     [
         (("--km-suite", "smokey"), "suite 'smokey': is not a suite"),
-        (("--km-suite", NT, "--km-plugin", "absent.py"), "there is no such file"),
-        (("--km-suite", "gemm/m0n8k8/f32/NT"), "m is 0"),
         (("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store"),
-        (("--km-suite", NT, "--km-csv", "file/x.csv"), "file/x.csv: cannot be written"),
-        (("--km-suite", NT, "--km-device", "tpu"), "'tpu'"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
-        (("--km-threads", "1,x"), "--km-threads: is '1,x', expected integers above 0, separated by commas"),
         (("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown"),
         (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
     ],
@@ -251,13 +241,13 @@ def test_histograms_are_drawn_beside_the_table_that_they_belong_to(bench, tmp_pa
 
 @pytest.mark.long
 def test_a_long_session_ends_in_a_screen_of_tables_and_the_command_for_the_rest(bench, tmp_path, kernelmark_in):
-    (tmp_path / "s.toml").write_text("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = {linear = [1, 30, 1]}\nn = 5\n")
+    (tmp_path / "s.toml").write_text("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = {linear = [1, 16, 1]}\nn = 5\n")
     done = bench("--km-suite", "s.toml", "--km-kernels", "copy/numpy.*", "--km-no-ceilings")
     summary = done.stdout.partition("kernelmark run ")[2].splitlines()
     (pointer,) = [line for line in summary if "kernelmark show" in line]
     assert summary.index(pointer) <= LINES + 1
     shown = kernelmark_in(tmp_path, *pointer.split("`")[1].split()[1:])
-    assert "copy/m30n5/f32 " in shown.stdout
+    assert "copy/m16n5/f32 " in shown.stdout
 
 
 TABLE = "\n".join(["title", *(f"row {i}" for i in range(18))])

@@ -61,16 +61,20 @@ def output(tmp_path: Path, python_in: Callable[..., subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")])
-def test_the_short_run_leaves_out_what_is_marked_long_and_says_so(
+def test_the_short_run_leaves_out_what_is_marked_long_and_prints_each_reason_once(
     output: Callable[..., list[str]], processes: tuple[str, ...]
 ) -> None:
     lines = output(*processes)
     assert "make test-all runs 1 more tests" in lines
     assert lines[-1].startswith("1 passed, 4 skipped")
+    assert [line for line in lines if "skipped: " in line] == [
+        "3 skipped: no such thing here",
+        "1 skipped: nor that",
+    ]
 
 
 @pytest.mark.parametrize(
-    "words", [("--all",), ("--all", "-n", "2"), ("test_all_kinds.py::test_short", "test_all_kinds.py::test_long")]
+    "words", [("--all", "-n", "2"), ("test_all_kinds.py::test_short", "test_all_kinds.py::test_long")]
 )
 def test_all_tests_run_when_asked_for_and_a_test_by_its_name(
     output: Callable[..., list[str]], words: tuple[str, ...]
@@ -78,10 +82,3 @@ def test_all_tests_run_when_asked_for_and_a_test_by_its_name(
     lines = output(*words)
     assert lines[-1].startswith("2 passed")
     assert not [line for line in lines if "make test-all" in line]
-
-
-def test_a_reason_for_skips_is_one_line_with_their_number(output: Callable[..., list[str]]) -> None:
-    assert [line for line in output() if "skipped: " in line] == [
-        "3 skipped: no such thing here",
-        "1 skipped: nor that",
-    ]

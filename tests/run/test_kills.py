@@ -19,7 +19,7 @@ from support.processes import at_work_in, complaints, gone, wait_for
 from support.runs import TIMEOUT_S, WORDS, Measure, Start, all_are_there_and_ok, query, visible
 
 #: The variable sets another number: 100 take two minutes.
-KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))
+KILLS = int(os.environ.get("KERNELMARK_KILLS", "5"))
 
 
 def wait_for_rows(path: Path, count: int, run: subprocess.Popen[str]) -> dict[str, sqlite3.Row]:
