@@ -64,9 +64,9 @@ def test_the_version_is_told(kernelmark):
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_inspect_tells_resources_and_occupancy_without_a_gpu(kernelmark):
-    done = kernelmark("inspect", "--kernels", "gemm/cuda.tiled", "--arch", "sm_90a", "--format", "json")
-    by_tile = {row["tunables"]: row for row in valid(done.stdout, "inspect")}
+def test_inspect_tells_resources_and_occupancy_without_a_gpu(called):
+    done = called("inspect", "--kernels", "gemm/cuda.tiled", "--arch", "sm_90a", "--format", "json")
+    by_tile = {row["tunables"]: row for row in valid(done.out, "inspect")}
     found = by_tile['{"T":32}']
     # Two tiles of 32 x 33 floats; 1024 threads of at most 32 registers: two blocks fill the 64 warps.
     assert (found["static_shared_bytes"], found["spill_bytes"], found["threads"]) == (2 * 32 * 33 * 4, 0, 1024)
@@ -74,8 +74,8 @@ def test_inspect_tells_resources_and_occupancy_without_a_gpu(kernelmark):
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_inspect_has_a_line_a_kernel(kernelmark, registry):
-    out = kernelmark("inspect", "--arch", "sm_90a").stdout
+def test_inspect_has_a_line_a_kernel(called, registry):
+    out = called("inspect", "--arch", "sm_90a").out
     ours = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel) and kernel.is_ours]
     assert [line.split()[0] for line in out.splitlines() if "/cuda." in line] == sorted(kernel.id for kernel in ours)
 
@@ -91,52 +91,57 @@ main()
 """
 
 
-@pytest.fixture
-def complete(python_in, tmp_path):
-    """What bash is offered for the last word of a line; nothing heavy is imported and nothing complained about."""
+def completing(line):
+    """The variables with which bash asks for the last word of a line."""
+    return {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_KERNELMARK_COMPLETE": "bash_complete"}
 
-    def of(line):
-        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_KERNELMARK_COMPLETE": "bash_complete"}
-        done = python_in(tmp_path, "-c", COMPLETING, **words)
-        assert (done.returncode, done.stderr) == (0, "")
-        return [item.partition(",")[2] for item in done.stdout.splitlines() if item]
+
+@pytest.fixture
+def complete(called, monkeypatch):
+    """What bash is offered for the last word of a line."""
+
+    def of(words):
+        for name, value in completing(f"kernelmark {words}").items():
+            monkeypatch.setenv(name, value)
+        return [item.partition(",")[2] for item in called().printed.splitlines() if item]
 
     return of
 
 
-@pytest.mark.long
-def test_suites_and_suite_files_complete(complete, tmp_path):
+#: Where a run is taken: a command, and what precedes the run.
+TAKE_RUNS = ("run", "--resume "), ("runs", "--delete "), ("compare", ""), ("compare", "base "), ("export", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("run fou", ["founding", "found.toml"]),
+        ("crossover deep/m", ["deep/mine.toml"]),
+        ("run smoke --kernels gemm/numpy.m", ["gemm/numpy.matmul"]),
+        ("show --db results.db ", ["20260201-new", "base", "20260101-old"]),
+        ("claims --db results.db ba", ["base"]),
+        *((f"{' --db results.db '.join(words)}ba", ["base"]) for words in TAKE_RUNS),
+    ],
+)
+@pytest.mark.usefixtures("two_runs")
+def test_suites_files_kernels_and_runs_complete(complete, tmp_path, words, offered):
     (tmp_path / "found.toml").touch()
-    assert complete("kernelmark run fou") == ["founding", "found.toml"]
-
-
-@pytest.mark.long
-def test_suite_files_of_a_folder_complete(complete, tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "mine.toml").touch()
-    assert complete("kernelmark crossover deep/m") == ["deep/mine.toml"]
+    assert complete(words) == offered
 
 
-def test_runs_complete_by_name_and_id_newest_first(complete, two_runs):
-    assert complete(f"kernelmark show --db {two_runs} ") == ["20260201-new", "base", "20260101-old"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("words", ["run --resume", "runs --delete", "compare", "compare base", "export", "claims"])
-def test_runs_complete_wherever_a_run_is_taken(complete, two_runs, words):
-    command, *rest = words.split(" ")
-    assert complete(" ".join(("kernelmark", command, "--db", two_runs, *rest, "ba"))) == ["base"]
-
-
-def test_kernels_complete(complete):
-    assert complete("kernelmark run smoke --kernels gemm/numpy.m") == ["gemm/numpy.matmul"]
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("words", ["show ", "show --db absent.db ", "inspect --kernels none"])
 def test_where_there_is_nothing_to_complete_nothing_is_offered(complete, tmp_path, words):
     (tmp_path / "kernelmark.toml").write_text("nonsense")
-    assert complete(f"kernelmark {words}") == []
+    assert complete(words) == []
+
+
+@pytest.mark.parametrize("words", ["show --db {} ", "run smoke --kernels gemm/numpy.m"])
+def test_to_complete_imports_nothing_heavy(python_in, tmp_path, two_runs, words):
+    done = python_in(tmp_path, "-c", COMPLETING, **completing(f"kernelmark {words.format(two_runs)}"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
 
 
 @pytest.mark.long
@@ -306,20 +311,20 @@ def test_findings_of_the_selftest_are_valid():
     assert valid(as_json(Checks(findings, ["wrong"])), "selftest")["left_out"] == ["wrong"]
 
 
-def test_verify_prints_json_alone_and_all_else_on_standard_error(kernelmark):
-    done = kernelmark("verify", "gemm/m8n8k8/f32/NT", "--kernels", "gemm/numpy.matmul", "--json", "--name", "one")
-    assert done.returncode == 0
-    found = valid(done.stdout, "run")
+def test_verify_prints_json_alone_and_all_else_on_standard_error(called):
+    done = called("verify", "gemm/m8n8k8/f32/NT", "--kernels", "gemm/numpy.matmul", "--json", "--name", "one")
+    assert done.status == 0
+    found = valid(done.out, "run")
     assert (found["run"]["name"], found["run"]["cases_done"], found["run"]["cases_planned"]) == ("one", 1, 1)
     assert [row["status"] for row in found["results"]] == ["ok"]
-    assert f"run {found['run']['run_id']}\n" in done.stderr
-    assert "gemm/numpy.matmul (largest error" in done.stderr
+    assert f"run {found['run']['run_id']}\n" in done.err
+    assert "gemm/numpy.matmul (largest error" in done.err
 
 
 @pytest.mark.long
-def test_a_run_and_its_claims_are_valid(kernelmark):
+def test_a_run_and_its_claims_are_valid(called):
     words = ("--mode", "hot", "--max-time", "0.02", "--kernels", "gemm/numpy.*", "--json")  # ceilings of small copies
-    done = kernelmark("run", "gemm/m8n8k8/f32/NT", *words)
-    assert done.returncode == 0
-    run_id = valid(done.stdout, "run")["run"]["run_id"]
-    assert valid(kernelmark("claims", run_id, "--json").stdout, "claims")
+    done = called("run", "gemm/m8n8k8/f32/NT", *words)
+    assert done.status == 0
+    run_id = valid(done.out, "run")["run"]["run_id"]
+    assert valid(called("claims", run_id, "--json").out, "claims")

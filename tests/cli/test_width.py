@@ -218,10 +218,11 @@ def test_every_command_that_has_a_table_is_tried():
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", ["run", "verify"])
-def test_what_measures_prints_no_line_that_is_wider_than_the_terminal(kernelmark, command):
+def test_what_measures_prints_no_line_that_is_wider_than_the_terminal(called, monkeypatch, command):
     problems = "gemm/m33n31k17/f32/NT", "transpose/m512n512/f32/in"
     limits = ("--max-time", "0.01", "--no-ceilings") if command == "run" else ()
-    done = kernelmark(command, *problems, "--threads", "1", *limits, COLUMNS="80")
-    assert done.returncode == 0, done.stderr
-    lines = (done.stdout + done.stderr).splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    done = called(command, *problems, "--threads", "1", *limits)
+    assert done.status == 0, done.err
+    lines = (done.out + done.err).splitlines()
     assert [line for line in lines if len(line) > 80 and len(line.split()) > 1] == []
