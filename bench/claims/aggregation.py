@@ -1,6 +1,6 @@
-"""Comparisons of ways to aggregate gradients over a link that is stated: computed from measured rows, not measured.
+"""Compare ways to aggregate gradients over a link of a given rate: computed from measured rows, not measured.
 
-What is added to the time of a row, and which part of it one worker has, is the model of docs/scaling.md.
+docs/scaling.md has the model: the seconds that a link adds to a row, and the share of one worker.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ OP = "aggregate"
 def linked(q: Question) -> Iterator[ClaimRatio]:
     """Yield the seconds of one way over those of another, additions and link, network by network.
 
-    The interval holds both times', also where they were measured in turn: what the link adds is not measured.
+    The interval is formed from those of both times, even if they were measured in turn, since the link is not measured.
     """
     for problem, own in by_problem(q.rows).items():
         w, n = _sizes(q, problem)

@@ -39,7 +39,7 @@ YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 class JudgedRatio(msgspec.Struct, frozen=True):
     """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval.
 
-    in_turn: whether the rows that it sets against each other shared a job. rows: those that it is formed from.
+    in_turn: whether the rows that it compares shared a job. rows: the rows that it is formed from.
     """
 
     where: str
@@ -165,7 +165,7 @@ def _names(numbers: Sequence[JudgedRatio]) -> str:
 
 
 def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
-    """Return the reason that there are too few threads, and what those that there are gain."""
+    """Return that there are too few threads, and the gain of those that exist."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
     return f"{reason}; over those: {shown}" if shown else reason
 
@@ -215,9 +215,9 @@ COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
-    said: a line an answer, where it holds and where not, or what is missing. notes: what else follows from the rows:
-    problems without rows, seconds a batch of networks, the prices that were used. rows: those that the verdict is
-    formed from, or that have no time instead, by run and case; run_ids: their runs.
+    said: a line for each answer with its problems, or what is missing. notes: problems without rows, seconds a batch of
+    networks, the prices that were used. rows: run and case of the rows that the verdict is formed from, or of those
+    without a time; run_ids: their runs.
     """
 
     id: str

@@ -156,7 +156,7 @@ class ExperimentRows:
 def gather(
     store: Store, registry: Registry, experiment: Experiment, results: Iterable[Result], mode: str = ""
 ) -> ExperimentRows:
-    """Return the experiment's rows among these, which stand run by run, the latest last.
+    """Return the experiment's rows. The rows given are sorted by run, the latest last.
 
     Of a problem, thread count and instruction set, those of the run that has most of the kernels, from as many
     processes as are asked for, then the one that has most of the siblings; the latest where several do. mode: that
@@ -200,7 +200,7 @@ class Known:
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
 
     def lacks(self, how: Plan, planned: Iterable[PlannedJob], registry: Registry) -> list[PlannedJob]:
-        """Return the jobs that have to be measured yet, of those that are measured by a plan."""
+        """Return the jobs of a plan that have not been measured yet."""
         return [job for job in planned if not self.has(job, registry, how.processes)]
 
 

@@ -38,9 +38,9 @@ class ExperimentRuns(NamedTuple):
 
 
 def own_runs(store: Store) -> list[str]:
-    """Return the runs that were made on this machine, the latest last.
+    """Return the runs of this machine, the latest last.
 
-    Older runs know fewer facts of their machine; those that they know must agree.
+    Older runs record fewer facts of their machine; the recorded ones must agree.
     """
     here = json.loads(json.dumps(machine()))
     known = {run_id: store.run(run_id).machine for run_id in store.run_ids()}
@@ -67,7 +67,7 @@ def measure_missing(
 
 
 class Missing(NamedTuple):
-    """An experiment, its plan, and the jobs of it that no run has."""
+    """An experiment, its plan, and its jobs that no run has measured."""
 
     experiment: Experiment
     plan: Plan

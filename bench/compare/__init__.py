@@ -1,1 +1,1 @@
-"""Two runs held against each other, case by case."""
+"""Compare two runs, case by case."""

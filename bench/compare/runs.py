@@ -113,7 +113,7 @@ class Gate(NamedTuple):
 class Findings(NamedTuple):
     """How many cases have each verdict, the worst of those that are not the same, and changes of status.
 
-    counts: `open` may be slower by more than the gate allows, for all that is known; `lost` were `ok` and are not.
+    counts: `open` cases may be slower by more than the gate allows; `lost` ones were `ok` and no longer are.
     """
 
     verdicts: Counter[str]
@@ -125,7 +125,7 @@ class Findings(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Return how many times slower than in BASE the worst case is, of those that certainly are."""
+        """Return how many times slower than in BASE the worst of the certainly slower cases is."""
         return max((c.ratio for c in self.worst if c.verdict == SLOWER), default=0.0)
 
 

@@ -97,7 +97,7 @@ class WorkerKey(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One of `count` parts of a plan, from 1 on; 0 stands for what is merged of them. cases: of all parts together."""
+    """One of `count` parts of a plan, numbered from 1; 0 is the merged run. cases: of all parts together."""
 
     index: int
     count: int
@@ -145,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
-    """A job with what its rows need to know of the suite. place: its number in the whole plan, whatever part is run."""
+    """A job with the facts of its suite that rows record. place: its number in the whole plan, not in a shard."""
 
     job: Job
     key: WorkerKey
@@ -167,7 +167,7 @@ def case_of(job: Job, problem: str, kernel: Kernel) -> str:
 
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
-    """The jobs of the suites, one group of siblings at a time; nothing is expanded before it is asked for."""
+    """Yield the jobs of the suites, a group of siblings at a time, each expanded only when it is needed."""
     known: Tiled = {}
     places = count()
     for suite in suites:
@@ -192,7 +192,7 @@ def contenders(
     known: Tiled | None = None,
     absent: tuple[str, ...] = (),
 ) -> list[Kernel]:
-    """The kernels that devices, suite and the user's globs select, and whose domain holds the problem.
+    """Return the kernels that devices, suite and the user's globs select and whose domain has the problem.
 
     A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason. So
     does one of a plug-in whose device is absent. One that contends on request has to be selected by a glob.
@@ -232,7 +232,7 @@ class _Field(NamedTuple):
     kernels: list[Kernel]
 
     def takes(self, tile: TunedTile, threads: int) -> bool:
-        """Return whether a contender takes a tile; a baseline never does, since that would move what is held to it."""
+        """Return whether a contender takes a tuned tile; a baseline never does: all speedups would move"""
         own = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
         return self.problem == tile.problem and any(tile.threads == threads or not one.threaded for one in own)
 
@@ -272,7 +272,7 @@ def _variants(
 
 
 def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:
-    """Threaded CPU kernels run at every thread count; the others once, beside those of the first.
+    """Run threaded CPU kernels at every thread count, and the others once, with the first count.
 
     A baseline that is not threaded is measured with each, so that all have a speedup; its first row is the one kept.
     """

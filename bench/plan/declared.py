@@ -40,7 +40,7 @@ _WORDS = {str: "a string", bool: "True or False", int: "a whole number", NoneTyp
 
 
 def shown(value: object) -> str:
-    """Return a value as a complaint shows it: 60 characters at most, whatever its own representation does."""
+    """Return a value as a complaint shows it, in at most 60 characters; its own `__repr__` may raise."""
     try:
         text = " ".join(repr(value).split())
     except Exception:
@@ -56,7 +56,7 @@ def check_op(op: object, decorator: str) -> None:
 
 
 def subject_of(op: str, provider: object, name: object) -> str:
-    """Return what a complaint begins with: `kernel gemm/mine.twin`, on one line whatever the two are."""
+    """Return the beginning of a complaint, `kernel gemm/mine.twin`, on one line."""
     words = (each if isinstance(each, str) and each.isprintable() else shown(each) for each in (provider or "?", name))
     return f"kernel {op}/{'.'.join(words)}"
 

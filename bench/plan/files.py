@@ -51,7 +51,7 @@ def require_file(path: Path, most_bytes: float = math.inf) -> None:
 
 @contextmanager
 def replacing(path: Path, remedy: str = "name another file", only_try: bool = False) -> Iterator[Path]:
-    """Give a file beside one, which takes its place where nothing fails: no reader sees half of it.
+    """Yield a temporary file in the same folder that replaces `path` on success, so that no reader sees half of it.
 
     A disk that is full then leaves the old file as it was. Raises UsageError.
     """

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:
-    """Whether a whole name matches any glob, or there is none; never one that a glob after `!` leaves out.
+    """Return whether a name matches a glob, or there are no globs; a glob after `!` excludes the names that it matches.
 
     A glob without an @ matches a kernel whatever its tile, which stands after the @ of its name.
     """

@@ -213,7 +213,7 @@ K = TypeVar("K", bound=Kernel)
 
 
 def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
-    """Yield the kernel as globs select it: as it is, and with each tile that stands after the @ of one.
+    """Yield the kernel as globs select it: as declared, and with each tile that a glob names after an @.
 
     Raises UsageError where a kernel that is matched has no such tile.
     """

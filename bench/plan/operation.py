@@ -78,7 +78,7 @@ class EmulatedSizes(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What a selector between kernels looks at, where that is more than the operation's sizes.
+    """The features by which a selector chooses between kernels, if these are more than the operation's sizes.
 
     inputs: the numbers that a caller has at hand. expressions: of these, alike in Python and C, each held against a
     threshold. slopes: of which a formula takes the logarithms. held: axes that the inputs hold in another form.
@@ -205,7 +205,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Lengths of which all are whole vectors where a kernel can move whole vectors; by default the sizes."""
+        """Return the lengths that a kernel needs to be whole vectors in order to move vectors; by default the sizes."""
         return tuple(getattr(self, name) for name in self.sizes)
 
     @classmethod
@@ -230,7 +230,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return DTYPES[split_dtype(self.dtype)[0]].ctype
 
     def suffix(self) -> str:
-        """Return what stands right after the sizes in the id; defaults are left out."""
+        """Return the options that follow the sizes in the id; defaults are left out."""
         return ""
 
     def words(self) -> list[str]:
@@ -257,7 +257,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Prepare a check of whole outputs that takes hardly longer than to read them, where there is one.
+        """Prepare a cheap check of whole outputs, about as fast as reading them; None if there is none.
 
         It checks outputs of many timed calls, for each of which a few elements of these inputs have changed.
         """

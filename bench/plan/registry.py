@@ -44,7 +44,7 @@ class Registry:
         return _parsed(self.problem_class(op, text), rest)
 
     def named(self, name: str) -> Kernel:
-        """Return the kernel with this id, and the tile that stands in it. Raises UsageError."""
+        """Return the kernel with this id, and the tile that the id names. Raises UsageError."""
         try:
             return self.kernels[name]
         except KeyError:
@@ -138,7 +138,7 @@ def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> 
 
 
 def _beside(function: Callable[..., Any], source: str) -> str:
-    """Return the path of a source that lies beside the file of a plug-in; any other source as it is."""
+    """Return the path of a source in the plug-in's folder; any other source unchanged."""
     code = getattr(function, "__code__", None)
     if not source or code is None or str(function.__module__).startswith("kernelmark."):
         return source

@@ -1,4 +1,4 @@
-"""The tiles that a kernel can have for a problem: counted, drawn and walked through, never all at once in memory."""
+"""The tiles that a kernel can have for a problem: counted, drawn and enumerated without holding all in memory."""
 
 import random
 import re

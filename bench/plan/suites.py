@@ -33,7 +33,7 @@ class Suite(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """Return a hash of the whole suite, equal where two suites have the same problems in the same order.
 
-        Where the file lies is no part of it: shards may find it in another folder of another machine.
+        The path of the file plays no part, since shards may find it in another folder.
         """
         sweeps = tuple(msgspec.structs.replace(sweep, where="") for sweep in self.sweeps)
         return hashlib.sha256(repr(msgspec.structs.replace(self, sweeps=sweeps)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""One [[sweep]] table of a suite: its problems, and what is checked of it when it is read."""
+"""One [[sweep]] table of a suite: its problems, and the checks made when it is read."""
 
 import math
 import sys
@@ -59,7 +59,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The number of problems, of which none is made for it."""
+        """Return the number of problems without making any."""
         return math.prod(map(len, self.axes.values())) * len(self.points)
 
     def entries(self) -> Iterator[Entry]:

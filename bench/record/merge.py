@@ -1,4 +1,4 @@
-"""Stores become one: the shards of a plan one run, whatever their order; other runs as they are.
+"""Merge stores: the shards of a plan become one run, in any order; other runs are copied.
 
 A file is merged whole or not at all, and what was merged before is found again, so that a merge may be repeated. Rows
 are copied in SQL and never become objects.
@@ -230,7 +230,7 @@ def _shard_of(run: RunFacts) -> Shard:
 
 
 def _parts_of(run: RunFacts) -> list[ShardRun]:
-    """Return the shard that a run is, or those that it was merged of."""
+    """Return the shard that a run is, or the shards that it was merged from."""
     if "shards" in run["plan"]:
         return _planned(run, "shards", list[ShardRun], "shards are")
     own = {name: run[name] for name in ShardRun.__struct_fields__ if name != "index"}  # type: ignore[literal-required]

@@ -28,7 +28,7 @@ _DOUBLE_BYTES = 8
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A problem that a network has `count` times in a part of it, `forward` or `backward`."""
+    """A problem that occurs `count` times in the `forward` or `backward` part of a network."""
 
     network: str
     problem: str
@@ -136,7 +136,7 @@ class JobBegun(NamedTuple):
 
 
 class _StoredPlan(msgspec.Struct):
-    """What reports read of a plan; older runs and runs from elsewhere lack some of it, or all."""
+    """The part of a plan that reports read; older and imported runs lack some or all of it."""
 
     seed: int = 0
     mode: Mode = Mode.COLD
@@ -182,7 +182,7 @@ def facts_of(values: tuple[Any, ...]) -> RunFacts:
 
 
 def _decoded(text: str) -> Any:
-    """Decode JSON; None stands for what is no number of it, `?` for half a character, which can be written nowhere."""
+    """Decode JSON. NaN and infinities become None, lone surrogates `?`, since neither can be written."""
     found = json.loads(text, parse_constant=lambda word: None, parse_float=lambda text: finite(float(text)))
     return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else found
 

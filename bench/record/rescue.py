@@ -27,7 +27,7 @@ def gone(db: sqlite3.Connection, path: Path, own: Sequence[str]) -> StoreGone:
 
 
 def _rescued(db: sqlite3.Connection, path: Path) -> Path | None:
-    """Copy the rows to a file beside the store, or to a folder where one can be made; None where they are damaged."""
+    """Copy the rows to a file beside the store, or to a folder that can be written; None if they are damaged."""
     name = f"{path.stem}-{secrets.token_hex(4)}.db"
     for copy in (path.with_name(name), Path(name).absolute(), Path(tempfile.gettempdir(), name)):
         with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as target:

@@ -20,7 +20,7 @@ _SHORT = msgspec.Meta(max_length=10**6)
 
 
 class Result(Measured, kw_only=True):
-    """One case, as it stands in the store and in CSV; the fields are the columns. None is empty."""
+    """One case, as in the store and in CSV; the fields are the columns. None is an empty cell."""
 
     schema: int = SCHEMA
     run_id: str

@@ -113,7 +113,7 @@ class Store(Reader):
         self.require_in_place()
 
     def require_in_place(self) -> None:
-        """Raise StoreGone where the file that was opened is no longer in its place, having written its rows beside."""
+        """Raise StoreGone if the opened file is no longer in its place; its rows are then written beside it."""
         found = files_of(self.path)
         if "" in found and found[""] == self._opened.get(""):
             self._opened = found
@@ -210,7 +210,7 @@ class Store(Reader):
             self._insert("pending", row)
 
     def forget(self, run_id: str, job: int) -> None:
-        """Drop what was kept of a job whose rows stand by now."""
+        """Drop the pending results of a job whose rows are stored."""
         with self._writing():
             self._db.execute("DELETE FROM pending WHERE run_id = ? AND job = ?", (run_id, job))
 
@@ -231,7 +231,7 @@ class Store(Reader):
             self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
     def add_resources(self, run_id: str, case: str, used: LaunchResources) -> None:
-        """Note what a tile of a run takes; what is known of it already is replaced."""
+        """Record the resources of a tile of a run, in place of earlier ones."""
         with self._writing():
             self._insert("resource", {"run_id": run_id, "case": case, **msgspec.structs.asdict(used)}, "REPLACE")
 
@@ -287,12 +287,12 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _may_be_written(path: Path) -> bool:
-    """Whether the file and the two that SQLite puts beside it can be written; true of what is still to be made."""
+    """Return whether the file and the two that SQLite puts beside it can be written or created."""
     return not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open a file beside which nothing can be written; the file alone, where it is all that there is."""
+    """Open a store in a folder that cannot be written, without its WAL if there is none."""
     alone = "" if _rows_outside(path) else "&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True, timeout=30)
 

@@ -165,7 +165,7 @@ def number_cells(values: Sequence[float | None]) -> list[str]:
 
 
 def _written(values: Iterable[Any]) -> list[str]:
-    """Return what csv.writer writes; a cell beside it keeps it from quoting an empty line."""
+    """Return a cell as csv.writer writes it; a second cell keeps it from quoting an empty line."""
     lines: list[str] = []
     # A writer that ends rows with a line feed alone leaves carriage returns in a cell unquoted.
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))

@@ -1,1 +1,1 @@
-"""A tuning session: the resources that a kernel takes, and each save of a source beside the one before."""
+"""Tuning sessions: the resources of a kernel, and each saved version compared with the one before."""

@@ -37,7 +37,7 @@ class SearchWay(NamedTuple):
 
 
 def choose(size: int, strategy: str | None, budget: int | None) -> SearchWay:
-    """Return how a space of `size` tiles is searched, as asked for. Raises UsageError where Kernel Tuner is missing."""
+    """Return how to search a space of `size` tiles. Raises UsageError if Kernel Tuner is needed and missing."""
     if strategy == EXHAUSTIVE or size <= (budget or (BUDGET if strategy else ALL)):
         return SearchWay(EXHAUSTIVE, size)
     strategy = strategy or GUIDED[0]

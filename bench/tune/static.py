@@ -102,7 +102,7 @@ def _equal(tiles: list[CompiledTile]) -> list[CompiledTile]:
 def _counted(
     subject: Subject, kernel: CudaKernel, tile: CompiledTile, arch: str, gpu: Published | None
 ) -> CompiledTile:
-    """Return the tile with its counts; without where they cannot be had."""
+    """Return the tile with its counts, if they can be had."""
     try:
         counted_kernel(kernel)
         found = profiled(kernel.with_tile(subject.tile(tile.config)), subject.problem, arch, gpu, every_block=False)

@@ -117,7 +117,7 @@ class Subject(NamedTuple):
 
 
 def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, static: bool = False) -> list[Subject]:
-    """Return the kernel with each problem of a suite that it is for. Raises UsageError, also for what is not here.
+    """Return the kernel with each problem of a suite in its domain. Raises UsageError, also if its device is absent.
 
     kernel_id: with an @, its tile stands for the only values that some tunables may have. static: nothing is to be run.
     """

@@ -206,7 +206,7 @@ def _staleness(entry: TileRecord, registry: Registry) -> str | None:
 
 
 def source_digest(kernel: Kernel) -> str:
-    """Return a hash of what a kernel's speed follows from: the module that declares it, its .cu file, their headers.
+    """Return a hash of the sources that decide a kernel's speed: its module, its .cu file and their headers.
 
     Of a CPU kernel, the modules beside it whose names begin with an underscore count too, and those above them. Files
     of tuned tiles and recorded runs have it, so it stays as it is, though bench/measure/sources.py has a digest that
@@ -258,7 +258,7 @@ class Adopted(NamedTuple):
 
 
 def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
-    """Return the tiles of files, only those that a race decided if its run is given.
+    """Return the adopted tiles of files; with a run, only those of its race.
 
     named: the file was asked for, and may be of another device. Raises UsageError, also where there is none.
     """

@@ -1,4 +1,4 @@
-"""A tuning: a kernel's tiles searched on each problem of a suite, and the best raced with the default.
+"""Tune a kernel: search its tiles on each problem of a suite, and race the best against the default.
 
 Stage one, the search, has short jobs of a few tiles, each beside the default, so that a machine that drifts moves both.
 Whatever is best of many short jobs owes part of that to luck. So stage two, the race, takes fresh samples of the
@@ -42,7 +42,7 @@ AT_ONCE = 6
 
 
 class Interrupted(Exception):
-    """The user has interrupted a tuning; every row stands."""
+    """The user has interrupted a tuning; all rows so far are stored."""
 
 
 class DefaultFailed(Exception):

@@ -35,7 +35,7 @@ class Imported(NamedTuple):
 
 
 class ImportStore(Store):
-    """A store of which either everything is kept or nothing: closed before `commit`, it drops what was added."""
+    """A store that keeps everything or nothing: closed before `commit`, it drops what was added."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -158,7 +158,7 @@ def _digest(path: Path) -> str:
 
 
 def _first_wrong_byte(path: Path) -> int:
-    """Return where the first byte stands that is no UTF-8."""
+    """Return the position of the first byte that is not UTF-8."""
     try:
         path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -184,7 +184,7 @@ def _number(summaries: dict[str, JsonNode], tag: str, above: float = 0.0) -> flo
 
 
 def _samples(state: JsonNode, path: Path) -> list[float]:
-    """The samples that --jsonbin has put into a folder beside the file; none where they are not there any more."""
+    """Return the samples that --jsonbin wrote into a folder beside the file; none if it is gone."""
     for summary in state.items("summaries"):
         if text_under(summary, "tag") == "nv/json/bin:nv/cold/sample_times":
             data = {datum.need("name").text(): datum.need("value") for datum in summary.items("data")}

@@ -54,7 +54,7 @@ def _records(lines: IO[str]) -> Iterator[CsvRecord]:
 
 
 class Rows(Sequence[ForeignRow]):
-    """The rows of a file, of which each is made when it is asked for."""
+    """The rows of a file, each made when it is read."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -156,7 +156,7 @@ def _number(text: str, column: str, where: str) -> int | float:
 
 @lru_cache(maxsize=4096)
 def _dims(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
-    """Return the dimensions of a row as the store keeps them; rows of one problem stand together and share them."""
+    """Return the dimensions of a row as the store keeps them. Consecutive rows of one problem share them."""
     return json.dumps({name: _dimension(text) for name, text in zip(names, texts, strict=True) if text})
 
 

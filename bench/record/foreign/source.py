@@ -57,7 +57,7 @@ class JsonNode:
         return JsonNode(value, self._file, self._place)
 
     def get(self, *keys: str) -> "JsonNode | None":
-        """Return what stands under these keys, one inside the other; None where one is absent or null."""
+        """Return the value under these nested keys; None if one is absent or null."""
         node = self
         for key in keys:
             if not isinstance(node.value, dict):
@@ -68,7 +68,7 @@ class JsonNode:
         return node
 
     def need(self, *keys: str) -> "JsonNode":
-        """Return what stands under these keys."""
+        """Return the value under these nested keys. Raises UsageError if there is none."""
         if (found := self.get(*keys)) is None:
             what = ".".join(filter(None, (self._place, *keys)))
             raise UsageError(f"{self._file}: {what} is missing; without it there is no row")
@@ -102,13 +102,13 @@ class JsonNode:
         return found
 
     def seconds(self) -> float:
-        """A time above 0, of which the sum of squares is a number."""
+        """Return a time above 0 whose square is finite."""
         if (found := self.number(above=0)) > _MOST_S:
             self.refuse(f"at most {_MOST_S:g} seconds", RowRefused)
         return found
 
     def refuse_above(self, most: "JsonNode | None") -> None:
-        """Refuse a number that is above the largest of those that it comes from, but for rounding."""
+        """Refuse a statistic above the largest of its samples, apart from rounding."""
         if most is not None and self.number() > most.number() * (1 + ROUNDING):
             self.refuse(f"at most the largest, {most.number()!r}")
 

@@ -1,4 +1,4 @@
-"""Machine code of a kernel beside the emulator's counts, and the least time that a GPU's limits leave it.
+"""Compare a kernel's machine code with the emulator's counts, and bound its time by a GPU's limits.
 
 The emulator executes what g++ makes of a source, the device what ptxas makes of it. Where they differ, for instance
 because nvcc keeps in a register what g++ loads again, the counts are those of the source.

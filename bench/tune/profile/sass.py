@@ -61,7 +61,7 @@ class Instruction(msgspec.Struct, frozen=True):
 
 @functools.lru_cache
 def nvdisasm() -> str:
-    """Return the path of nvdisasm: of NVIDIA's wheel, on PATH, or beside nvcc. Raises Unsupported where it is none."""
+    """Return the path of nvdisasm: of NVIDIA's wheel, on PATH, or beside nvcc. Raises Unsupported if there is none."""
     beside = [Path(folder).parent / "bin" for folder in header_folders()]
     if nvcc := find_nvcc():
         beside.append(Path(nvcc).resolve().parent)
@@ -282,7 +282,7 @@ def kind(instruction: Instruction) -> Kind:
 
 
 def kinds_of(listed: Sequence[Instruction]) -> list[Kind]:
-    """Return what each instruction of a loop counts as: beside products of tensor cores, FFMA only serves these."""
+    """Return the kind of each instruction of a loop. With tensor cores in it, FFMA counts as `other`."""
     found = [kind(instruction) for instruction in listed]
     return ["other" if each == "FFMA" else each for each in found] if {"HMMA", "wgmma"} & set(found) else found
 
@@ -422,7 +422,7 @@ def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:
 
 
 def _spans(instruction: Instruction) -> tuple[int, ...]:
-    """Return how many registers each operand takes, of those that are no address; of a matrix product, at most."""
+    """Return the number of registers of each operand that is no address; for a matrix product, an upper bound."""
     name, modifiers = instruction.name, instruction.opcode.split(".")[1:]
     if "MMA" in name:
         return (4, 4, 2, 4, 1, 1)

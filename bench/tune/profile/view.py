@@ -204,7 +204,7 @@ class SourceLine(NamedTuple):
 
 
 class AnnotatedSource(NamedTuple):
-    """A source below cuda/, or a header of another place, of which only the lines that do something are known."""
+    """A source below cuda/, or a header from elsewhere, of which only the counted lines are known."""
 
     name: str
     warp_instructions: int
@@ -227,7 +227,7 @@ def write_page(found: Profile, path: Path) -> None:
 
 
 def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
-    """Return the annotated sources, those that execute the most first."""
+    """Return the annotated sources, sorted by warp instructions in descending order."""
     most = max((line.warp_instructions for line in lines), default=0)
     by_file: dict[str, dict[int, LineCounts]] = {}
     for line in lines:

@@ -27,7 +27,7 @@ from kernelmark.bench.tune.tuned import device_name
 
 @dataclass(frozen=True, kw_only=True)
 class Selected(Kernel):
-    """The kernel that stands for a selector: it computes in the numerics of what is chosen for a problem."""
+    """The contender of a selector; it has the numerics of the kernel that is chosen for a problem."""
 
     def numerics_for(self, problem: Problem) -> str:
         return _chosen(self.id, problem).numerics_for(problem)

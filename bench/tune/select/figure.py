@@ -25,7 +25,7 @@ TITLE, CHOSEN_TITLE = "Regret of a selector", "Choice of a selector"
 
 
 def regret_figure(model: Model, lost: Sequence[PolicyLosses]) -> style.Kind:
-    """Return the figure of what was held out."""
+    """Return the figure of regret on the held-out problems."""
     figure = style.Figure(
         style.file_name("regret", model.op, model.device, f"t{model.threads}", model.mode, model.precision),
         f"{TITLE}: {model.op}",

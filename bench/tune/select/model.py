@@ -114,7 +114,7 @@ def file_of(op: str, device: str, where: str = AUTO) -> Path:
 
 
 def write(path: Path, model: Model) -> None:
-    """Write a selector, of which no reader sees half. Raises UsageError."""
+    """Write a selector atomically. Raises UsageError."""
     with replacing(path, "--model FILE names another") as beside:
         beside.write_text(as_json(model), encoding="utf-8")
 
@@ -140,7 +140,7 @@ def read(path: Path, registry: Registry) -> Model:
 
 
 def _complaint(model: Model, registry: Registry) -> str | None:
-    """Return why a selector cannot be used, or None. What is evaluated and exported of it has to be a text of ours."""
+    """Return why a selector cannot be used, or None. Its expressions and names must be ones that kernelmark writes."""
     if model.format != _FORMAT:
         return f"has format {model.format}, expected {_FORMAT}"
     if model.op not in registry.operations:

@@ -1,4 +1,4 @@
-"""Regret: what a choice costs on shapes that were held out, beside what stands without a selector.
+"""Regret: the cost of a choice on held-out shapes, compared with choices made without a selector.
 
 The oracle takes the fastest kernel of each problem by one half of the processes and is timed by the other, and then the
 reverse, so that it owes nothing to luck. All others are timed by both halves; their choices come from other shapes.
@@ -76,7 +76,7 @@ Rule = Callable[[Data, Data], Array]
 
 
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one way to choose comes to.
+    """The score of one way to choose.
 
     problems: those that it has a time for; right: the share of those where its kernel is not certainly slower than the
     fastest. kernel: the one that it chooses everywhere, "" for several.

@@ -1,4 +1,4 @@
-"""A training: from runs to a selector with its regret, on families that were held out or on the rows of other runs."""
+"""Train a selector on runs, and measure its regret on held-out families or on other runs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -94,7 +94,7 @@ def _judged(leaf: Split, rows: Array, data: Data, lost: PolicyLosses) -> Split:
 
 
 class Trained(NamedTuple):
-    """A selector, and what each way to choose lost on what was held out."""
+    """A selector, and the regret of each way to choose on held-out problems."""
 
     model: Model
     lost: list[PolicyLosses]
@@ -134,7 +134,7 @@ def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[s
 
 
 def _without(times: Times, held: Times) -> Times:
-    """Return the times without shapes of the test, whatever their layout, direction or place."""
+    """Return the times without the sizes of the test, in any layout, direction or place."""
     groups = {group_of(problem.id) for problem in held.problems}
     kept = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
     return times.only(kept, times.kernels)

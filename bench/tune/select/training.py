@@ -27,7 +27,7 @@ def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes whose values are names: layout, direction, place; those that kernels declare are held fixed."""
+    """Return the axes whose values are names: layout, direction, place. Axes that kernels declare are fixed."""
     fixed = {"dtype", *kind.assumed}
     return tuple(
         name for name, axis in kind.axes().items() if typing.get_origin(axis) is typing.Literal and name not in fixed
@@ -104,7 +104,7 @@ class FeatureSpace(NamedTuple):
 
 
 def space_of(problems: Sequence[Problem]) -> FeatureSpace:
-    """Return the space of problems of one operation. Raises UsageError where they differ in what no expression has."""
+    """Return the space of problems of one operation. Raises UsageError if they differ in another axis."""
     kind = type(problems[0])
     fixed = {name: getattr(problems[0], name) for name in others_of(kind)}
     for name, value in fixed.items():
@@ -180,6 +180,6 @@ def everywhere(means: Array) -> Array:
 
 
 def single(means: Array, costs: Array) -> Array:
-    """Return the kernels by what they cost over all problems, first the best of those that take every problem."""
+    """Return the kernels sorted by their cost over all problems; those that take every problem come first."""
     mean: Array = costs.mean(axis=0)
     return np.lexsort((mean, ~everywhere(means)))

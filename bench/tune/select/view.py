@@ -1,4 +1,4 @@
-"""What `select` prints: what a choice costs on shapes that were held out, and the answer for one problem."""
+"""The output of `select`: the regret on held-out shapes, and the answer for one problem."""
 
 from collections.abc import Sequence
 
