@@ -30,6 +30,7 @@ COMMANDS = {
     "history": ("views.history", "List the versions of KERNEL that watch and tune have tried."),
     "trend": ("report.trend", "Show a case or SUITE over all runs, and where times stepped."),
     "show": ("views.show", "Print the tables of a run; by default the latest."),
+    "suite": ("stores.suite", "Make a suite of the problems in an application's log."),
     "import": ("stores.import_command", "Import results of other programs, each file as a run."),
     "merge": ("stores.merge", "Merge the stores of shards: their rows become one run."),
     "runs": ("stores.runs", "List the runs of the store, the newest first, or remove some."),

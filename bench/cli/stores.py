@@ -10,20 +10,23 @@ from typing import IO
 import click
 import msgspec
 
-from kernelmark.bench.cli.options import AGAINST, OK, complete_runs, db_option, json_option, plugin_option
-from kernelmark.bench.cli.output import as_json, reading
+from kernelmark.bench.cli.options import AGAINST, OK, complete_runs, db_option, file_option, json_option, plugin_option
+from kernelmark.bench.cli.output import as_json, print_or_write, reading
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.declared import is_foreign, require_figures
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of, owners
 from kernelmark.bench.plan.text import escaped, one_line
 from kernelmark.bench.record.foreign.importing import import_files
+from kernelmark.bench.record.foreign.logs import read_log, suite_toml
 from kernelmark.bench.record.merge import merge_files
 from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report.format import count
 from kernelmark.bench.report.runs import merged_lines, removed_line, runs_table, summaries
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.session import new_run_id
@@ -137,6 +140,36 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
         )
         for refused in found.refused:
             click.echo(one_line(f"kernelmark: {refused}; this benchmark has no row"), err=True)
+
+
+@click.command()
+@click.option(
+    "--from",
+    "log",
+    required=True,
+    metavar="LOG",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Lines of oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS or hipBLASLt, or CSV of CUTLASS's profiler.",
+)
+@file_option("-o", "--output", text="The suite, a TOML file. [default: standard output]")
+@plugin_option
+def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
+    """Make a suite of the problems in an application's log.
+
+    Each problem stands there once, with how often it was solved as `count`. What was not understood is counted and
+    named on standard error.
+    """
+    registry = discover(plugins)
+    require_file(log)
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        found = read_log(lines, registry)
+    for reason, number in found.skipped.items():
+        click.echo(one_line(f"kernelmark: not understood: {reason} ({number})"), err=True)
+    if not found.problems:
+        raise UsageError(f"{log}: has no problem of a library that is known; `kernelmark suite --help` names them")
+    print_or_write(suite_toml(found, registry, f"From {log.name}"), output)
+    calls = sum(found.problems.values())
+    click.echo(f"{count(len(found.problems), 'problem')} of {count(calls, 'call')}", err=True)
 
 
 def _problem(registry: Registry, text: str) -> Problem | None:

@@ -78,7 +78,7 @@ COMMANDS = {
     ("selftest", "--quick"): "adversaries",
 }
 #: What has no table, or is run below (`verify`), or has tests of its own (`merge`, `scaling`, `watch`).
-WITHOUT = {"export", "import", "merge", "report", "scaling", "verify", "watch"}
+WITHOUT = {"export", "import", "merge", "report", "scaling", "suite", "verify", "watch"}
 IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "history", "select", "trend"}
 
 

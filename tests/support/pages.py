@@ -63,6 +63,8 @@ REPLACED = {
     "kernelmark run question.toml --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run --resume networks --noisy-again": "kernelmark run --help",
     "kernelmark compare BASE NEW": "kernelmark compare --help",
+    "kernelmark suite --from app.log -o app.toml": "kernelmark suite --help",
+    "kernelmark run app.toml": "kernelmark run --help",
     "kernelmark run layers.toml --executor local.py": "kernelmark run --help",
     "kernelmark run seed --device cuda --devices all": "kernelmark run --help",
     "kernelmark export --format c -o tuned.h": "kernelmark export --help",

@@ -1,0 +1,401 @@
+"""Problems that an application has solved, from the logs of its libraries.
+
+These are oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS, hipBLASLt, and the CSV of CUTLASS's profiler.
+
+BLAS is column-major: its C = op(A) op(B) is here, row-major, C^T = op(B)^T op(A)^T. Scalars that a log has as pointers
+are taken for 1 and 0; biases and other post-operations are left out.
+"""
+
+import csv
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.text import one_line
+
+#: Storage types by the names of libraries, in upper case, without what surrounds them.
+_TYPES = {
+    **dict.fromkeys(("F64", "64F", "D", "DOUBLE", "F64_R"), "f64"),
+    **dict.fromkeys(("F32", "32F", "S", "FLOAT", "F32_R"), "f32"),
+    **dict.fromkeys(("F16", "16F", "H", "HALF", "F16_R"), "f16"),
+    **dict.fromkeys(("BF16", "16BF", "BFLOAT16", "BF16_R"), "bf16"),
+    **dict.fromkeys(("8F_E4M3", "FP8_E4M3", "F8_R", "FE4M3", "E4M3", "F8_E4M3"), "e4m3"),
+    **dict.fromkeys(("8F_E5M2", "FP8_E5M2", "BF8_R", "FE5M2", "E5M2", "F8_E5M2"), "e5m2"),
+    **dict.fromkeys(("S8", "8I", "I8_R", "INT8"), "s8"),
+    **dict.fromkeys(("S32", "32I", "I32_R", "INT32"), "s32"),
+}
+
+
+class NotUnderstood(Exception):
+    """What a record of a log has that no problem has; the message names it."""
+
+
+class Logged(NamedTuple):
+    """The problems of a log, by their ids, with how often each was solved, and what was not understood, how often."""
+
+    problems: dict[str, int]
+    skipped: dict[str, int]
+
+
+def read_log(lines: Iterable[str], registry: Registry) -> Logged:
+    """Return the problems in the lines of a log, in order of appearance."""
+    problems, skipped = Counter[str](), Counter[str]()
+    seen: set[tuple[str, str]] = set()
+    for op, values, number in _records(lines):
+        try:
+            if isinstance(values, NotUnderstood):
+                raise values
+            problem = registry.problem_class(op, op).make(values, "")
+            name = registry.problem(problem.id).id
+        except (UsageError, NotUnderstood) as error:
+            skipped[one_line(str(error)).removeprefix(": ")] += 1
+            continue
+        if not number or (number, name) not in seen:  # a profiler tries many kernels on one problem
+            seen.add((number, name))
+            problems[name] += 1
+    return Logged(dict(problems), dict(skipped))
+
+
+#: An operation with the fields of its problem, or with why there is none; the number of a profiler's problem.
+_Record = tuple[str, dict[str, Any] | NotUnderstood, str]
+
+
+def _records(lines: Iterable[str]) -> Iterator[_Record]:
+    header: list[str] = []
+    call: list[str] = []
+    for line in map(str.rstrip, lines):
+        if call and line[:2] == "i!":
+            call.append(line)
+            continue
+        if call:
+            yield _tried(_api_call, call)
+            call = []
+        if line[:2] == "I!" and " function " in line:
+            call = [line]
+        elif line.startswith("Problem,Provider,"):
+            header = line.split(",")
+        elif header and line.count(",") == len(header) - 1:
+            yield _tried(_cutlass, dict(zip(header, next(csv.reader([line])), strict=True)))
+        elif re.match(r"(onednn|dnnl|mkldnn)_verbose,", line):
+            yield _tried(_onednn, line.split(","))
+        elif match := re.search(r"\[Trace\]\[(\w*[mM]atmul)\] (A=.*)", line):
+            yield _tried(_blaslt, match[2])
+        elif match := re.search(r"(?:rocblas|hipblas|hipblaslt)-bench (.*)", line):
+            yield _tried(_bench, match[1])
+        elif line.strip():
+            named = re.match(r"(?:\[[^\]]*\]){3,}\[(\w+)\]", line)
+            yield "", NotUnderstood(f"calls of {named[1]}" if named else "other lines"), ""
+    if call:
+        yield _tried(_api_call, call)
+
+
+def _tried(read: Any, found: Any) -> _Record:
+    try:
+        op, values = read(found)
+        return op, values, found.get("Problem", "") if isinstance(found, dict) else ""
+    except NotUnderstood as error:
+        return "", error, ""
+    except (LookupError, ValueError, TypeError, AttributeError):
+        first = found if isinstance(found, str) else found[0] if isinstance(found, list) else ""
+        return "", NotUnderstood(f"records of another form: {first[:60]}"), ""
+
+
+def _type(text: str) -> str:
+    name = re.sub(r"^(CUDA_R_|HIP_R_|R_|CUDNN_DATA_)|[( ].*$", "", text.upper())
+    if name not in _TYPES:
+        raise NotUnderstood(f"storage type {text.partition('(')[0].strip()}")
+    return _TYPES[name]
+
+
+def _types(read: str, written: str) -> str:
+    one, other = _type(read), _type(written)
+    return one if one == other else f"{one}.{other}"
+
+
+class _Product(NamedTuple):
+    """A product as BLAS has it: column-major, C (m x n) = op(A) op(B)."""
+
+    sizes: Sequence[int]
+    ops: Sequence[str]
+    dtype: str
+    leads: Sequence[int] = ()
+    batch: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def row_major(self) -> tuple[str, dict[str, Any]]:
+        (m, n, k), (op_a, op_b) = self.sizes, self.ops
+        rows = (m if op_a == "N" else k), (k if op_b == "N" else n), m
+        pads = [max(0, lead - least) for lead, least in zip(self.leads or rows, rows, strict=True)]
+        return "gemm", {
+            "m": n,
+            "n": m,
+            "k": k,
+            "dtype": self.dtype,
+            "layout": op_b + op_a,
+            "batch": self.batch,
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "lda_pad": pads[1],
+            "ldb_pad": pads[0],
+            "ldc_pad": pads[2],
+        }
+
+
+def _op(text: str) -> str:
+    """Return `N` or `T`; of real matrices the conjugate is the transpose."""
+    letter = re.sub(r"^(CUBLAS_|HIPBLAS_|OP_)+|\(.*$", "", text.strip().upper())
+    if letter[:1] not in ("N", "T", "C"):
+        raise NotUnderstood(f"operation {text}")
+    return "N" if letter[0] == "N" else "T"
+
+
+def _api_call(lines: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return the problem of a call that cuBLAS or cuDNN logged: its name, then a line an argument."""
+    name = re.search(r"function (?:\w+ )?(\w+)\(", lines[0])
+    called = name[1] if name else lines[0][:60]
+    values: dict[str, str] = {}
+    path: list[str] = []
+    for line in lines[1:]:
+        match = re.match(r"i!( +)(\w+): type=([^;]*?);?(?: val=(.*?))?;?$", line)
+        if not match:
+            continue
+        if match[4] is None:
+            path = [match[2]]
+        else:
+            nested = len(match[1]) > 5 and path
+            values[".".join([*(path if nested else ()), match[2]])] = match[4]
+    if gemm := re.fullmatch(r"cublas([SDH])?[gG]emm(Ex)?(StridedBatched)?(Ex)?(_v2)?(_64)?", called):
+        return _cublas(gemm[1], values)
+    if match := re.fullmatch(r"cudnnConvolution(Forward|BackwardData|BackwardFilter|BiasActivationForward)", called):
+        return _cudnn(match[1], values)
+    raise NotUnderstood(f"calls of {called}")
+
+
+def _cublas(letter: str | None, values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    kind = [values["Atype"], values["Ctype"]] if letter is None else [letter, letter]
+    numbers = [int(values[name]) for name in ("m", "n", "k")]
+    leads = [int(values[name]) for name in ("lda", "ldb", "ldc")]
+    batch = int(values.get("batchCount", 1))
+    ops = _op(values["transa"]), _op(values["transb"])
+    return _Product(numbers, ops, _types(*kind), leads, batch).row_major()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(found) for found in re.findall(r"-?\d+", text)]
+
+
+def _cudnn(called: str, values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    image, filters = {"BackwardData": ("dxDesc", "wDesc"), "BackwardFilter": ("xDesc", "dwDesc")}.get(
+        called, ("xDesc", "wDesc")
+    )
+    dims, strides = _numbers(values[f"{image}.dimA"]), _numbers(values[f"{image}.strideA"])
+    if len(dims) != 4:
+        raise NotUnderstood(f"convolutions of {len(dims) - 2} dimensions")
+    (n, c, h, w), (k, _, r, s) = dims, _numbers(values[f"{filters}.dimA"])
+    pad, stride, dilation = (_numbers(values[f"convDesc.{name}A"]) for name in ("pad", "stride", "dilation"))
+    dtype = _type(values[f"{image}.dataType"])
+    return "conv", {
+        "n": n,
+        "c": c,
+        "h": h,
+        "w": w,
+        "k": k,
+        "r": r,
+        "s": s,
+        "dtype": dtype,
+        "pad": _pair(pad),
+        "stride": _pair(stride),
+        "dilation": _pair(dilation),
+        "groups": int(values.get("convDesc.groupCount", 1)),
+        "layout": "nhwc" if strides[1] == 1 and c > 1 else "nchw",
+        "direction": {"BackwardData": "dgrad", "BackwardFilter": "wgrad"}.get(called, "fprop"),
+    }
+
+
+def _pair(values: Sequence[object]) -> str:
+    """Return the numbers of both axes as a problem takes them, `1x2`; where they are equal it writes one."""
+    return "x".join(map(str, values))
+
+
+def _blaslt(text: str) -> tuple[str, dict[str, Any]]:
+    described = {
+        name: dict(re.findall(r"(\w+)=(\S+)", inner)) for name, inner in re.findall(r"(\w+)=\[([^\]]*)\]", text)
+    }
+    a, b, d = (described.get(f"{name}desc", {}) for name in "ABD")
+    how = {key.lower(): value for key, value in described.get("computeDesc", {}).items()}
+    op_a, op_b = _op(how.get("transa", "N")), _op(how.get("transb", "N"))
+    if "order" in a or "order" in d:
+        raise NotUnderstood(f"order {a.get('order') or d['order']}")
+    if any("VEC" in how.get(name, "") for name in ("ascalemode", "bscalemode")):
+        raise NotUnderstood(f"scales {how['ascalemode']}")
+    m, n = int(d["rows"]), int(d["cols"])
+    k = int(a["cols"] if op_a == "N" else a["rows"])
+    found = re.search(r" beta=([-\d.e]+)", text)
+    leads = [int(each["ld"]) for each in (a, b, d)]
+    batch = int(a.get("batchCount", 1))
+    beta = float(found[1]) if found else 0.0
+    return _Product((m, n, k), (op_a, op_b), _types(a["type"], d["type"]), leads, batch, 1.0, beta).row_major()
+
+
+def _bench(text: str) -> tuple[str, dict[str, Any]]:
+    words = shlex.split(text.replace("=", " "))
+    given = {w.lstrip("-"): v for w, v in pairwise(words) if re.match(r"--?[a-zA-Z]", w)}
+    function = given.get("f", given.get("function", "matmul"))
+    if not re.fullmatch(r"gemm(_strided_batched)?(_ex)?|matmul", function):
+        raise NotUnderstood(f"calls of {function}")
+    read = given.get("a_type") or given.get("r") or given["precision"]
+    written = given.get("d_type") or given.get("c_type") or read
+    ops = [_op(given.get(f"transpose{x}") or given.get(f"trans{x}") or "N") for x in "AB"]
+    sizes = [int(given[name]) for name in "mnk"]
+    leads = [int(given.get(name, 0)) for name in ("lda", "ldb", "ldd" if "ldd" in given else "ldc")]
+    scalars = [float(given.get(name, default)) for name, default in (("alpha", 1), ("beta", 0))]
+    batch = int(given.get("batch_count", 1))
+    return _Product(sizes, ops, _types(read, written), leads, batch, *scalars).row_major()
+
+
+def _cutlass(row: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    kind = row["OperationKind"]
+    if kind == "conv2d":
+        activation, layout = row["Activation"].split(":")
+        pads = [[int(row[f"{name}_{side}"]) for side in "hw"] for name in ("pad", "stride", "dilation")]
+        return "conv", {
+            **{name: int(row[name]) for name in ("n", "c", "h", "w", "k", "r", "s")},
+            "dtype": _types(activation, row["Output"].split(":")[0]),
+            "layout": layout,
+            "direction": row["conv_kind"],
+            **{name: _pair(pair) for name, pair in zip(("pad", "stride", "dilation"), pads, strict=True)},
+            "groups": int(row.get("groups", 1)),
+        }
+    if kind != "gemm":
+        raise NotUnderstood(f"CUTLASS {kind}")
+    a, b, c = (row[name].split(":") for name in ("A", "B", "D" if ":" in row.get("D", "") else "C"))
+    column = [matrix[1] in ("column", "n") for matrix in (a, b, c)]
+    ops = ["N" if own == column[2] else "T" for own in column[:2]]
+    m, n, k, batch = (int(row[name]) for name in ("m", "n", "k", "batch_count"))
+    scalars = float(row["alpha"]), float(row["beta"])
+    if column[2]:
+        return _Product((m, n, k), ops, _types(a[0], c[0]), (), batch, *scalars).row_major()
+    return "gemm", {
+        "m": m,
+        "n": n,
+        "k": k,
+        "dtype": _types(a[0], c[0]),
+        "layout": "".join(ops),
+        "batch": batch,
+        "alpha": scalars[0],
+        "beta": scalars[1],
+    }
+
+
+def _onednn(fields: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return the problem of a line of oneDNN: ..., exec, engine, primitive, implementation, kind, memory, ..., time."""
+    if "exec" not in fields:
+        raise NotUnderstood("oneDNN information" if "info" in fields else "oneDNN creations")
+    _, _, primitive, _, prop, memory, attributes, _, problem, *_ = fields[fields.index("exec") :]
+    tensors = {name: (kind, tag) for name, kind, tag in _tensors(memory)}
+    directions = {"forward": "fprop", "backward_data": "dgrad", "backward_weights": "wgrad"}
+    direction = directions.get(re.sub(r"_(training|inference)$", "", prop), "fprop" if prop == "undef" else "")
+    if primitive in ("convolution", "deconvolution") and direction:
+        return "conv", _onednn_conv(problem, tensors, direction, primitive == "deconvolution")
+    if primitive == "matmul":
+        return "gemm", _onednn_matmul(problem, tensors) | ({"beta": 1.0} if re.search(r"sum\b", attributes) else {})
+    if primitive == "inner_product" and direction:
+        sizes = {name: int(number) for name, number in re.findall(r"([a-z]+)(\d+)", problem)}
+        rows, inner = sizes["mb"], sizes["ic"] * sizes.get("ih", 1) * sizes.get("iw", 1) * sizes.get("id", 1)
+        m, n, k, layout = {
+            "fprop": (rows, sizes["oc"], inner, "NT"),
+            "dgrad": (rows, inner, sizes["oc"], "NN"),
+            "wgrad": (sizes["oc"], inner, rows, "TN"),
+        }[direction]
+        return "gemm", {"m": m, "n": n, "k": k, "dtype": _type(tensors["src"][0]), "layout": layout}
+    raise NotUnderstood(f"oneDNN {primitive}")
+
+
+def _tensors(memory: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and format of `src:f32:a:blocked:abcd::f0 ...`, which older versions begin with `src_f32::`."""
+    for text in memory.split():
+        head, *rest = text.split(":")
+        name, _, kind = head.rpartition("_") if re.search(r"_[a-z]+\d+$", head) else (head, "", rest.pop(0))
+        tag = rest[rest.index("blocked") + 1] if "blocked" in rest else ""
+        yield name.removeprefix("diff_"), kind, tag
+
+
+def _onednn_matmul(problem: str, tensors: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    sides = problem.split(":")[:2]
+    (*batches, m, k), (*others, _, n) = ([int(size) for size in side.split("x")] for side in sides)
+    if batches != others:
+        raise NotUnderstood("oneDNN matmul with one matrix for several")
+    ops = []
+    for name in ("src", "wei"):
+        plain = "abcdefgh"[: len(batches) + 2]
+        turned = plain[:-2] + plain[:-3:-1]
+        if (tag := tensors[name][1]) not in (plain, turned):
+            raise NotUnderstood(f"oneDNN matmul with format {tag or 'any'}")
+        ops.append("N" if tag == plain else "T")
+    batch = 1
+    for size in batches:
+        batch *= size
+    dtype = _types(tensors["src"][0], tensors["dst"][0])
+    return {"m": m, "n": n, "k": k, "dtype": dtype, "layout": "".join(ops), "batch": batch}
+
+
+def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction: str, turned: bool) -> dict[str, Any]:
+    found = {name: int(number) for name, number in re.findall(r"([a-z]+?)(\d+)", problem)}
+    if "id" in found:
+        raise NotUnderstood("convolutions of 3 dimensions")
+    inner, outer = ("o", "i") if turned else ("i", "o")  # a deconvolution is the input's gradient of a convolution
+    if turned:
+        direction = {"fprop": "dgrad", "dgrad": "fprop"}.get(direction, direction)
+    pads, steps, gaps = [], [], []
+    pairs = ("k", 1), ("s", 1), ("d", 0), ("p", 0)
+    for axis in "hw":
+        size, out = found.get(f"{inner}{axis}", 1), found.get(f"{outer}{axis}", 1)
+        taps, step, gap, pad = (found.get(name + axis, default) for name, default in pairs)
+        span = (taps - 1) * (gap + 1) + 1
+        end = pad if (size + 2 * pad - span) // step + 1 == out else (out - 1) * step + span - size - pad
+        pads.append((pad, end))
+        steps.append(step)
+        gaps.append(gap + 1)
+    sided = [f"{pad}-{end}" for pad, end in pads]
+    names = {"n": "mb", "c": f"{inner}c", "h": f"{inner}h", "w": f"{inner}w", "k": f"{outer}c", "r": "kh", "s": "kw"}
+    return {
+        **{name: found.get(own, 1) for name, own in names.items()},
+        "pad": _pair(sided),
+        "stride": _pair(steps),
+        "dilation": _pair(gaps),
+        "groups": found.get("g", 1),
+        "dtype": _types(tensors["src"][0], tensors["dst"][0]) if direction == "fprop" else _type(tensors["src"][0]),
+        "layout": "nhwc" if tensors["src"][1] == "acdb" else "nchw",
+        "direction": direction,
+    }
+
+
+def suite_toml(found: Logged, registry: Registry, title: str) -> str:
+    """Return a suite with the problems of a log: a sweep for those that have all but their sizes in common."""
+    sweeps: dict[tuple[str, ...], list[tuple[list[int], int]]] = {}
+    for name, number in found.problems.items():
+        problem = registry.problem(name)
+        fields = {each.name: each for each in msgspec.structs.fields(type(problem))}
+        axes = {axis: getattr(problem, axis) for axis in problem.axes() if axis not in problem.sizes}
+        kept = {axis: value for axis, value in axes.items() if fields[axis].required or value != fields[axis].default}
+        part = "backward" if axes.get("direction", "fprop") != "fprop" else "forward"
+        head = (f"op = {_toml(problem.op)}", *(f"{axis} = [{_toml(value)}]" for axis, value in kept.items()))
+        sizes = [getattr(problem, axis) for axis in problem.sizes]
+        sweeps.setdefault((*head, f"part = {_toml(part)}"), []).append((sizes, number))
+    lines = [f"title = {_toml(title)}"]
+    for head, points in sweeps.items():
+        lines += ["", "[[sweep]]", *head, f"points = {_toml([sizes for sizes, _ in points])}"]
+        lines += [f"count = {_toml([number for _, number in points])}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    return msgspec.json.encode(value).decode()
