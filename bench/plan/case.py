@@ -232,7 +232,7 @@ class _Field(NamedTuple):
     kernels: list[Kernel]
 
     def takes(self, tile: TunedTile, threads: int) -> bool:
-        """Return whether a contender takes a tuned tile; a baseline never does: all speedups would move"""
+        """Return whether a contender takes a tuned tile; a baseline never does: all speedups would move."""
         own = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
         return self.problem == tile.problem and any(tile.threads == threads or not one.threaded for one in own)
 
