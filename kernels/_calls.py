@@ -23,7 +23,7 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """Calls in turn, three words each: where they lie, how many they are, and what has to live as long as they do."""
+    """A list of calls, three words each: its address, its length, and the objects that must outlive it."""
 
     address: int
     calls: int

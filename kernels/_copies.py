@@ -22,7 +22,7 @@ def _ends(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
 
 
 def moved(lanes: int) -> Any:
-    """Return `f(to, at, source, begin)`, which copies so many elements that lie side by side, at once."""
+    """Return `f(to, at, source, begin)`, which copies this many contiguous elements as vectors."""
 
     def typed(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
         return types.void(to, at, source, begin), generate

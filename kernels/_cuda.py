@@ -29,7 +29,7 @@ def blocks_on_each(count: int) -> Callable[[DeviceLimits], int]:
 
 
 def beyond_static(nbytes: int) -> str | None:
-    """Why a block cannot declare that much shared memory, whatever the device has, or None."""
+    """Return why no device lets a block declare that much static shared memory, or None."""
     if nbytes <= STATIC_BYTES:
         return None
     return f"a block declares {nbytes} bytes of shared memory, expected at most {STATIC_BYTES}"

@@ -1,4 +1,4 @@
-"""Launches of several others: one after the other, or bands of one at once on a thread each."""
+"""Combine launches: one after the other, or bands of one on parallel threads."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
@@ -12,7 +12,7 @@ from kernelmark.kernels._team import Band, team
 
 
 class Shared:
-    """A launch of bands at once, the last on the calling thread.
+    """A launch of bands on parallel threads, the last on the calling thread.
 
     meetings: how often threads came to each place where they wait for one another. An interrupt can keep the calling
     thread from coming, so all of them are open from then on until the others are done.
@@ -59,7 +59,7 @@ def in_numbered_bands(length: int, threads: int, run: Callable[..., Launch]) -> 
 
 
 def in_turn(*launches: Launch) -> Launch:
-    """A launch of all these, one after the other.
+    """Return one launch that performs these in order.
 
     Compiled ones that follow one another are one launch, in which threads meet before they go on: that takes less time
     than to begin anew.
@@ -79,7 +79,7 @@ def in_turn(*launches: Launch) -> Launch:
 
 
 def beside(*launches: Launch) -> Launch:
-    """A launch of all these compiled ones, of which none needs another: threads do not wait between them."""
+    """Return one launch of independent compiled launches; threads do not wait between them."""
     return _joined(launches, meets=False)
 
 

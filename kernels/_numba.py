@@ -34,7 +34,7 @@ def jit(function: F) -> F:
 
 
 def part(function: F) -> F:
-    """Compiled only as a part of its callers, each of which contains it: by itself, LLVM would have it to do again."""
+    """Mark a function that Numba inlines into its callers; otherwise LLVM would compile it again by itself."""
     return cast(F, cast(Any, numba).njit(inline="always")(function))
 
 

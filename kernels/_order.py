@@ -1,4 +1,4 @@
-"""How a product is computed: which way round, and what of its operands is copied; for Numba functions."""
+"""The order of a product's loops, and which operands are copied; for Numba functions."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 

@@ -1,4 +1,4 @@
-"""Operands of products as tiles in registers read them, panels of b and rows of a; and sums put where they belong."""
+"""Pack operands of products as register tiles read them (panels of b, rows of a), and store the sums."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 

@@ -1,4 +1,4 @@
-"""Products of matrices on one thread, for Numba functions that form an operand and multiply it while it is in cache.
+"""Matrix products on one thread, for Numba functions that form an operand and multiply it while it is cached.
 
 Panels of b, a few vectors wide, are copied side by side, a second-level cache of them at a time, or read as they lie
 where its rows are near each other. Tiles of c are held in registers: rows of a, read as they lie or copied if their

@@ -147,7 +147,7 @@ def serve(box: Array, done: Array, number: int, rounds: int) -> int:
 
 @jit
 def nothing(_: int) -> None:
-    """Return at once: what a launch of bands costs by itself."""
+    """Do nothing: measures the cost of a launch itself."""
 
 
 def compiled() -> None:

@@ -121,7 +121,7 @@ class _Team:
         self._lock, self._cpu, self._perform = Lock(), -1, perform
 
     def run(self, bands: Sequence[Band]) -> None:
-        """Do all bands at once, the last on the calling thread."""
+        """Run all bands in parallel, the last on the calling thread."""
         with self._lock:
             self._spread()
             for member, band in zip(self._members, bands[:-1], strict=True):
@@ -157,7 +157,7 @@ def here() -> int:
 
 
 def beside(cpu: int, threads: int) -> list[list[int]]:
-    """Return the CPUs for each of some threads, beside that of the calling one; none where they do not suffice."""
+    """Return CPUs for a number of threads, besides the caller's; none if there are too few."""
     others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 

@@ -31,7 +31,7 @@ def tensor(array: Array) -> Any:
 
 
 def on_threads(run: Launch, threads: int) -> Launch:
-    """A launch on this number of threads, whatever other kernels have set meanwhile."""
+    """Return a launch that sets this number of threads first, since other kernels may have changed it."""
     torch: Any = import_module("torch")
 
     def launch() -> None:

@@ -83,7 +83,7 @@ class Ratio(NamedTuple):
         return Ratio(self.median + number, low, high, self.in_turn, self.elsewhere)
 
     def over(self, other: "Ratio") -> "Ratio":
-        """Return the quotient of two numbers; its interval holds whatever their errors have in common."""
+        """Return the quotient of two numbers; its interval makes no assumption about how their errors are related."""
         median, elsewhere = self.median / other.median, self.elsewhere or other.elsewhere
         if self.low is None or self.high is None or not other.low or not other.high:
             return Ratio(median, in_turn=False, elsewhere=elsewhere)
@@ -97,9 +97,9 @@ def time_of(r: Result) -> Ratio:
 
 
 def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
-    """Return base's time over one's own, from samples taken in turn, process by process; None where they are too few.
+    """Return the time of `base` over that of `one`, from samples taken in turn; None if they are too few.
 
-    The i-th sample of each was taken in the i-th round. alpha: what the interval may err.
+    The i-th samples of both were taken in the i-th round. alpha: the error level of the interval.
     """
     found = speedup(base, own, alpha) if len(base) == len(own) else None
     return Ratio(found.median, found.low, found.high) if found else None
@@ -175,7 +175,7 @@ class Setting(NamedTuple):
 
     @property
     def machine(self) -> str:
-        """Return the device, and the instruction set where one was asked for."""
+        """Return the device, and the instruction set if one was chosen."""
         return ", ".join(filter(None, (self.device_name, self.isa)))
 
     @property
@@ -185,7 +185,7 @@ class Setting(NamedTuple):
 
 
 def comparable(r: Result) -> str:
-    """Return the class in which a row can be compared; storage types that are not ours stand for themselves."""
+    """Return the class of precision in which a row is compared; an unknown storage type is a class of its own."""
     return _comparable(r.dtype, r.numerics)
 
 
@@ -225,7 +225,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first. known: the ratios that were asked for before."""
+    """The timed kernels of one problem in one setting, fastest first. known: ratios computed before."""
 
     problem: str
     setting: Setting

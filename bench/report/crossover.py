@@ -54,7 +54,7 @@ Line = list[tuple[Any, Contest]]
 
 
 class Listed(Sweep, frozen=True):
-    """A sweep whose problems have been made, for whoever goes through them several times."""
+    """A sweep whose problems have been made, so that they can be iterated several times."""
 
     made: Sequence[list[Entry]] = ()
 
@@ -63,7 +63,7 @@ class Listed(Sweep, frozen=True):
 
 
 def listed(suite: Suite) -> Suite:
-    """Return the suite with its problems made, once for all. Raises UsageError where they are too many."""
+    """Return the suite with its problems made. Raises UsageError if there are too many."""
     size = sum(sweep.size for sweep in suite.sweeps)
     if size > MOST_LISTED:
         found = f"{suite.name}: has {size:,} problems, expected at most {MOST_LISTED:,}"
@@ -172,7 +172,7 @@ def _lines(sweep: Sweep, axis: str, by_problem: dict[str, list[Contest]]) -> Ite
 
 
 def find_run(suite: Suite, store: Store, run_id: str | None) -> str:
-    """Return the run asked for, or the latest that has a time for a problem of the suite. Raises UsageError."""
+    """Return the named run, or the latest one with a time for a problem of the suite. Raises UsageError."""
     if run_id is not None:
         return str(store.find_run(run_id)["run_id"])
     wanted = {entry.problem.id for entry in suite.entries()}
@@ -201,7 +201,7 @@ KIN = (
 
 
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
-    """A problem in a setting. Its first columns are those of the fastest kernel; "" and null stand for none.
+    """A problem in a setting. Its first columns are those of the fastest kernel; "" or null if there is none.
 
     ratio: how many times faster than the runner-up. from, previous: the neighbour where another kernel won, and which.
     """

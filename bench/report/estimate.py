@@ -19,7 +19,7 @@ _Key = tuple[str, str, str]
 
 
 class Estimate(NamedTuple):
-    """Seconds of the cases that were measured before, with the shortest and the longest of them in place of the median.
+    """Seconds of the cases that were measured before: the median, the shortest and the longest.
 
     runs: those that they come from. unknown: cases that no run has measured. limit_s: the sum of their
     time limits. row_bytes: of a row in this store, if it has any.
@@ -67,7 +67,7 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
 
 
 def _is_alike(run: RunFacts, plan: Plan) -> bool:
-    """Whether a run is complete, was measured on one machine, and was asked for the same of each case."""
+    """Return whether a run is complete, was measured on one machine, and had the same options for each case."""
     own = run["plan"]
     alike = all(own.get(name) == getattr(plan, name) for name in _ALIKE)
     return alike and run["finished_at"] is not None and run["command"] != MERGED and not own.get("tunes")

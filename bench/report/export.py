@@ -48,7 +48,7 @@ def write_csv(store: Store, run_ids: Sequence[str], out: IO[str], options: Optio
 
 
 def write_spreadsheet(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write CSV of which a spreadsheet executes nothing: a text that it would take for a formula begins with `'`."""
+    """Write CSV that is safe to open in a spreadsheet: a text that it would take for a formula begins with `'`."""
     with store.snapshot():
         found = _columns(store, run_ids, options)
         out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in found)

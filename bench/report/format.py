@@ -85,7 +85,7 @@ def spread(middle: float | None, low: float | None, high: float | None) -> str:
 
 
 def other_flop(r: "Result") -> int | None:
-    """Return the operations that an algorithm executes, where they are not the nominal ones of the problem."""
+    """Return the operations that an algorithm executes, if they differ from the problem's nominal ones."""
     nominal = (r.gflop_per_s or 0.0) * 1e9 * (r.time_s_median or 0.0)
     return None if math.isclose(r.executed_flop or nominal, nominal, rel_tol=1e-9) else r.executed_flop
 
@@ -134,7 +134,7 @@ LONG_NAME = 40
 
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Return names for a figure; of a long one's tile stands what differs between those of its kernel, and then `…`."""
+    """Return names for a figure. A long tile is shortened to the values in which its kernel's tiles differ."""
     found = {kernel: short(kernel) for kernel in kernels}
     tiles: dict[str, list[set[str]]] = {}
     for name in found.values():
@@ -161,7 +161,7 @@ def percent(share: float) -> str:
 
 
 def pace(speed: float) -> str:
-    """Write how one that has `speed` times the speed of another stands to it: `1.4 % slower than`, `2.3x as fast as`.
+    """Write a ratio of speeds in words: `1.4 % slower than`, `2.3x as fast as`.
 
     Something is slower by the time that it takes in addition.
     """

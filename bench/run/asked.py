@@ -18,7 +18,7 @@ from kernelmark.bench.plan.suites import Suite, find_suite, full_name
 
 
 def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "--") -> Plan:
-    """The plan of the options asked for, by field; those left out keep the plan's own defaults.
+    """Return the plan of the given options; those left out keep the plan's defaults.
 
     prefix: what the user typed before an option's name. Raises UsageError for what this machine does not have.
     """

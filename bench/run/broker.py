@@ -1,4 +1,4 @@
-"""The broker hands tasks to an executor and gives back what comes of them, in a process of its own.
+"""The broker, a process of its own, hands tasks to an executor and returns their results.
 
 Its words are a configuration, for Parsl's executors, or "" and GPUs, for a thread for each of them. As its keeper ends
 whatever it has started, nothing on this host outlives the run, however that ends; and an interrupt of the terminal does
@@ -78,7 +78,7 @@ class GpuPool:
         return TaskReply(workers=self._count)
 
     def close(self) -> None:
-        """Drop the tasks that wait; the keeper ends those that are being measured."""
+        """Drop the waiting tasks; the keeper ends those being measured."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -100,7 +100,7 @@ def load_config(path: str) -> Any:
 
 
 class ParslPool:
-    """Parsl's executors, each of which measures any task. Parsl repeats no task that fails: the run does."""
+    """Parsl's executors; each can measure any task. The run repeats failed tasks, not Parsl."""
 
     def __init__(self, path: str) -> None:
         """Raises UsageError for a file that cannot be used, and for executors that do not begin to start."""

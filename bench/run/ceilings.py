@@ -144,7 +144,7 @@ class Ceilings:
         return found
 
     def _judges(self, need: Need, times: float) -> list[Judge]:
-        """Return what accuses a row: the highest ceiling that nothing disturbed, else the nominal peak.
+        """Return the limit above which a row is mistrusted: the highest undisturbed ceiling, else the nominal peak.
 
         Without either it is twice the highest that was measured beside other load, or nothing.
         """
@@ -270,7 +270,7 @@ class Ceilings:
         return cause and BESIDE + cause
 
     def _job(self, need: Need, problem: Problem, job: Job, times: int) -> Job:
-        """Our own microbenchmarks alone: a user's plug-in does not set the measure that it is held against.
+        """Return the job of our own microbenchmarks; no plug-in may set the ceiling of its own rows.
 
         Of several threads, one that uses a single one is no measure; it would take as long as the others.
         """

@@ -1,4 +1,4 @@
-"""A child process: started below a keeper, asked over pipes, and ended with everything that it has started.
+"""A child process: started below a keeper, queried over pipes, and ended with all of its descendants.
 
 `Child` is the side that asks; the module that the child runs gets its side from `to_parent`. Each message carries the
 number of its question and the process that sent it. What a child prints goes to a file, of which the parent shows a

@@ -1,4 +1,4 @@
-"""Descendants of a process, on Linux: kept below it, found, and ended, even those that left their group or session.
+"""Find and end all descendants of a process on Linux, even those that left their group or session.
 
 `python -m kernelmark.bench.run.family PARENT MODULE WORD...` is a keeper, which stands between a run and a child of it:
 it runs the module as a child and ends as that ends. A process that the child has started may leave its group and its

@@ -268,7 +268,7 @@ def _crowded(job: Job, contenders: list[Contender]) -> str:
 
 
 def _time(job: Job, found: list[Stock], show: Show) -> None:
-    """Sample the contenders in turn; one that raises is out, and the others go on.
+    """Sample the contenders in turn; one that raises is dropped.
 
     A kernel's siblings stand next to one another, so that least time lies between what is compared.
     """
@@ -350,7 +350,7 @@ def _judge_last(stock: Stock) -> None:
 
 
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:
-    """Return how many outputs of each contender are judged, where one has taken so long."""
+    """Return how many outputs of each contender are judged, given the time that one took."""
     affordable = int(STANDING_SHARE * job.budget.max_time_s / judged_s)
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 
@@ -360,7 +360,7 @@ def _output_bytes(problem: Problem) -> int:
 
 
 def _judge_standing(stock: Stock) -> None:
-    """Verify what timed calls have written, each on operands of which a few elements had changed."""
+    """Verify the outputs of timed calls, each made on operands with a few changed elements."""
     for number, change in enumerate(stock.shared):
         if not stock.live:
             return

@@ -227,7 +227,7 @@ def run_passes(
 
 
 def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -> None:
-    """Let time pass, since processes that follow at once would find the machine as the last one did."""
+    """Wait, since a process that follows immediately would find the machine in the same state as the last."""
     while (left_s := until_s - now()) > 0 and not interrupted():
         progress.waits(left_s)
         pause(min(left_s, 1.0))

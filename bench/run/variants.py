@@ -28,7 +28,7 @@ def set_against_variants(measurements: Sequence[Measurement], registry: Registry
 
 
 def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
-    """Return the variant that each problem is held against, by their ids; none for the plainest.
+    """Return the variant that each problem is compared with, by ids; none for the plainest.
 
     Variants differ in axes whose values have names, and the plainest has those that its operation declares first: NN,
     out of place, NCHW. A problem is held against the plainest of those that differ from it the least, of its own

@@ -54,7 +54,7 @@ def own(left, sent, scales, message, message_scales, start, stop):
 
 @jit
 def _send(gradient, left, sent, scales, start, stop, missing):
-    """Send whole blocks, the last of which has `missing` zeros at its end that are no elements."""
+    """Send whole blocks; the last one is padded with `missing` zeros."""
     block = _length(sent)
     x, sums = np.empty(block, np.float32), np.empty(2, np.float32)
     rows, message = (gradient, left), ((sent,), (scales,))
@@ -139,7 +139,7 @@ def _read(x, zeros, message, first, length):
 
 @inlined
 def _keep(left, x, message, first):
-    """Leave of the block x what was not sent of it."""
+    """Keep the part of block x that was not sent."""
     sent, scales = message
     line, number = first // LANES, first // len(x)
     for i in range(len(x) // LANES):

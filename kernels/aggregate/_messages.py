@@ -1,4 +1,4 @@
-"""Lines of compressed blocks for Numba functions: what each stands for, and what a line of numbers becomes.
+"""Encode and decode lines of compressed blocks, for Numba functions.
 
 A line is 16 FP32 numbers; in a message it is a word of 16 bits, or 16 bytes: the type of the message decides. Loops in
 which LLVM is left to find vectors took two to four times as long.
@@ -45,7 +45,7 @@ class _Code(NamedTuple):
         return [self.builder.load(self.at(number, start, kind), align=1) for start in starts]
 
     def received(self, kind: Any, sent: Any, scales: Any) -> Any:
-        """Return what a line of a message stands for; the last two arguments are its number and that of its block."""
+        """Return the numbers of a line of a message; the last two arguments are the line's and its block's number."""
         builder, (line, block) = self.builder, self.args[-2:]
 
         def loaded(kind: Any, array: Any, index: Any, vector: Any) -> Any:
@@ -77,7 +77,7 @@ class _Code(NamedTuple):
         return self.call(ir.FloatType(), f"vector.reduce.fadd.v{LANES}f32", start, line, fastmath=("reassoc",))
 
     def tree(self, combine: Callable[[Any, Any], Any], found: list[Any]) -> Any:
-        """Combine pairs, then pairs of pairs, of which there are a power of two."""
+        """Combine pairs, then pairs of pairs; their number is a power of two."""
         while len(found) > 1:
             found = [combine(a, b) for a, b in zip(found[::2], found[1::2], strict=True)]
         return found[0]

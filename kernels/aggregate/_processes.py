@@ -10,7 +10,7 @@ from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregatePro
 
 
 def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
-    """Return what carries out a plan in w processes, of which this one is the first."""
+    """Return a launch that performs a plan in w processes, this one included."""
     return _Carried(team_of(problem.w), operands_of(problem, x, plan), plan, problem.w)
 
 
@@ -63,6 +63,6 @@ def _mapped(arrays: Arrays) -> tuple[list[int], dict[str, Mapped]]:
 
 
 def _place(array: Array) -> tuple[int, int]:
-    """Return the file that an array in shared memory lies in, and at which byte of it."""
+    """Return the file of an array in shared memory, and its offset in bytes."""
     file = array.file  # type: ignore[attr-defined]  # of host_memory="shared"
     return file.fd, array.ctypes.data - file.base

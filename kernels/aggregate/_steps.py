@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class Room(NamedTuple):
-    """An array beside the operands: rows, elements of a row, and their type in NumPy."""
+    """A scratch array: rows, elements of a row, and their NumPy type."""
 
     rows: int
     length: int

@@ -1,4 +1,4 @@
-"""Worker processes beside this one: each maps the arrays of a plan and does its step of each phase.
+"""Worker processes: each maps the arrays of a plan and does its step of each phase.
 
 A process is started for each worker but the first, which is the calling one, when a plan first needs it; it stays in
 this one's process group and ends when its socket does. Between calls it waits in a read. One that has ended costs the
@@ -31,7 +31,7 @@ _START = (
 
 
 class Mapped(NamedTuple):
-    """Where an array lies: in which of the files that come along, at which byte of it, of what shape and type."""
+    """The place of an array: number of the file, offset in bytes, shape and type."""
 
     file: int
     offset: int

@@ -1,4 +1,4 @@
-"""Bytes that the strategies send, the sum's way to every worker included, as if each worker had its own memory.
+"""Bytes that the strategies send, including the sum's to every worker, as if each worker had its own memory.
 
 What strategies declare alike that send fewer stands here too.
 """

@@ -19,7 +19,7 @@ BF16: dict[str, Any] = {"numerics": "bf16", "dtypes": ("f32",), "steps": ("sum",
 
 
 class Exchange(NamedTuple):
-    """A strategy that threads and processes carry out alike: its name and plan, and what either declares of it."""
+    """A strategy for threads and for processes: its name, its plan, and the declarations of both kernels."""
 
     name: str
     plan: Callable[[AggregateProblem], Plan]

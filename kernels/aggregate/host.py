@@ -1,4 +1,4 @@
-"""Sums on the host of gradients that lie on a GPU: all of them cross PCIe, and what comes of them crosses it back.
+"""Sums on the host of gradients on a GPU: all of them cross PCIe, and the result crosses back.
 
 One GPU stands for the GPUs of w workers, so that their gradients take turns on one link; the row has `devices=1`.
 """

@@ -63,7 +63,7 @@ class _Ranks:
         self.each = list(zip(_communicators(problem.w), gradients, streams, strict=True))
 
     def collective(self, calls: list[Launch]) -> list[Launch]:
-        """Return the steps that make the calls of all ranks at once."""
+        """Return the steps that issue the calls of all ranks in one group."""
         return [self._nccl.groupStart, *calls, self._nccl.groupEnd]
 
     def whole(self, steps: list[Launch]) -> Launch:

@@ -16,7 +16,7 @@ _INVERSE = partial(np.fft.ifft, norm="forward")
 
 
 def _arrays(problem: FftProblem, x: FftOperands) -> tuple[Array, Array]:
-    """Source and target, complex where they hold complex numbers."""
+    """Return source and target, as complex arrays where they hold complex numbers."""
     source = x.x if problem.kind == "r2c" else as_complex(x.x)
     return source, x.y if problem.kind == "c2r" else as_complex(x.y)
 

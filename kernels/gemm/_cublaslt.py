@@ -32,7 +32,7 @@ class Algorithm(NamedTuple):
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes that it needs beside the operands."""
+        """Return the bytes of workspace that the algorithm needs."""
         return int(self.entry["workspace_size"][0])
 
 

@@ -1,4 +1,4 @@
-"""The truth of a product in float64: all of it, or a grid of its elements and weighted sums of its rows and columns.
+"""The float64 reference of a product: all of it, or a grid of elements and weighted sums of rows and columns.
 
 It is exact where operands are 8-bit integers: float64 holds every sum of their products.
 """
@@ -172,7 +172,7 @@ class Reference(NamedTuple):
 
 
 def reference(product: Product, rng: "np.random.Generator", whole: bool = False) -> Reference:
-    """The reference of a product; a large one is sampled with `rng`, unless all of it is asked for."""
+    """Return the reference of a product; a large one is sampled with `rng`, unless `whole` is given."""
     batch, m, k = product.a.shape
     n = product.b.shape[2]
     if whole or batch * m * n * k <= WHOLE_REFERENCE_MACS:

@@ -35,7 +35,7 @@ class RowSums:
     def wrong(
         self, name: str, found: Array, a: Array, changes: dict[str, Changed], bound: Bound, mixed: bool
     ) -> str | None:
-        """Return why an output, (batch, m, n), is not that of operands of which a few elements have changed.
+        """Return why an output, (batch, m, n), is wrong for operands with a few changed elements, or None.
 
         a: A as it is now. mixed: as in `Reference.check`.
         """

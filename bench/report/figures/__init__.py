@@ -1,4 +1,4 @@
-"""Figures of a run, for a paper and for the page: those that it has the data for, as SVG and PDF."""
+"""Figures of a run, for a paper and for the page, as SVG and PDF."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from kernelmark.bench.report.run_data import RunData
 
 
 class Drawn(NamedTuple):
-    """A figure as it stands on disk, with its SVG."""
+    """A figure that was written to disk, with its SVG."""
 
     name: str
     title: str

@@ -112,7 +112,7 @@ def _figure(m: CrossoverMap) -> Figure:
 
 
 def _turns(m: CrossoverMap) -> str:
-    """Return the takeovers in words, those that the command prints."""
+    """Return the takeovers in the words of the command."""
     if m.turns is None:
         return "No suite of the run sweeps these problems, so no takeover is looked for."
     if not m.turns:

@@ -32,7 +32,7 @@ class SlowdownMap(NamedTuple):
     note: str
 
     def cell(self, c: Contest, kernel: str) -> "HeatCell | None":
-        """Return what stands at the crossing of a problem and a kernel; None where there is no time."""
+        """Return the cell of a problem and a kernel; None without a time."""
         r = c.of(kernel)
         return None if r is None else _cell(c, r)
 

@@ -112,7 +112,7 @@ def _rate(r: Result) -> Ratio:
 
 
 def _ceiling(axes: object, lines: Lines) -> None:
-    """Draw the ceiling of nominal operations, where all that is shown executes these and stands on one ceiling."""
+    """Draw the ceiling if all rows shown execute the nominal operations under the same ceiling."""
     shown = [r for c in lines.contests for r in c.ranked if r.kernel in lines.kernels]
     rates = {r.ceiling_gflop_per_s for r in shown}
     if len(rates) == 1 and None not in rates and not lines.moves and not any(map(other_flop, shown)):

@@ -22,7 +22,7 @@ WORKERS, LINK_BYTES_PER_S = (1, 2, 4, 8, 16, 96), 8e9
 
 
 def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each network of which the run has the layers, beside aggregations of the same run."""
+    """Return a figure for each network whose layers and aggregations the run has."""
     figures: list[style.Figure] = []
     for network in data.networks if registry else ():
         with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times

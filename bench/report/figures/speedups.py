@@ -211,7 +211,7 @@ def _draw_number(axes: "Axes", y: int, lane: Lane) -> None:
 
 
 def _draw_dots(axes: "Axes", lanes: list[tuple[int, Lane]]) -> None:
-    """Draw the dots of all lanes, those that look alike at once: a plot of its own for each would take seconds."""
+    """Draw the dots of all lanes, grouped by appearance: a plot call for each would take seconds."""
     alike: dict[tuple[str, bool, bool], list[tuple[float, Dot]]] = defaultdict(list)
     for y, lane in lanes:
         alone, count = lane.mean is None, len(lane.dots)

@@ -156,7 +156,7 @@ def _label(axes: "Axes", label: Label, height: float) -> None:
 def mark_points(
     axes: "Axes", xs: Sequence[float], ys: Sequence[float], look: Look, noisy: Sequence[bool], size: float = 3.5
 ) -> None:
-    """Draw the marks of a line; those that were measured under noise are hollow."""
+    """Draw the marks of a line; disturbed ones are hollow."""
     for hollow in (False, True):
         points = [(x, y) for x, y, is_noisy in zip(xs, ys, noisy, strict=True) if is_noisy == hollow]
         fill = "none" if hollow else look.colour

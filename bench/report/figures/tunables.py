@@ -90,7 +90,7 @@ def _panel(axes: "Axes", found: Searched, name: str) -> None:
 
 
 def _dots(axes: "Axes", x: float, own: list[TimedTile]) -> None:
-    """Draw the tiles of a value beside each other, in the order of their speeds; hollow where there was noise."""
+    """Draw the tiles of a value side by side, sorted by speed; disturbed ones are hollow."""
     step = 2 * ASIDE / max(1, len(own) - 1)
     for i, trial in enumerate(own):
         fill = "none" if is_noisy(trial.row) else style.GREY
