@@ -2,11 +2,13 @@
 
 import pytest
 
+from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import page_data
 from kernelmark.bench.report.page import write_report
-from support.pages import Page
+from support.pages import ROOT, Page
 from support.rows import begin, ceilings, fail, many, put, varied
+from support.tools import needed
 
 EVIL = "<img src=x onerror=\"document.title='broken'\"></script>"
 
@@ -353,3 +355,34 @@ def test_winners_are_outlined_in_the_heat_map(opened):
     styles = page.run("return [...document.querySelectorAll('.heat td')].map(e => getComputedStyle(e).outlineStyle)")
     assert styles.count("solid") == 2
     assert page.find(".heat td.wins").text.startswith("~")
+
+
+#: What of a page of the docs is wider than the window, and whether letters are lighter than the paper.
+WIDE = r"""
+const room = document.documentElement.clientWidth;
+const wide = [...document.querySelectorAll("table, img, pre, h1, p")]
+  .map((found) => [found.tagName, found.getBoundingClientRect()])
+  .filter(([, box]) => box.left < 0 || box.right > room).map(([name]) => name);
+const light = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
+const body = getComputedStyle(document.body);
+return [document.documentElement.scrollWidth - room, wide, light(body.color) > light(body.backgroundColor)];
+"""
+
+
+@pytest.mark.long
+def test_no_page_of_the_docs_is_wider_than_a_phone_or_a_desk(browser, tmp_path, python_in):
+    needed(module_missing("mkdocs"))
+    python_in(ROOT, "-m", "mkdocs", "build", "-q", "--site-dir", str(tmp_path))
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    found = {}
+    for page in tmp_path.glob("**/index.html"):
+        browser.get(page.as_uri())
+        for width in (375, 1300):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            found[page.parent.name, width] = browser.execute_script(WIDE)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert len(found) > 60
+    assert {page: each for page, each in found.items() if each != [0, [], True]} == {}
