@@ -105,6 +105,12 @@ def test_leading_dimensions_are_exchanged_for_the_functions_other_sizes() -> Non
     assert _changes("other leading dimension") == ["`ldc` -> `m`", "`ldc` -> `n`"] * 2
 
 
+def test_sums_lose_their_zeros_and_results_their_test_of_beta() -> None:
+    text = "float sums[2] = {};\n*c = beta == 0.0f ? a : a + beta * *c;"
+    changes = [mutant.change for mutant in mutants(text) if mutant.kind == "unwritten register"]
+    assert changes == ["`= {}` -> ``", "`beta == 0.0f` -> `false`"]
+
+
 def test_mutants_differ_from_the_source_in_one_place() -> None:
     for mutant in islice(mutants(KERNEL), 50):
         pairs = zip(KERNEL.splitlines(), mutant.text.splitlines(), strict=True)

@@ -161,6 +161,18 @@ extern "C" __global__ void f(const float *x, float *y) { y[0] = deep(int(x[0]));
     assert report.kind == "crash"
 
 
+def test_registers_hold_nan_or_a_large_number_until_they_are_written() -> None:
+    text = """
+    __global__ void sums(float *out, float beta) {
+      float sums[8];
+      if (beta != 0.0f) for (int i = 0; i < 8; ++i) sums[i] = beta;
+      for (int i = 0; i < 8; ++i) out[i] = sums[(i + threadIdx.x) % 8];
+    }"""
+    found = outcomes_of(text, Launch("sums", 1, 1, ("out", 0.0)), {"out": written(8)}, orders=("forward", "reverse"))
+    assert [np.isnan(outcome.outputs["out"]).any() for outcome in found] == [True, False]
+    assert np.abs(found[1].outputs["out"]).max() > 1e7
+
+
 def test_waiver_with_a_reason_allows_its_kind_only() -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
   // emulator: allow race: every block writes the same value

@@ -9,9 +9,13 @@
 
 namespace emu {
 
+// Bytes of a stack that are poisoned: the frames of a kernel, whose arrays are those of a thread's 255 registers.
+constexpr size_t poisoned = 4096;
+
 #ifdef EMU_UCONTEXT
 
-void prepare(Context &context, char *low, size_t size, void (*entry)()) {
+void prepare(Context &context, char *low, size_t size, void (*entry)(), unsigned char poison) {
+  std::memset(low + size - poisoned, poison, poisoned);
   getcontext(&context.saved);
   context.saved.uc_stack.ss_sp = low;
   context.saved.uc_stack.ss_size = size;
@@ -38,12 +42,13 @@ emu_switch_stack:
 )");
 extern "C" void emu_switch_stack(void **save, void *next);
 
-void prepare(Context &context, char *low, size_t size, void (*entry)()) {
+void prepare(Context &context, char *low, size_t size, void (*entry)(), unsigned char poison) {
   // Stagger the tops: stacks a power of two apart would all compete for the same lines of the cache.
   const size_t stagger = reinterpret_cast<size_t>(low) / size % 64 * 64;
   void **top = reinterpret_cast<void **>(low + size - 64 - stagger);
   void **frame = top - 8;  // six registers, the return address, and a slot that keeps the stack aligned
-  std::memset(frame, 0, 8 * sizeof *frame);
+  char *end = reinterpret_cast<char *>(top);
+  std::memset(end - poisoned, poison, poisoned);
   frame[6] = reinterpret_cast<void *>(entry);
   context.stack_pointer = frame;
 }

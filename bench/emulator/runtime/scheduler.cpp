@@ -222,7 +222,9 @@ void Scheduler::resume(Block &block, uint32_t i) {
   machine.make_current(i);
   ++machine.switches;
   if (!thread.started) {
-    prepare(thread.context, machine.stacks[block.first_stack + i], Stacks::size, thread_main);
+    // NaN, and in reverse order a large number: what is compared or made 0 where it is NaN is seen by the other.
+    const unsigned char poison = launch_.order == Order::reverse ? 0x4b : 0xff;
+    prepare(thread.context, machine.stacks[block.first_stack + i], Stacks::size, thread_main, poison);
     thread.started = true;
   }
   switch_context(machine.main, thread.context);
