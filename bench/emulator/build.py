@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kernelmark.bench.emulator import multiply_adds
+from kernelmark.bench.emulator import multiply_adds, ptx
 from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import cache_folder
@@ -42,8 +42,23 @@ _PLACE = str(HERE)
 _MEMORY_FUNCTIONS = ("memcpy", "memmove", "memset")
 
 
+#: What logs call a thing that a user's file takes for granted and the emulator lacks, each with its name.
+_LACKING = (
+    re.compile(r"^(.+?:\d+):.*fatal error: (.+?): No such file"),
+    re.compile(r"^(.+?:\d+):.*static assertion failed: the emulator has no (.+)$"),
+    re.compile(r"^(.+?:\d+):.*error: .(\w+). (?:was not declared|has not been declared|does not name a type)"),
+    re.compile(r"^(.+?:\d+):.*error: .(\w+). is not a member of .(?:cooperative_groups|cg|cuda\b|nvcuda|ptx)"),
+    re.compile(r"^(.+?:\d+):.*error: .(?:const )?(?:class|struct) cooperative_groups::.*has no member named .(\w+)"),
+    re.compile(r"()undefined reference to .(.+?)['`]"),
+)
+PAGE = "docs/emulator.md"
+
+
 class HostCompileError(AssertionError):
-    """A .cu that g++ refuses; the message is a line that names it, then the compiler's log."""
+    """A .cu that g++ refuses; the message is a line that names it, then the compiler's log.
+
+    Where the file uses what the emulator lacks, the line says what, and there is no log.
+    """
 
 
 def compiler() -> str:
@@ -71,18 +86,26 @@ def programs() -> Path:
 
 
 def program(
-    source: Path, entries: Sequence[str], *, defines: Iterable[str] = (), include: Path = CUDA, counts: bool = False
+    source: Path,
+    entries: Sequence[str],
+    *,
+    defines: Iterable[str] = (),
+    include: Path = CUDA,
+    counts: bool = False,
+    arch: int = 900,
 ) -> Path:
     """Return the worker program for `source` with these name expressions. Raises HostCompileError.
 
     include: the folder in which `#include "common.cuh"` is looked up, also where it lies beside the source. counts: it
     counts what the kernel does in place of checking it.
     """
-    flags = [*_kernel_flags(counts), *(f"-D{define}" for define in defines)]
-    texts = [*with_includes(source, include).values(), *([multiply_adds.own_text()] if counts else [])]
+    flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
+    found = with_includes(source, include)
+    foreign = any(ptx.FOREIGN.search(text) for path, text in found.items() if include not in path.parents)
+    texts = [*found.values(), *([multiply_adds.own_text()] if counts else []), *([ptx.own_text()] if foreign else [])]
     key = _digest([_toolchain(), *_variant(counts), _PLACE, str(source), str(include), *flags, *entries], texts)
-    target = programs() / f"{source.stem}-{key}"
-    _once(target, lambda built: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], built, counts))
+    target, compiled = programs() / f"{source.stem}-{key}", [*flags, f"-I{source.parent}", f"-I{include}"]
+    _once(target, lambda built: _compile(source, _unit(source, entries), compiled, built, counts, foreign))
     target.touch()  # still wanted
     _forget_old(target.parent)
     return target
@@ -140,10 +163,23 @@ const int entry_count = {len(entries)};
 """
 
 
-def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: bool) -> None:
+def _rewritten(command: list[str], unit: str, refused: str) -> str:
+    """Return the unit, preprocessed, with C++ in place of what only nvcc understands. Raises HostCompileError."""
+    unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}'
+    text = _run([*command, "-x", "c++", "-E", "-fpch-preprocess", "-"], refused, unit)
+    text = re.sub(r"^#pragma GCC pch_preprocess.*$", "", text, flags=re.MULTILINE)
+    try:
+        return ptx.rewritten(text)
+    except ptx.UnknownPtxError as error:
+        raise HostCompileError(f"{error}; {PAGE} lists what it has") from None
+
+
+def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: bool, foreign: bool) -> None:
     assembly, kernel = (built.with_name(name) for name in ("kernel.s", "kernel.o"))
     overlay = [f"-I{HERE / 'include'}", "-include", str(_precompiled(counts) / "emulator.h")]
     refused = f"{source.name} does not compile for the emulator"
+    if foreign:
+        unit = _rewritten([compiler(), *flags, *overlay], unit, refused)
     _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
     text = SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text())
     assembly.write_text(multiply_adds.counted(text) if counts else text)
@@ -204,26 +240,44 @@ def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
     unit = "".join(f'#include "{source}"\n' for source in sources)
 
     command = [compiler(), *_RUNTIME_FLAGS, *flags, "-x", "c++", "-c", "-", "-o"]
-    _once(target, lambda built: _run([*command, str(built)], "the emulator's runtime does not compile", unit))
+
+    def build(built: Path) -> None:
+        _run([*command, str(built)], "the emulator's runtime does not compile", unit)
+
+    _once(target, build)
     return target
 
 
-def _run(command: list[str], refused: str, stdin: str = "") -> None:
-    """Run a tool. Raises HostCompileError with its log. Its own files are gone after an interrupt, too."""
+def _run(command: list[str], refused: str, stdin: str = "") -> str:
+    """Return what a tool prints, and leave no files, also after an interrupt. Raises HostCompileError with its log."""
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
-        own = {**os.environ, "TMPDIR": folder}
+        own = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=own)
     if done.returncode:
-        raise HostCompileError(f"{refused} ({command[0]}):\n{done.stdout}{done.stderr}")
+        log = done.stdout + done.stderr
+        raise HostCompileError(_lacking(log) or f"{refused} ({command[0]}):\n{log}")
+    return done.stdout
+
+
+def _lacking(log: str) -> str | None:
+    """Return a line about the first error of a log, if that is a thing which the emulator lacks."""
+    for line in log.splitlines():
+        for place, what in (match.groups() for pattern in _LACKING if (match := pattern.search(line))):
+            where = f"{place}: " if place else ""
+            return f"{where}`{what}` is declared neither in the file nor by the emulator; {PAGE} lists what it has"
+        if ": error: " in line:
+            return None
+    return None
 
 
 @functools.cache
 def _toolchain() -> str:
     """Return a digest of the compiler's version and the emulator's own text: a change of either rebuilds everything."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
-    own = [*(HERE / "include").rglob("*.h"), *(HERE / "runtime").glob("*.[ch]pp")]
+    own = [*filter(Path.is_file, (HERE / "include").rglob("*")), *(HERE / "runtime").glob("*.[ch]pp")]
     return _digest(
-        [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS], [path.read_bytes() for path in sorted(own)]
+        [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS],
+        [path.read_bytes() for path in sorted(own)],
     )
 
 

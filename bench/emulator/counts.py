@@ -116,7 +116,8 @@ def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA, wi
     """
     buffers = {operand.name: _empty(operand) for operand in case.problem.operands()}
     planned = list(launches(case, buffers, _empty_scratch))
-    worker = program(cuda / case.kernel.source, entries([case]), include=cuda, counts=True)
+    arch = case.device.capability * 10
+    worker = program(cuda / case.kernel.source, entries([case]), include=cuda, counts=True, arch=arch)
     sampled = tuple(Sampled(launch, {} if every_block else sample(launch)) for launch in planned)
     outcomes = _outcomes(worker, buffers, sampled)
     footprints = _footprints(outcomes, sampled)

@@ -2,9 +2,10 @@
 
 import math
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -107,24 +108,40 @@ def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, li
 
 
 def findings(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[Defect]:
-    """Yield what is wrong with the kernel in this case: reports and wrong results, order by order.
+    """Yield what is wrong with the kernel in this case: reports and wrong results, order by order. Raises as `looks`."""
+    for _, defects in looks(case, names, cuda, limit_s):
+        yield from defects
 
-    names: all entries to compile the source with. cuda: the folder of the sources. Raises HostCompileError where the
-    source does not compile and WorkerError where the plan does not fit it.
+
+def looks(
+    case: EmulatedCase,
+    names: tuple[str, ...],
+    cuda: Path = CUDA,
+    limit_s: int = LIMIT_S,
+    sample: Mapping[int, int] = MappingProxyType({}),
+) -> Iterator[tuple[Outcome, list[Defect]]]:
+    """Yield each run, in one order after the other, with what is wrong with the kernel in it.
+
+    names: all entries to compile the source with. cuda: the folder of the sources. sample: the only clusters that run,
+    whose accesses are checked, and results not. Raises HostCompileError where the source does not compile and
+    WorkerError where the plan does not fit it.
     """
     rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
     operands = case.problem.operands()
     buffers = {operand.name: _buffer(operand, rng) for operand in operands}
-    reference = case.problem.reference({o.name: _view(o, buffers[o.name].data) for o in operands}, rng)
-    planned = list(launches(case, buffers))
+    views = {o.name: _view(o, buffers[o.name].data) for o in operands}
+    reference = None if sample else case.problem.reference(views, rng)
+    planned = [replace(launch, sample=sample) for launch in launches(case, buffers)]
     try:
-        worker = program(cuda / case.kernel.source, names, include=cuda)
+        worker = program(cuda / case.kernel.source, names, include=cuda, arch=case.device.capability * 10)
     except HostCompileError as error:
         raise HostCompileError(f"{case.kernel.id}: {error}") from None
     for outcome in run(worker, buffers, planned, orders=ORDERS, limit_s=limit_s):
-        yield from (Defect(case, outcome.order, report) for report in unwaived(outcome.reports))
-        if reason := _verdict(case, outcome, operands, reference):
-            yield Defect(case, outcome.order, None, reason)
+        reports = [report for report in unwaived(outcome.reports) if not sample or report.kind != "not-written"]
+        defects = [Defect(case, outcome.order, report) for report in reports]
+        if not sample and (reason := _verdict(case, outcome, operands, reference)):
+            defects.append(Defect(case, outcome.order, None, reason))
+        yield outcome, defects
 
 
 def _verdict(case: EmulatedCase, outcome: Outcome, operands: tuple[Operand, ...], reference: Any) -> str | None:

@@ -87,7 +87,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run of the launches under one order of threads and blocks. counts: lines of a program that counts."""
+    """One run of the launches under one order of threads and blocks.
+
+    peak_bytes: of the worker's memory so far. counts: lines of a program that counts.
+    """
 
     order: str
     outputs: dict[str, Array]
@@ -95,6 +98,7 @@ class Outcome:
     switches: int = 0
     accesses: int = 0
     time_s: float = 0.0
+    peak_bytes: int = 0
     counts: tuple[tuple[str, ...], ...] = ()
 
 
@@ -204,7 +208,7 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
             reply.outputs[words[0]], at = stdout[at : at + size], at + size
         else:
             outputs = {n: np.frombuffer(b, buffers[n].data.dtype) for n, b in reply.outputs.items()}
-            switches, accesses, time_s = int(words[0]), int(words[1]), float(words[2])
+            switches, accesses, time_s, peak = int(words[0]), int(words[1]), float(words[2]), int(words[3]) * 1024
             reports = locate(program, reply.raw)
-            yield Outcome(next(left), outputs, reports, switches, accesses, time_s, tuple(reply.counts))
+            yield Outcome(next(left), outputs, reports, switches, accesses, time_s, peak, tuple(reply.counts))
             reply = _Reply()

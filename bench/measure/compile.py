@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 import kernelmark
+from kernelmark.bench.measure import host_headers
 from kernelmark.bench.measure.cubin import Resources, pointees, resources_of
 from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.errors import Unsupported, UsageError
@@ -35,6 +36,8 @@ AHEAD = Path(kernelmark.__file__).parents[1] / "build" / "cubins"
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
 INSTALL = "pip install 'kernelmark[compile]'"
+#: Where the headers of CUDA's C++ library lie.
+_CCCL = ("cub/", "cuda/", "nv/", "thrust/")
 
 
 class CompilerOutput(NamedTuple):
@@ -96,9 +99,9 @@ def header_folders() -> tuple[str, ...]:
     nvcc = find_nvcc()
     toolkits = [Path(nvcc).resolve().parents[1]] if nvcc else []
     toolkits += [Path(root) for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
-    found = [_first_with(header, (*wheels, *toolkits)) for header in ("cuda_runtime.h", "crt/mma.h")]
-    folders = list(dict.fromkeys(folder for folder in found if folder))
-    folders += [folder / "cccl" for folder in folders if (folder / "cccl").is_dir()]
+    found = [_first_with(header, (*wheels, *toolkits)) for header in ("cuda_runtime.h", "crt/mma.h", "cccl/nv/target")]
+    folders = list(dict.fromkeys(folder for folder in found[:2] if folder))
+    folders += [found[2] / "cccl"] if found[2] else []
     return tuple(map(str, folders))
 
 
@@ -116,12 +119,28 @@ def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
 
 def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed."""
+    with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
+        host_headers.write(Path(folder), with_includes(path, cuda_sources()).values())
+        include = [str(cuda_sources()), str(path.parent), *header_folders(), folder]
+        first = None if cuda_sources() in path.resolve().parents else host_headers.FIRST
+        return _with_nvrtc(path, name, entries, arch, include, first)
+
+
+def _with_nvrtc(
+    path: Path, name: str, entries: Sequence[str], arch: str, include: list[str], first: str | None
+) -> CompilerOutput:
     from cuda.core import Program, ProgramOptions
 
-    include = [str(cuda_sources()), str(path.parent), *header_folders()]
     # Where there is a driver, NVRTC answers from a cache of its own, and then leaves ptxas and its log out.
     options = ProgramOptions(
-        name=name, arch=arch, std="c++17", lineinfo=True, include_path=include, ptxas_options=["-v"], no_cache=True
+        name=name,
+        arch=arch,
+        std="c++17",
+        lineinfo=True,
+        include_path=include,
+        pre_include=first,
+        ptxas_options=["-v"],
+        no_cache=True,
     )
     log = StringIO()
     try:
@@ -129,10 +148,22 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Comp
     except Exception as error:  # cuda-core has no public name for its NVRTCError
         if type(error).__name__ != "NVRTCError":
             raise
-        raise BuildFailed(str(error).partition("compilation log:")[2].strip("\0 \n") or str(error)) from None
+        failed = str(error).partition("compilation log:")[2].strip("\0 \n") or str(error)
+        raise BuildFailed(_missing_header(failed) or failed) from None
     code, lowered = compiled.code, compiled.symbol_mapping
     symbols = {entry: s.decode() if isinstance(s := lowered[entry], bytes) else s for entry in entries}
     return CompilerOutput(bytes(code), symbols, log.getvalue().rstrip("\0 \n"))
+
+
+def _missing_header(log: str) -> str | None:
+    """Return a line about a header that is in none of the folders, and what brings it; None where none is missing."""
+    if not (
+        found := re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
+    ):
+        return None
+    file, line, header = found.groups()
+    remedy = "pip install nvidia-cuda-cccl" if header.startswith(_CCCL) else "NVRTC has no headers of the host"
+    return f"{file}:{line}: {header} is in none of the folders of headers; {remedy}"
 
 
 def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:

@@ -1,5 +1,6 @@
 // __half and __half2 as NVIDIA's header names them, on emu/narrow.h.
 #pragma once
+#include "emu/math.h"
 #include "emu/narrow.h"
 
 using __half = emu::Narrow<emu::Binary16>;
@@ -25,3 +26,12 @@ EMU_INLINE __half __low2half(__half2 v) { return v.x; }
 EMU_INLINE __half __high2half(__half2 v) { return v.y; }
 EMU_INLINE float __low2float(__half2 v) { return float(v.x); }
 EMU_INLINE float __high2float(__half2 v) { return float(v.y); }
+EMU_INLINE short __half_as_short(__half x) { return short(x.bits); }
+EMU_INLINE __half __short_as_half(short bits) { return __half::from_bits(uint16_t(bits)); }
+EMU_INLINE int __half2int_rn(__half x) { return __float2int_rn(float(x)); }
+EMU_INLINE int __half2int_rz(__half x) { return __float2int_rz(float(x)); }
+EMU_INLINE unsigned __half2uint_rn(__half x) { return __float2uint_rn(float(x)); }
+EMU_INLINE __half __uint2half_rn(unsigned x) { return __half(x); }
+EMU_INLINE __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
+EMU_INLINE __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
+EMU_INLINE __half2 __lowhigh2highlow(__half2 v) { return {v.y, v.x}; }

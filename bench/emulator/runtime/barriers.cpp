@@ -113,6 +113,7 @@ void cluster_barrier(Site site) {
 }
 
 unsigned cluster_rank() { return machine.block->rank; }
+unsigned cluster_size() { return machine.launch.cluster; }
 
 void named_barrier(unsigned id, unsigned threads, Site site) {
   EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
@@ -172,3 +173,9 @@ void trap(Site site) {
 void misuse(const char *kind, const char *message, Site site) { machine.reports.add(kind, message, 0, &site); }
 
 }  // namespace emu
+
+// What a failing assert of the C library calls.
+extern "C" [[noreturn]] void __assert_fail(const char *condition, const char *, unsigned, const char *) noexcept {
+  emu::machine.reports.add("trap", "assert(" + std::string(condition) + ")", uintptr_t(__builtin_return_address(0)) - 1);
+  emu::machine.abort_run();
+}

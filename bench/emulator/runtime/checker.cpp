@@ -15,7 +15,7 @@ std::string place(const Region &region, uintptr_t at) {
 
 }  // namespace
 
-void Checker::access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc) {
+void Checker::access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, bool whole) {
   if (!machine.running) return;
   last_pc_ = pc;
   ++accesses_;
@@ -24,7 +24,7 @@ void Checker::access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc)
       async->check_sums(address, bytes, kind == Access::read, pc);
     return;
   }
-  const bool word = bytes <= 16 && (bytes & (bytes - 1)) == 0;
+  const bool word = whole && bytes <= 16 && (bytes & (bytes - 1)) == 0;
   if (Region *region = find(address, bytes, word ? bytes : 1, kind, pc))
     shadow_access(*region, address, bytes, kind, machine.me, uint32_t(pc));
 }

@@ -11,8 +11,9 @@ enum class Access : uint8_t { read, write, atomic, copy_issued, copy_done };
 
 class Checker {
  public:
-  // Checks the running thread's access to `bytes` bytes. Does not return where the access would corrupt memory.
-  void access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc);
+  // Checks the running thread's access to `bytes` bytes. Does not return where the access would corrupt memory. whole: it
+  // is one access on the device too, aligned to its width.
+  void access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, bool whole = true);
   // Checks an access by an agent that the running thread has started, of any alignment: what the thread may do, the
   // agent may do too, but the access is recorded under the agent's own number.
   void bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent);

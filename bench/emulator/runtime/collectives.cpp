@@ -105,6 +105,38 @@ void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_
 
 unsigned lane() { return machine.current % 32; }
 
+// The lanes of the warp that call this at one place, gathered when no thread of the block can run.
+unsigned converged(Site site) {
+  Thread &me = machine.thread();
+  me.state = State::converging;
+  me.site = site;
+  machine.wait();
+  return me.mask;
+}
+
+bool release_converged(Block &block) {
+  bool released = false;
+  for (size_t first = 0; first < block.threads.size(); ++first) {
+    const Site site = block.threads[first].site;
+    if (block.threads[first].state != State::converging) continue;
+    const size_t begin = first / 32 * 32, end = std::min(begin + 32, block.threads.size());
+    const auto same = [&](size_t i) {
+      const Thread &thread = block.threads[i];
+      return thread.state == State::converging && thread.site.line() == site.line() &&
+             thread.site.column() == site.column();
+    };
+    unsigned mask = 0;
+    for (size_t i = begin; i < end; ++i) mask |= unsigned(same(i)) << (i - begin);
+    for (size_t i = begin; i < end; ++i)
+      if (mask >> (i - begin) & 1) block.threads[i].mask = mask, block.threads[i].state = State::ready;
+    released = true;
+  }
+  return released;
+}
+
+// Counts switches between threads, so that time passes; it measures nothing.
+long long clock() { return (long long)machine.switches; }
+
 unsigned live_lanes() {
   const Block &block = *machine.block;
   const uint32_t begin = machine.current / 32 * 32;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "machine.hpp"
+#include "scheduler.hpp"
 
 uint32_t *emu_reached;
 

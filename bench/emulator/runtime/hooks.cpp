@@ -13,22 +13,24 @@ EMU_COUNTING(inline void count(const void *p, size_t bytes, emu::Does does, uint
     emu::machine.counter.access(uintptr_t(p), bytes, does, pc);
 })
 
-inline void read(const void *p, size_t bytes, uintptr_t pc) {
-  emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::read, pc);
+inline void read(const void *p, size_t bytes, uintptr_t pc, bool whole = true) {
+  emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::read, pc, whole);
   EMU_COUNTING(count(p, bytes, emu::Does::load, pc);)
 }
-inline void write(const void *p, size_t bytes, uintptr_t pc) {
-  emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::write, pc);
+inline void write(const void *p, size_t bytes, uintptr_t pc, bool whole = true) {
+  emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::write, pc, whole);
   EMU_COUNTING(count(p, bytes, emu::Does::store, pc);)
 }
 
 }  // namespace
 
+// Of a type whose alignment is less than its size, such as a struct of two floats, g++ makes one unaligned access, and
+// the device as many as there are members.
 #define EMU_HOOKS(bytes)                                                            \
   void __tsan_read##bytes(void *p) { read(p, bytes, EMU_CALLER); }                  \
   void __tsan_write##bytes(void *p) { write(p, bytes, EMU_CALLER); }                \
-  void __tsan_unaligned_read##bytes(void *p) { read(p, bytes, EMU_CALLER); }        \
-  void __tsan_unaligned_write##bytes(void *p) { write(p, bytes, EMU_CALLER); }      \
+  void __tsan_unaligned_read##bytes(void *p) { read(p, bytes, EMU_CALLER, false); } \
+  void __tsan_unaligned_write##bytes(void *p) { write(p, bytes, EMU_CALLER, false); } \
   void __tsan_volatile_read##bytes(void *p) { read(p, bytes, EMU_CALLER); }         \
   void __tsan_volatile_write##bytes(void *p) { write(p, bytes, EMU_CALLER); }       \
   void __tsan_read_write##bytes(void *p) {                                          \

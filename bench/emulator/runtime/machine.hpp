@@ -19,7 +19,7 @@
 namespace emu {
 
 enum class State : uint8_t {
-  ready, done, in_warp, in_warpgroup,
+  ready, done, in_warp, converging, in_warpgroup,
   at_block_barrier, at_grid_barrier, at_cluster_barrier, at_named_barrier, at_mbarrier, at_registers
 };
 

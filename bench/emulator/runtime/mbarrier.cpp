@@ -138,6 +138,11 @@ void mbarrier_arrive(unsigned address, unsigned rank, unsigned expected_bytes, S
   end_phase_if_complete(*target, address, barrier);
 }
 
+unsigned mbarrier_parity(unsigned address, Site site) {
+  const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  return find_mbarrier(*machine.block, shared_offset(address, site), pc, site).phase % 2;
+}
+
 void mbarrier_wait(unsigned address, unsigned parity, Site site) {
   EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;

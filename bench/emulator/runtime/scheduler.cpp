@@ -194,7 +194,7 @@ Stop Scheduler::run(Block &block) {
       shuffle(block);
       continue;
     }
-    if (progress || land_next(block, launch_.order, random_)) continue;
+    if (progress || release_converged(block) || land_next(block, launch_.order, random_)) continue;
     const bool anybody = std::any_of(block.threads.begin(), block.threads.end(),
                                      [](const Thread &t) { return t.state == State::ready; });
     if (anybody) return Stop::spinning;

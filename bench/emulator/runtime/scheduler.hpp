@@ -50,5 +50,9 @@ void release_grid_barrier(std::vector<Block> &blocks);
 bool release_cluster_barrier(Cluster &cluster);
 // collectives.cpp: releases each group of lanes that is complete; returns false if there is none.
 bool release_warp(Block &block, uint32_t warp);
+// The lanes of the running thread's warp that have not ended.
+unsigned live_lanes();
+// Lets lanes go on that wait to learn who else is where they are.
+bool release_converged(Block &block);
 
 }  // namespace emu

@@ -19,6 +19,12 @@ unsigned window_of(const char *at, Site site) {
 
 }  // namespace
 
+bool is_shared(const void *pointer) {
+  const auto at = static_cast<const char *>(pointer);
+  return (at >= machine.static_shared && at < machine.static_shared + machine.static_bytes) ||
+         (machine.dynamic_shared && at >= machine.dynamic_shared && at < machine.dynamic_shared + machine.dynamic_bytes);
+}
+
 void *dyn_smem() { return machine.dynamic_shared; }
 
 unsigned shared_address(const void *pointer, Site site) {

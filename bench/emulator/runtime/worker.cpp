@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -47,8 +48,10 @@ void write_run([[maybe_unused]] const Job &job) {
   }
 #endif
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - began;
-  std::fprintf(reply, "done\t%llu\t%llu\t%.6f\n", (unsigned long long)machine.switches,
-               (unsigned long long)machine.checker.accesses(), spent.count());
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  std::fprintf(reply, "done\t%llu\t%llu\t%.6f\t%ld\n", (unsigned long long)machine.switches,
+               (unsigned long long)machine.checker.accesses(), spent.count(), used.ru_maxrss);
   std::fflush(reply);
 }
 

@@ -1,5 +1,6 @@
 """The emulator (docs/emulator.md) for one kernel: every tile on small problems of one kind, each bug once."""
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -7,15 +8,16 @@ from dataclasses import dataclass
 import msgspec
 
 from kernelmark.bench.emulator.build import HostCompileError, missing_tool
-from kernelmark.bench.emulator.sweep import Defect, EmulatedCase, cases, entries, findings
+from kernelmark.bench.emulator.sweep import Defect, EmulatedCase, cases, entries, findings, looks
 from kernelmark.bench.emulator.worker import ORDERS, WorkerError
 from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import tile_text
-from kernelmark.bench.report.format import count
+from kernelmark.bench.report.format import count, size
 from kernelmark.bench.report.layout import paragraph
 
 
@@ -23,7 +25,8 @@ class Emulated(msgspec.Struct, frozen=True):
     """What the emulator found in which cases. chosen: the tile that a run takes for the problem.
 
     untested: tiles that take the problem, but none of the small ones. skipped: why nothing was tested. refused: why the
-    source or its plan is no job for the emulator, with the compiler's log. left: cases after the first timeout.
+    source or its plan is no job for the emulator, with the compiler's log. left: cases after the first timeout. own: how
+    much of the problem itself was run.
     """
 
     chosen: Tile
@@ -33,12 +36,13 @@ class Emulated(msgspec.Struct, frozen=True):
     skipped: str = ""
     refused: str = ""
     left: tuple[EmulatedCase, ...] = ()
+    own: str = ""
 
 
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
     """Run each tile of the kernel on the CPU, access by access checked, on the sweep's problems of this problem's kind.
 
-    The problem itself is left out: a million threads would take minutes.
+    Of the problem itself as many blocks are run as take seconds.
     """
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
@@ -51,11 +55,43 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unwanted(problem, t, device) is None]
     try:
         looked = list(_looked_at(chosen))
+        own, more = "", list[Defect]()
+        if not any(some for _, some in looked):
+            own, more = _of_itself(EmulatedCase(kernel, problem, tile, device))
     except (HostCompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
         return Emulated(tile, refused=str(error))
-    found = tuple(finding for _, some in looked for finding in some)
+    found = (*(finding for _, some in looked for finding in some), *more)
     tested = tuple(case for case, _ in looked)
-    return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]))
+    return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]), own=own)
+
+
+#: Operations and bytes that are emulated in seconds, and bytes of operands, whose records take eight times as many.
+SECONDS_WORTH, HELD_BYTES = 30_000_000, 2**28
+#: Clusters of a sample at most, the first and the last among them, and seconds of processor time.
+SAMPLED, OWN_S = 9, 60
+
+
+def _of_itself(case: EmulatedCase) -> tuple[str, list[Defect]]:
+    """Run the problem, or a sample of its blocks; return how much was run, or why not, and what was found."""
+    problem, calls = case.problem, case.calls
+    work, needed = problem.flop + problem.traffic_bytes, problem.footprint_bytes
+    not_run = f"{problem.id} itself was not run: "
+    if needed > HELD_BYTES:
+        return f"{not_run}its operands have {size(needed)}, and at most {size(HELD_BYTES)} are taken", []
+    sample, extent = {}, "all blocks"
+    if work > SECONDS_WORTH:
+        blocks = math.prod(extents(calls[0][1].grid))
+        if len(calls) > 1 or case.kernel.cooperative:
+            return f"{not_run}it takes minutes, and its blocks cannot be run separately; see verify --emulated", []
+        clusters = blocks // calls[0][1].cluster
+        most = SECONDS_WORTH * clusters // work
+        if not most:
+            return f"{not_run}one of its {clusters:,} blocks takes more than seconds; see verify --emulated", []
+        steps = min(most, SAMPLED) - 1
+        sample = {i * (clusters - 1) // steps if steps else clusters - 1: 1 for i in range(steps + 1)}
+        extent = f"{len(sample) * calls[0][1].cluster:,} of {blocks:,} blocks, whose results were not compared,"
+    defects = [defect for _, some in looks(case, entries([case]), limit_s=OWN_S, sample=sample) for defect in some]
+    return f"{problem.id} itself: {extent} in {len(ORDERS)} schedules", defects
 
 
 def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
@@ -147,7 +183,7 @@ def verdict(found: Emulated) -> str:
         parts += [f"and {count(len(reports) - SHOWN, 'more report')}"] if len(reports) > SHOWN else []
     else:
         parts = [f"PASS: no races or memory errors ({_extent(found)})"]
-    lines = [line for part in (*parts, *_tiles(found)) for line in part.split("\n")]
+    lines = [line for part in (*parts, *_tiles(found), *_problems(found)) for line in part.split("\n")]
     return "\n".join(paragraph(line) for line in lines)
 
 
@@ -158,6 +194,14 @@ def _extent(found: Emulated) -> str:
     extent = f"{count(len(problems), 'problem')} x {len(ORDERS)} schedules"
     extent += f", {count(len(tiles), 'tile')}" if tiles != {""} else ""
     return extent + (f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else "")
+
+
+def _problems(found: Emulated) -> list[str]:
+    """Return which problems have passed, and how much of the one asked for; nothing where some have not."""
+    if found.findings or not found.tested:
+        return []
+    ordered = sorted({case.problem for case in found.tested}, key=lambda problem: problem.footprint_bytes)
+    return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [found.own])]
 
 
 def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:

@@ -39,3 +39,17 @@ EMU_INLINE T atomicCAS(T *address, std::type_identity_t<T> expected, std::type_i
   if (!(old == expected)) emu::yield();  // another thread holds the lock: let it run
   return old;
 }
+
+// Scopes are not modelled.
+#define EMU_SCOPED(name)                                                                                      \
+  template <class T> EMU_INLINE T name##_block(T *address, std::type_identity_t<T> x) { return name(address, x); } \
+  template <class T> EMU_INLINE T name##_system(T *address, std::type_identity_t<T> x) { return name(address, x); }
+EMU_SCOPED(atomicAdd)
+EMU_SCOPED(atomicSub)
+EMU_SCOPED(atomicExch)
+EMU_SCOPED(atomicMin)
+EMU_SCOPED(atomicMax)
+EMU_SCOPED(atomicAnd)
+EMU_SCOPED(atomicOr)
+EMU_SCOPED(atomicXor)
+#undef EMU_SCOPED

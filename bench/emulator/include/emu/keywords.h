@@ -15,6 +15,8 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __maxnreg__(registers)
+#define __cluster_dims__(...)
+#define __builtin_assume(condition) ((void)0)
 #define __align__(n) __attribute__((aligned(n)))
 // With restrict, g++ may keep values in registers across a barrier.
 #define __restrict__

@@ -129,9 +129,32 @@ template <class F> EMU_INLINE EmuNarrow2<F> __hfma2(EmuNarrow2<F> a, EmuNarrow2<
 template <class F> EMU_INLINE EmuNarrow<F> __hneg(EmuNarrow<F> a) { return -a; }
 template <class F> EMU_INLINE EmuNarrow<F> __habs(EmuNarrow<F> a) { return EmuNarrow<F>::from_bits(a.bits & 0x7fff); }
 template <class F> EMU_INLINE EmuNarrow2<F> __hneg2(EmuNarrow2<F> a) { return {-a.x, -a.y}; }
+#define EMU_UNARY(name, expression)                                                                                 \
+  template <class F> EMU_INLINE EmuNarrow<F> h##name(EmuNarrow<F> a) {                                                \
+    const float x = float(a);                                                                                         \
+    return EmuNarrow<F>(float(expression));                                                                           \
+  }                                                                                                                   \
+  template <class F> EMU_INLINE EmuNarrow2<F> h2##name(EmuNarrow2<F> a) { return {h##name(a.x), h##name(a.y)}; }
+EMU_UNARY(exp, std::exp(x))
+EMU_UNARY(exp2, std::exp2(x))
+EMU_UNARY(log, std::log(x))
+EMU_UNARY(log2, std::log2(x))
+EMU_UNARY(sqrt, std::sqrt(x))
+EMU_UNARY(rsqrt, 1.0f / std::sqrt(x))
+EMU_UNARY(rcp, 1.0f / x)
+EMU_UNARY(sin, std::sin(x))
+EMU_UNARY(cos, std::cos(x))
+EMU_UNARY(tanh, std::tanh(x))
+EMU_UNARY(floor, std::floor(x))
+EMU_UNARY(ceil, std::ceil(x))
+EMU_UNARY(rint, std::nearbyint(x))
+#undef EMU_UNARY
+template <class F> EMU_INLINE EmuNarrow2<F> __habs2(EmuNarrow2<F> a) { return {__habs(a.x), __habs(a.y)}; }
+template <class F> EMU_INLINE bool __hge(EmuNarrow<F> a, EmuNarrow<F> b) { return a >= b; }
+template <class F> EMU_INLINE bool __hle(EmuNarrow<F> a, EmuNarrow<F> b) { return a <= b; }
+template <class F> EMU_INLINE bool __hne(EmuNarrow<F> a, EmuNarrow<F> b) { return a != b; }
+template <class F> EMU_INLINE int __hisinf(EmuNarrow<F> a) { return std::isinf(float(a)) ? float(a) < 0 ? -1 : 1 : 0; }
 template <class F> EMU_INLINE bool __hlt(EmuNarrow<F> a, EmuNarrow<F> b) { return a < b; }
 template <class F> EMU_INLINE bool __hgt(EmuNarrow<F> a, EmuNarrow<F> b) { return a > b; }
 template <class F> EMU_INLINE bool __heq(EmuNarrow<F> a, EmuNarrow<F> b) { return a == b; }
 template <class F> EMU_INLINE bool __hisnan(EmuNarrow<F> a) { return std::isnan(float(a)); }
-template <class F> EMU_INLINE EmuNarrow<F> hsqrt(EmuNarrow<F> a) { return EmuNarrow<F>(std::sqrt(float(a))); }
-template <class F> EMU_INLINE EmuNarrow<F> hexp(EmuNarrow<F> a) { return EmuNarrow<F>(std::exp(float(a))); }

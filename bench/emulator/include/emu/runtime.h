@@ -28,7 +28,9 @@ void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_
 void yield();
 
 unsigned lane();
-unsigned live_lanes();
+unsigned converged(Site site);
+long long clock();
+bool is_shared(const void *pointer);
 [[noreturn]] void trap(Site site);
 void misuse(const char *kind, const char *message, Site site);
 
@@ -53,6 +55,7 @@ void wait_copies(unsigned pending, Site site);
 constexpr unsigned own_block = ~0u;
 void mbarrier_init(unsigned barrier, unsigned arrivals, Site site);
 void mbarrier_arrive(unsigned barrier, unsigned rank, unsigned expected_bytes, Site site);
+unsigned mbarrier_parity(unsigned barrier, Site site);  // of the phase that is not yet complete
 void mbarrier_wait(unsigned barrier, unsigned parity, Site site);
 void fence_mbarrier_init();
 void fence_proxy_async();
@@ -72,6 +75,7 @@ void tma_store_commit();
 void tma_store_wait_read(unsigned pending);
 
 unsigned cluster_rank();
+unsigned cluster_size();
 void cluster_barrier(Site site);
 void named_barrier(unsigned id, unsigned threads, Site site);
 

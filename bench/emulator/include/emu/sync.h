@@ -14,7 +14,17 @@ EMU_INLINE void __threadfence_system() {}
 
 EMU_INLINE void __nanosleep(unsigned) { emu::yield(); }
 [[noreturn]] inline void __trap(EMU_SITE) { emu::trap(site); }
-EMU_INLINE unsigned __activemask() { return emu::live_lanes(); }
+// The lanes that are here when none of the warp can go on elsewhere.
+inline unsigned __activemask(EMU_SITE) { return emu::converged(site); }
+EMU_INLINE long long clock64() { return emu::clock(); }
+EMU_INLINE int clock() { return int(emu::clock()); }
+EMU_INLINE size_t __cvta_generic_to_shared(const void *pointer, EMU_SITE) { return emu::shared_address(pointer, site); }
+EMU_INLINE void *__cvta_shared_to_generic(size_t address, EMU_SITE) {
+  return emu::shared_pointer(unsigned(address), site);
+}
+EMU_INLINE size_t __cvta_generic_to_global(const void *pointer) { return size_t(pointer); }
+EMU_INLINE unsigned __isShared(const void *pointer) { return emu::is_shared(pointer); }
+EMU_INLINE unsigned __isGlobal(const void *pointer) { return !emu::is_shared(pointer); }
 
 constexpr unsigned EMU_FULL_WARP = 0xffffffffu;
 
@@ -138,6 +148,12 @@ template <class T> inline unsigned __match_any_sync(unsigned mask, T value, EMU_
   emu::Matched<T> payload{value, 0};
   emu::collective<emu::Match<T>>(mask, payload, site);
   return payload.mask;
+}
+
+template <class T> inline unsigned __match_all_sync(unsigned mask, T value, int *all, EMU_SITE) {
+  const unsigned same = __match_any_sync(mask, value, site);
+  *all = same == mask;
+  return *all ? mask : 0;
 }
 
 #define EMU_WARP_REDUCTION(name, T, expression)                       \

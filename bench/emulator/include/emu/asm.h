@@ -1,0 +1,80 @@
+// What `asm` statements become (bench/emulator/ptx.py): an instruction of PTX as C++, its operands by their bits.
+#pragma once
+#include "../cuda_fp8.h"
+#include "../ptx_twins.h"
+#include "atomics.h"
+
+namespace emu::ptx {
+
+// An operand as a type: its bits where the sizes are the same, otherwise converted.
+template <class T, class F> EMU_INLINE T as(const F &from) {
+  if constexpr (std::is_pointer_v<F>)
+    return T(uintptr_t(from));
+  else if constexpr (sizeof(T) == sizeof(F) && std::is_trivially_copyable_v<F>)
+    return __builtin_bit_cast(T, from);
+  else
+    return T(from);
+}
+template <class To, class T> EMU_INLINE void put(To &to, T value) { to = as<To>(value); }
+// Several registers as one, and one as several: `mov.b64 %0, {%1, %2}`.
+template <class T, class F, size_t n> EMU_INLINE T joined(const F (&parts)[n]) {
+  static_assert(sizeof(T) == sizeof(F) * n, "the emulator has no such mov of registers");
+  T whole;
+  __builtin_memcpy(&whole, parts, sizeof(T));
+  return whole;
+}
+template <unsigned parts, unsigned number, class T> EMU_INLINE auto piece(T whole) {
+  using Word = std::conditional_t<sizeof(T) / parts == 4, unsigned,
+                                  std::conditional_t<sizeof(T) / parts == 2, unsigned short, unsigned char>>;
+  return Word(as<std::conditional_t<sizeof(T) == 8, unsigned long long, unsigned>>(whole) >> number * 8 * sizeof(Word));
+}
+
+template <class T> EMU_INLINE T *shared(unsigned long long address, Site site) {
+  return static_cast<T *>(shared_pointer(unsigned(address), site));
+}
+template <class T> EMU_INLINE T *generic(unsigned long long address, Site) { return reinterpret_cast<T *>(address); }
+
+// An access to N elements at once.
+template <class T, int N> struct alignas(sizeof(T) * N) Vector {
+  T e[N];
+};
+template <class T, int N> EMU_INLINE Vector<T, N> load(const T *from) {
+  return *reinterpret_cast<const Vector<T, N> *>(from);
+}
+template <class T, int N> EMU_INLINE void store(T *to, Vector<T, N> value) {
+  *reinterpret_cast<Vector<T, N> *>(to) = value;
+}
+
+EMU_INLINE unsigned lanes_below() { return (1u << lane()) - 1; }
+EMU_INLINE unsigned warp_of_block() {
+  return ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) / 32;
+}
+
+EMU_INLINE unsigned bits_of_field(unsigned x, unsigned from, unsigned count) {
+  return from > 31 ? 0 : x >> from & (count > 31 ? ~0u : (1u << count) - 1);
+}
+EMU_INLINE unsigned insert(unsigned field, unsigned into, unsigned from, unsigned count) {
+  const unsigned mask = (count > 31 ? ~0u : (1u << count) - 1) << from;
+  return (into & ~mask) | (field << from & mask);
+}
+EMU_INLINE unsigned table(unsigned a, unsigned b, unsigned c, unsigned truth) {
+  unsigned result = 0;
+  for (unsigned bit = 0; bit < 32; ++bit)
+    result |= (truth >> ((a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1)) & 1) << bit;
+  return result;
+}
+template <class T> EMU_INLINE unsigned pair(float high, float low) {
+  return unsigned(T(high).bits) << 16 | T(low).bits;
+}
+// shfl.sync: `bounds` holds the first lane of a segment and the clamp, as the ISA has them.
+template <int mode> EMU_INLINE unsigned shuffled(unsigned x, unsigned by, unsigned bounds, unsigned mask, bool &in, Site site) {
+  const unsigned segment = bounds >> 8 & 31, clamp = bounds & 31, own = lane();
+  const int most = int((own & segment) | (clamp & ~segment)), least = int(own & segment);
+  const int source = mode == 0 ? int((by & ~segment & 31) | (own & segment)) : mode == 1 ? int(own ^ by)
+                     : mode == 2 ? int(own + by) : int(own) - int(by);
+  in = mode == 3 ? source >= most : source <= most;
+  (void)least;
+  return shuffle(mask, x, in ? source : int(own), site);
+}
+
+}  // namespace emu::ptx

@@ -1,0 +1,188 @@
+"""Kernels with what files of users contain: each computes what NumPy does, or is refused in one line."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from emulator.fixtures import read, reports_of, written
+from kernelmark.bench.emulator.build import HostCompileError, program
+from kernelmark.bench.emulator.worker import Buffer, Launch, run
+
+FILES = Path(__file__).parent / "user"
+ENTRIES = {
+    "groups.cu": ("softmax", "filter", "tiles", "staged", "grid_sum", "ranks"),
+    "instructions.cu": ("copy", "product", "singles", "counted"),
+    "intrinsics.cu": ("bits", "reals", "bytes", "layer_norm"),
+    "pipelines.cu": ("thread_pipeline", "block_pipeline", "barriers", "primitives", "counters"),
+}
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal(1024).astype(np.float32)
+WORDS = RNG.integers(-(2**31), 2**31, 32).astype(np.int32)
+
+
+def outputs(launch: Launch, buffers: dict[str, Buffer], repeats: bool = True) -> dict[str, Any]:
+    """Outputs of a kernel, without a report, and the same under all orders if it repeats."""
+    file = next(file for file, entries in ENTRIES.items() if launch.entry in entries)
+    outcomes = run(program(FILES / file, ENTRIES[file]), buffers, [launch])
+    for outcome in outcomes:
+        assert not outcome.reports, "\n".join(map(str, outcome.reports))
+        for name, value in outcome.outputs.items():
+            assert not repeats or np.array_equal(value, outcomes[0].outputs[name], equal_nan=True), outcome.order
+    return outcomes[0].outputs
+
+
+def inout(array: Any) -> Buffer:
+    return Buffer("inout", array)
+
+
+def test_softmax_of_groups_and_dynamic_shared_memory() -> None:
+    x = X[: 3 * 77].reshape(3, 77)
+    launch = Launch("softmax", 3, 64, ("x", "y", 77), shared_bytes=77 * 4)
+    y = outputs(launch, {"x": read(x), "y": written(3 * 77)})["y"].reshape(x.shape)
+    want = np.exp(x - x.max(1, keepdims=True))
+    assert np.allclose(y, want / want.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_lanes_that_have_converged_take_places_together() -> None:
+    x = RNG.integers(-9, 10, 150).astype(np.int32)
+    buffers = {"x": read(x), "y": inout(np.zeros(150, np.int32)), "count": inout(np.zeros(1, np.int32))}
+    found = outputs(Launch("filter", 3, 64, ("x", "y", "count", 150)), buffers, repeats=False)
+    assert found["count"][0] == (x > 0).sum()
+    assert sorted(found["y"][: found["count"][0]]) == sorted(x[x > 0])
+
+
+def test_tiles_of_tiles_reduce_scan_and_vote() -> None:
+    x = (X[:64] * 8).round()
+    y = outputs(Launch("tiles", 1, 64, ("x", "y")), {"x": read(x), "y": written(152)})["y"]
+    fours = x.reshape(16, 4)
+    assert np.array_equal(y[:8], x.reshape(8, 8).sum(1))
+    assert np.array_equal(y[8:24], fours.sum(1))
+    assert np.array_equal(y[24:88], fours.cumsum(1).ravel())
+    votes = ((fours > 0) * [1, 2, 4, 8]).sum(1) + 16 * (fours > 50).any(1)
+    assert np.array_equal(y[88:], np.repeat(votes, 4))
+
+
+def test_blocks_copy_grids_sum_and_clusters_have_ranks() -> None:
+    launch = Launch("staged", 3, 32, ("x", "y", 40), shared_bytes=160)
+    y = outputs(launch, {"x": read(X[:120]), "y": written(120)})["y"]
+    assert np.array_equal(y.reshape(3, 40), X[:120].reshape(3, 40)[:, ::-1])
+    buffers = {"x": read(X), "partial": Buffer("scratch", np.zeros(3, np.float32)), "y": written(1)}
+    y = outputs(Launch("grid_sum", 3, 32, ("x", "partial", "y", 1000), cooperative=True), buffers)["y"]
+    assert math.isclose(y[0], X[:1000].sum(), rel_tol=1e-4)
+    y = outputs(Launch("ranks", 4, 32, ("y",), cluster=2), {"y": written(4, np.int32)})["y"]
+    assert list(y) == [20, 21, 20, 21]
+
+
+def test_cached_loads_and_stores_of_asm_move_vectors() -> None:
+    y = outputs(Launch("copy", 4, 64, ("x", "y", 250)), {"x": read(X[:1000]), "y": written(1000)})["y"]
+    assert np.array_equal(y, X[:1000])
+
+
+def test_product_of_cp_async_ldmatrix_and_mma_of_asm() -> None:
+    a, b = (X[: size * 48].reshape(size, 48).astype(np.float16) for size in (21, 11))
+    launch = Launch("product", (2, 2), 32, ("a", "b", "c", 21, 11, 48))
+    c = outputs(launch, {"a": read(a), "b": read(b), "c": written(21 * 11)})["c"].reshape(21, 11)
+    assert np.allclose(c, a.astype(np.float32) @ b.T.astype(np.float32), rtol=1e-3, atol=1e-3)
+
+
+def test_single_instructions_of_asm() -> None:
+    x, lane = WORDS.view(np.uint32), np.arange(32, dtype=np.uint32)
+    y = outputs(Launch("singles", 1, 32, ("x", "y")), {"x": read(x), "y": written(9 * 32, np.uint32)})["y"]
+    want = [x >> 4 & 255, x ^ lane ^ 7, x.byteswap(), x[lane ^ 1], (x + 1) * 3, x > 1 << 20]
+    want += [np.full(32, 0x3F000000), lane + x, x - lane]
+    assert np.array_equal(y.reshape(9, 32), np.array(want).astype(np.uint32))
+
+
+def test_histogram_by_red_and_largest_by_compare_and_swap_of_double() -> None:
+    x = np.abs(X[:200]) % 1
+    buffers = {"x": read(x), "bins": inout(np.zeros(8, np.uint32)), "most": inout(np.zeros(1))}
+    found = outputs(Launch("counted", 4, 64, ("x", "bins", "most", 200)), buffers)
+    assert np.array_equal(found["bins"], np.bincount((x * 8).astype(int), minlength=8))
+    assert found["most"][0] == x.max()
+
+
+def test_functions_of_bits_and_conversions() -> None:
+    y = outputs(Launch("bits", 1, 32, ("x", "y")), {"x": read(WORDS), "y": written(256, np.int64)})["y"].reshape(32, 8)
+    parts = WORDS.view(np.int8).reshape(32, 4).astype(int)
+    assert np.array_equal(y[:, 0], parts @ [-128, 127, -1, 1] + 5)
+    assert [64 - int(a & 0xFFFFFF).bit_length() for a in WORDS] == list(y[:, 1])
+    assert [(int(a) & -int(a)).bit_length() + 20 for a in WORDS] == list(y[:, 2])
+    assert np.array_equal(y[:, 5], WORDS)
+    assert (y[:, 6] == 1).all()
+    unsigned = np.rint(np.maximum(WORDS * np.float32(1e-3), 0))
+    assert np.array_equal(y[:, 7], unsigned.astype(int) + np.maximum(3, WORDS & 7) + 1)
+
+
+def test_functions_of_reals() -> None:
+    y = outputs(Launch("reals", 2, 64, ("x", "y", 100)), {"x": read(X[:100]), "y": written(100)})["y"]
+    x = X[:100].astype(np.float64)
+    assert np.allclose(y, np.sin(x) + 1 / np.sqrt(1 + x * x) + 2**x + [math.erf(v) for v in x], rtol=1e-5)
+
+
+def test_conversions_to_fp8_and_back() -> None:
+    x = np.concatenate([X[:90] * 100, [0, -0.0, 1e-9, 2e-3, 448, 464, 465, 6e4, 57344, 1e9]]).astype(np.float32)
+    y = outputs(Launch("bytes", 2, 64, ("x", "y", 100)), {"x": read(x), "y": written(300)})["y"].reshape(3, 100)
+    for row, kind, most in ((y[0], ml_dtypes.float8_e4m3fn, 448), (y[1], ml_dtypes.float8_e5m2, 57344)):
+        assert np.array_equal(row, np.clip(x, -most, most).astype(kind).astype(np.float32))
+    assert (y[2] == 0).all()
+
+
+def test_layer_norm_of_halves() -> None:
+    x, scale = X[:192].reshape(3, 64).astype(np.float16), X[:64].astype(np.float16)
+    buffers = {"x": read(x), "scale": read(scale), "y": written(192, np.float16)}
+    y = outputs(Launch("layer_norm", 3, 64, ("x", "scale", "y", 32, 1e-5)), buffers)["y"].reshape(3, 64)
+    wide = x.astype(np.float64)
+    want = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * scale
+    assert np.allclose(y, want, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("entry", "shared", "order"), [("thread_pipeline", 0, 1), ("block_pipeline", 512, -1), ("barriers", 0, -1)]
+)
+def test_pipelines_and_barriers_of_libcu(entry: str, shared: int, order: int) -> None:
+    launch = Launch(entry, 1, 64, ("x", "y", 5), shared_bytes=shared)
+    y = outputs(launch, {"x": read(X[:320]), "y": written(64)})["y"]
+    assert np.allclose(y, X[:320].reshape(5, 64).sum(0)[::order], rtol=1e-5, atol=1e-5)
+
+
+def test_primitives_of_pipelines_and_atomics_of_libcu() -> None:
+    y = outputs(Launch("primitives", 1, 32, ("x", "y")), {"x": read(X[:128]), "y": written(128)})["y"]
+    assert np.array_equal(y.reshape(32, 4), X[:128].reshape(32, 4)[::-1])
+    x = RNG.integers(0, 99, 100).astype(np.int32)
+    y = outputs(Launch("counters", 2, 64, ("x", "y", 100)), {"x": read(x), "y": inout(np.zeros(2, np.int32))})["y"]
+    assert list(y) == [x.sum(), x.max()]
+
+
+def test_assert_that_fails_is_a_trap_with_its_line_and_condition() -> None:
+    text = "#include <cassert>\n__global__ void f(float *y) {\n  assert(y == nullptr);\n}"
+    (report,) = reports_of(text, Launch("f", 1, 1, ("y",)), {"y": written(1)})
+    assert (report.kind, report.line, report.message) == ("trap", 3, "assert(y == nullptr)")
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [
+        ("#include <cub/cub.cuh>", "", "kernel.cu:1: `cub/cub.cuh` is declared neither"),
+        ("", "*y = __nanhf(*y);", "kernel.cu:4: `__nanhf` is declared neither"),
+        ("", 'asm("vset2.u32 %0;" : "=f"(*y));', "kernel.cu:4: the emulator has no `vset2.u32` in asm"),
+        ("__device__ float elsewhere(float);", "*y = elsewhere(*y);", "`elsewhere(float)` is declared neither"),
+        (
+            "#include <cooperative_groups.h>",
+            "*cooperative_groups::this_cluster().map_shared_rank(y, 1) = 0.0f;",
+            "`cluster_group::map_shared_rank` is declared neither",
+        ),
+    ],
+)
+def test_what_the_emulator_lacks_is_named_in_one_line_with_its_page(head: str, body: str, said: str) -> None:
+    with pytest.raises(HostCompileError) as refused:
+        reports_of(
+            f"{head}\n\n__global__ void f(float *y) {{\n{body}\n}}", Launch("f", 1, 1, ("y",)), {"y": written(1)}
+        )
+    message = str(refused.value)
+    assert said in message
+    assert message.endswith("; docs/emulator.md lists what it has")
+    assert "\n" not in message
