@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from kernelmark import __version__
+from kernelmark.bench.cli.emulated import verify_emulated
 from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
@@ -173,11 +174,14 @@ def run(
 
 @click.command()
 @_asks([option for option in OPTIONS if not option.times])
-def verify(json_to: IO[str] | None, **options: Any) -> None:
+@click.option("--emulated", is_flag=True, help="Run CUDA kernels in the emulator, in three orders; store nothing.")
+def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
     """Verify the kernels of each SUITE without timing them.
 
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
+    if emulated:
+        sys.exit(verify_emulated(asked_of(options)))
     _measure(asked_of({**options, "mode": Mode.VERIFY}), RunOutputs(json=json_to))
 
 

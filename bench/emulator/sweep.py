@@ -108,7 +108,7 @@ def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, li
 
 
 def findings(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[Defect]:
-    """Yield what is wrong with the kernel in this case: reports and wrong results, order by order. Raises as `looks`."""
+    """Yield what is wrong with the kernel in this case: reports and wrong results, by order. Raises as `looks`."""
     for _, defects in looks(case, names, cuda, limit_s):
         yield from defects
 

@@ -7,8 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from emulator.fixtures import read, reports_of, written
+from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.emulator.build import HostCompileError, program
 from kernelmark.bench.emulator.worker import Buffer, Launch, run
 
@@ -155,6 +157,44 @@ def test_primitives_of_pipelines_and_atomics_of_libcu() -> None:
     x = RNG.integers(0, 99, 100).astype(np.int32)
     y = outputs(Launch("counters", 2, 64, ("x", "y", 100)), {"x": read(x), "y": inout(np.zeros(2, np.int32))})["y"]
     assert list(y) == [x.sum(), x.max()]
+
+
+PLUGIN = """
+from kernelmark import KernelCall, cuda_kernel
+
+@cuda_kernel("transpose", source="{folder}/mine.cu", entry="mine", dtypes=("f32",), places=("out",), batchs=(1,),
+             numerics="exact")
+def {name}(p, t, device):
+    return [KernelCall((-(-p.n // 32), -(-p.m // 8)), (32, 8), ("a", "b", p.m, p.n))]
+"""
+MINE = """
+__global__ void mine(const float *a, float *b, int m, int n) {
+  const int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < m && j < n) b[j * m + i] = a[i * n + j];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "verdicts"), [(MINE, 0, "PASS"), (MINE.replace("j < n", "true"), 1, "FAIL")]
+)
+def test_a_plugins_kernel_is_emulated_on_any_problem(tmp_path, text, status, verdicts) -> None:
+    (tmp_path / "mine.cu").write_text(text)
+    (tmp_path / "mine.py").write_text(PLUGIN.format(folder=tmp_path, name=verdicts))
+    words = [
+        "verify",
+        "transpose/m41n70/f32/out",
+        "--plugin",
+        str(tmp_path / "mine.py"),
+        "--kernels",
+        f"*{verdicts}",
+        "--emulated",
+    ]
+    found = CliRunner().invoke(cli, words)
+    assert found.exit_code == status, found.output
+    assert [line.split()[:2] for line in found.output.splitlines()[3:6]] == [
+        [order, verdicts] for order in ("forward", "reverse", "random")
+    ]
 
 
 def test_assert_that_fails_is_a_trap_with_its_line_and_condition() -> None:

@@ -50,6 +50,7 @@ def test_only_the_tiles_asked_for_are_tested(opened, folder):
     said = "\n".join(session.look(version(folder, 1, RACING)))
     assert session.good
     assert "problems x 3 schedules, 1 tile)\n  PASS  H=8" in said
+    assert f"\n{PROBLEM} itself: all blocks in 3 schedules" in said
     assert "H=4" not in said
 
 
@@ -173,6 +174,7 @@ def test_a_kernel_of_the_tree_is_compiled_and_emulated_once(kernelmark):
     assert (done.returncode, done.stderr) == (0, "")
     assert "sgemm_tiled<32, Op::N, Op::T>" in done.stdout
     assert "PASS: no races or memory errors (11 problems x 3 schedules, 2 tiles)\n  PASS  T=32  11 prob" in done.stdout
+    assert "\ngemm/m512n512k512/f32/NT itself: 9 of 256 blocks, whose results were not" in done.stdout
     assert "\033" not in done.stdout
 
 

@@ -45,8 +45,8 @@ EMU_HOOKS(2)
 EMU_HOOKS(4)
 EMU_HOOKS(8)
 EMU_HOOKS(16)
-void __tsan_read_range(void *p, size_t bytes) { read(p, bytes, EMU_CALLER); }
-void __tsan_write_range(void *p, size_t bytes) { write(p, bytes, EMU_CALLER); }
+void __tsan_read_range(void *p, size_t bytes) { read(p, bytes, EMU_CALLER, false); }
+void __tsan_write_range(void *p, size_t bytes) { write(p, bytes, EMU_CALLER, false); }
 void __tsan_init() {}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
@@ -55,17 +55,17 @@ void __tsan_vptr_read(void **) {}
 
 // The memory functions that the compiler calls to copy whole objects; build.py renames the kernel's calls.
 void *emu_memcpy(void *to, const void *from, size_t bytes) {
-  read(from, bytes, EMU_CALLER);
-  write(to, bytes, EMU_CALLER);
+  read(from, bytes, EMU_CALLER, false);
+  write(to, bytes, EMU_CALLER, false);
   return std::memcpy(to, from, bytes);
 }
 void *emu_memmove(void *to, const void *from, size_t bytes) {
-  read(from, bytes, EMU_CALLER);
-  write(to, bytes, EMU_CALLER);
+  read(from, bytes, EMU_CALLER, false);
+  write(to, bytes, EMU_CALLER, false);
   return std::memmove(to, from, bytes);
 }
 void *emu_memset(void *to, int value, size_t bytes) {
-  write(to, bytes, EMU_CALLER);
+  write(to, bytes, EMU_CALLER, false);
   return std::memset(to, value, bytes);
 }
 

@@ -25,8 +25,8 @@ class Emulated(msgspec.Struct, frozen=True):
     """What the emulator found in which cases. chosen: the tile that a run takes for the problem.
 
     untested: tiles that take the problem, but none of the small ones. skipped: why nothing was tested. refused: why the
-    source or its plan is no job for the emulator, with the compiler's log. left: cases after the first timeout. own: how
-    much of the problem itself was run.
+    source or its plan is no job for the emulator, with the compiler's log. left: cases after the first timeout. own:
+    how much of the problem itself was run.
     """
 
     chosen: Tile
@@ -198,7 +198,7 @@ def _extent(found: Emulated) -> str:
 
 def _problems(found: Emulated) -> list[str]:
     """Return which problems have passed, and how much of the one asked for; nothing where some have not."""
-    if found.findings or not found.tested:
+    if found.findings or found.left or not found.tested:
         return []
     ordered = sorted({case.problem for case in found.tested}, key=lambda problem: problem.footprint_bytes)
     return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [found.own])]

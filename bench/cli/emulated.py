@@ -1,0 +1,83 @@
+"""`verify --emulated`: CUDA kernels on any problem in the emulator, thread by thread, in three orders."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import click
+
+from kernelmark.bench.cli.options import AGAINST, OK
+from kernelmark.bench.cli.planned import RunRequest
+from kernelmark.bench.emulator.build import HostCompileError, missing_tool
+from kernelmark.bench.emulator.sweep import EmulatedCase, entries, looks
+from kernelmark.bench.emulator.worker import WorkerError
+from kernelmark.bench.measure.cuda import present_limits
+from kernelmark.bench.measure.present import cuda_missing
+from kernelmark.bench.plan.case import contenders
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.suites import find_suite, full_name
+from kernelmark.bench.report.format import seconds, size
+from kernelmark.bench.report.layout import TableColumn, table
+
+#: Seconds of processor time for all orders of a case, and reports that are shown of each.
+LIMIT_S, SHOWN = 3600, 8
+
+
+def verify_emulated(asked: RunRequest) -> int:
+    """Print what the emulator finds for each CUDA kernel and problem; return the exit status. Raises UsageError."""
+    if reason := missing_tool():
+        raise UsageError(f"--emulated: {reason}")
+    good = True
+    for kernel, problem in _chosen(asked):
+        click.echo(f"{kernel.id} on {problem.id}")
+        good &= _verified(kernel, problem)
+    return OK if good else AGAINST
+
+
+def _chosen(asked: RunRequest) -> list[tuple[CudaKernel, Problem]]:
+    globs, registry = tuple(asked.options["kernels"]), discover(tuple(asked.options["plugins"]))
+    suites = [find_suite(full_name(name), registry) for name in asked.suites]
+    found = [
+        (kernel, entry.problem)
+        for suite in suites
+        for entry in suite.entries()
+        for kernel in contenders(entry, registry, ("cuda",), globs)
+        if isinstance(kernel, CudaKernel)
+    ]
+    if not found:
+        raise UsageError("--emulated: no CUDA kernel takes these problems; `kernelmark list` has the kernels")
+    return found
+
+
+def _verified(kernel: CudaKernel, problem: Problem) -> bool:
+    device = H100 if cuda_missing() else present_limits()
+    if reason := kernel.refuses(problem, device) or kernel.emulated:
+        click.echo(f"unsupported: {reason}")
+        return True
+    tile = kernel.tile_for(problem, device)
+    assert tile is not None, "a kernel that takes the problem has a tile for it"
+    case = EmulatedCase(kernel, problem, tile, device)
+    try:
+        lines = list(_lines(case))
+    except (HostCompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
+        click.echo(f"FAIL: {error}")
+        return False
+    columns = (
+        TableColumn("order"),
+        TableColumn("verdict"),
+        TableColumn("time", "right"),
+        TableColumn("memory", "right"),
+    )
+    click.echo(table(columns, [cells for cells, _ in lines]))
+    texts = [text for _, texts in lines for text in texts]
+    click.echo("".join(f"{text}\n" for text in dict.fromkeys(texts)), nl=False)
+    return not texts
+
+
+def _lines(case: EmulatedCase) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    for outcome, defects in looks(case, entries([case]), limit_s=LIMIT_S):
+        texts = [str(defect.report or f"wrong: {defect.reason}") for defect in islice(defects, SHOWN)]
+        yield (outcome.order, "FAIL" if texts else "PASS", seconds(outcome.time_s), size(outcome.peak_bytes)), texts
