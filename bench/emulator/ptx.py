@@ -390,10 +390,6 @@ def _call(code: str) -> _Make:
     return make
 
 
-def _nothing(t: _Translator, match: re.Match[str], args: Sequence[str]) -> str:
-    return ""
-
-
 _ARITHMETIC = r"(?:\.lo|\.wide|\.rn|\.rz|\.ftz|\.sat|\.approx|\.full)*"
 _SPACE = r"(?:\.(?P<space>global|shared(?:::\w+)?|local|const))?"
 _HINTS = (
@@ -423,9 +419,7 @@ _TABLE: tuple[tuple[str, _Make], ...] = (
     (r"rcp\.(?:approx|rn)(?:\.ftz)?\.(f\d+)", _formula("1 / a")),
     (r"rsqrt\.approx(?:\.ftz)?\.(f\d+)", _formula("1 / std::sqrt(a)")),
     (r"sqrt\.(?:approx|rn)(?:\.ftz)?\.(f\d+)", _formula("std::sqrt(a)")),
-    (r"sin\.approx(?:\.ftz)?\.(f32)", _formula("std::sin(a)")),
-    (r"cos\.approx(?:\.ftz)?\.(f32)", _formula("std::cos(a)")),
-    (r"tanh\.approx\.(f32)", _formula("std::tanh(a)")),
+    *((rf"{name}\.approx(?:\.ftz)?\.(f32)", _formula(f"std::{name}(a)")) for name in ("sin", "cos", "tanh")),
     (r"popc\.(b32)", _formula("unsigned(__popc(a))")),
     (r"clz\.(b32)", _formula("unsigned(__clz(int(a)))")),
     (r"brev\.(b32)", _formula("__brev(a)")),
@@ -481,7 +475,7 @@ _TABLE: tuple[tuple[str, _Make], ...] = (
             "emu::block_barrier(SITE);" if len(a) == 1 and a[0] == "0" else "emu::named_barrier(U0, U1, SITE);"
         )(t, m, a),
     ),
-    (r"barrier\.cluster\.arrive[.\w]*", _nothing),
+    (r"barrier\.cluster\.arrive[.\w]*", _call("")),
     (r"barrier\.cluster\.wait[.\w]*", _call("emu::cluster_barrier(SITE);")),
     (r"mbarrier\.init(?:\.shared(?:::cta)?)?\.b64", _call("emu::mbarrier_init(A0, U1, SITE);")),
     (
@@ -500,6 +494,6 @@ _TABLE: tuple[tuple[str, _Make], ...] = (
     (r"createpolicy[.\w:]*", _call("emu::ptx::put(V0, 0ull);")),
     (
         r"membar[.\w]*|fence(?:\.(?:sc|acq_rel|cta|gpu|sys|cluster))*|prefetch[.\w:]*|discard[.\w:]*|griddepcontrol\.\w+",
-        _nothing,
+        _call(""),
     ),
 )

@@ -101,7 +101,8 @@ def header_folders() -> tuple[str, ...]:
     toolkits += [Path(root) for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     found = [_first_with(header, (*wheels, *toolkits)) for header in ("cuda_runtime.h", "crt/mma.h", "cccl/nv/target")]
     folders = list(dict.fromkeys(folder for folder in found[:2] if folder))
-    folders += [found[2] / "cccl"] if found[2] else []
+    own = [folder / "cccl" for folder in folders if (folder / "cccl").is_dir()]
+    folders += own or ([found[2] / "cccl"] if found[2] else [])
     return tuple(map(str, folders))
 
 

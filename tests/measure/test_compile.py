@@ -288,7 +288,8 @@ def test_a_header_that_the_first_root_lacks_comes_from_the_next(
     for header in (wheels / "cuda_runtime.h", toolkit / "cuda_runtime.h", toolkit / "crt" / "mma.h"):
         header.parent.mkdir(parents=True, exist_ok=True)
         header.touch()
-    (toolkit / "cccl").mkdir()
+    (toolkit / "cccl" / "nv").mkdir(parents=True)
+    (toolkit / "cccl" / "nv" / "target").touch()
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: spec)
     monkeypatch.setattr(compiling, "find_nvcc", lambda: None)
@@ -296,7 +297,17 @@ def test_a_header_that_the_first_root_lacks_comes_from_the_next(
     assert header_folders.__wrapped__() == (str(wheels), str(toolkit), str(toolkit / "cccl"))
     (wheels / "crt").mkdir()
     (wheels / "crt" / "mma.h").touch()
-    assert header_folders.__wrapped__() == (str(wheels),)
+    assert header_folders.__wrapped__() == (str(wheels), str(toolkit / "cccl"))
+
+
+def test_headers_of_the_host_and_of_cudas_library_are_found_or_named(source: Path) -> None:
+    found = "#include <cooperative_groups.h>\n#include <cstdint>\n#include <stdio.h>\n"
+    body = '__global__ void f(uint8_t *y) {{ printf("%d", *y); *y = {0} < 3 ? 1 : 2; }}\n'
+    source.write_text(found + body.format("-INFINITY"))
+    assert compile_cubin(str(source), ("f",), "sm_80").code
+    source.write_text(body.format(2) + "#include <nowhere.h>\n")
+    with pytest.raises(CompileError, match=r"nowhere\.h is in none"):
+        compile_cubin(str(source), ("f",), "sm_80")
 
 
 # One sum is changed while products are in flight, so that the compiler waits for each.
