@@ -130,16 +130,17 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
 
 @contextmanager
 def _put_back(in_command: bool) -> Iterator[None]:
-    """Put back Python's own functions, and the modules and folders that a plug-in takes from its lists.
+    """Put back Python's own functions, the depth of calls, and the modules and folders that a plug-in takes from lists.
 
     A command imports as it goes on, and calls them until it ends. in_command: it also has paths that are relative to
     the folder in which it was called.
     """
     functions, modules, folders = vars(builtins).copy(), dict(sys.modules), list(sys.path)
-    here = Path.cwd() if in_command else None
+    here, depth = Path.cwd() if in_command else None, sys.getrecursionlimit()
     try:
         yield
     finally:
+        sys.setrecursionlimit(max(depth, sys.getrecursionlimit()))  # a kernel of the plug-in may need more
         vars(builtins).update(functions)
         for name, module in modules.items():
             sys.modules.setdefault(name, module)

@@ -123,6 +123,40 @@ def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
     assert "has schema 99, this kernelmark reads 10" in complaint(lambda: Store(store.path))
 
 
+@pytest.mark.parametrize("left", [50, 4096, 0.25, 0.5, 0.9])
+def test_a_store_that_is_cut_short_is_refused_in_one_line(store, complaint, left):
+    store.close()
+    size = store.path.stat().st_size
+    os.truncate(store.path, int(left * size) if left < 1 else left)
+    assert "cannot be used as a store: database disk image is malformed" in complaint(lambda: Store(store.path))
+
+
+#: What happens to the files beside a store, and how many of its five rows are read then.
+BESIDE = {
+    "the index of the log is missing": (lambda wal, shm: shm.unlink(), {5}),
+    "the index of the log is noise": (lambda wal, shm: shm.write_bytes(bytes(range(256)) * 128), {5}),
+    "the log is cut short": (lambda wal, shm: os.truncate(wal, wal.stat().st_size * 2 // 3), {0, 1, 2, 3, 4}),
+    "the log is noise": (lambda wal, shm: wal.write_bytes(bytes(range(256)) * 256), {0}),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_of_damaged_files_beside_a_store_whole_rows_are_read_or_none(begun, tmp_path, what):
+    begun.close()
+    writer, copied = Store(begun.path), tmp_path / "copied.db"
+    for number in range(5):
+        writer.add(result(kernel=f"gemm/a.k{number}"), {}, [1.0], None)
+    for end in ("", "-wal", "-shm"):
+        Path(f"{copied}{end}").write_bytes(Path(f"{begun.path}{end}").read_bytes())
+    writer.close()
+    damage, counts = BESIDE[what]
+    damage(Path(f"{copied}-wal"), Path(f"{copied}-shm"))
+    with closing(Store(copied)) as found:
+        rows = [row.kernel for row, _ in found.results("r1")]
+    assert rows == [f"gemm/a.k{number}" for number in range(len(rows))]
+    assert len(rows) in counts
+
+
 @pytest.mark.parametrize("below", ["file/results.db", "file/deep/results.db"])
 def test_a_place_where_no_file_can_be_made_is_named(tmp_path, complaint, below):
     (tmp_path / "file").write_text("")

@@ -43,7 +43,9 @@ def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: S
     for kill in range(KILLS):
         kept |= wait_for_rows(path, len(kept) + dice.randint(kill == 0, max(1, 100 // KILLS)), run)
         time.sleep(dice.uniform(0, 0.05))
-        assert run.poll() is None, f"was over before kill {kill}: {run.communicate()}"
+        if run.poll() is not None:
+            assert kill > 0.9 * KILLS, f"was over before kill {kill}: {run.communicate()}"
+            break
         if dice.random() < 0.5:
             kill_below(run.pid, dice)
             continue
