@@ -1,7 +1,9 @@
 """A wheel, installed beside projects that own `bench/`, `kernels/`, `cuda/` and `tests/`, harms neither."""
 
+import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -80,12 +82,13 @@ class Installed:
         self.site = next((folder / "env" / "lib").glob("python*")) / "site-packages"
         write(PROJECT, self.project)
 
-    def run(self, *words: str) -> str:
-        """Run a program of the environment in the project's folder, and return what it prints. It has to end well."""
-        own = {"XDG_DATA_HOME": str(self.project / "data"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+    def run(self, *words: str, folder: Path | None = None) -> str:
+        """Run a program of the environment in the project's folder, or another. It has to end well; its output."""
+        path = f"{self._bin}:{os.environ['PATH']}"
+        own = {"PATH": path, "XDG_DATA_HOME": str(self.project / "data"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
         settings = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)} | own
         command = [str(self._bin / words[0]), *words[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.project, env=settings)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder or self.project, env=settings)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -189,6 +192,32 @@ def test_the_command_lists_measures_and_reports(installed: Installed) -> None:
     assert "mine.einsum" in out
     assert "2 rows: 2 ok" in out
     assert (installed.project / "page" / "index.html").stat().st_size > 10_000
+
+
+@pytest.fixture
+def journey(installed: Installed, tmp_path: Path) -> Callable[[str], Path]:
+    """Run a script of tests/journeys with the installed commands in an empty folder, and return the folder."""
+
+    def of(name: str) -> Path:
+        installed.run("/bin/sh", str(ROOT / "tests" / "journeys" / name), folder=tmp_path)
+        return tmp_path
+
+    return of
+
+
+def test_an_author_gets_the_table_the_figure_and_the_csv_of_nt_over_nn(journey: Callable[[str], Path]) -> None:
+    folder = journey("paper.sh")
+    rows = csv.DictReader((folder / "ratios.csv").read_text().splitlines())
+    held = [row for row in rows if row["problem"].endswith("/NT")]
+    assert [row["against"] for row in held] == [row["problem"].replace("/NT", "/NN") for row in held]
+    for row in held:
+        low, ratio, high = (float(row[name]) for name in ("ratio_ci95_low", "ratio", "ratio_ci95_high"))
+        assert low <= ratio <= high
+    table = (folder / "table.tex").read_text()
+    assert r"problem & M & N & K & & \rotatebox{90}{numpy.matmul} \\" in table
+    assert re.findall("^NT & (.*) & over NN & ", table, re.MULTILINE) == ["32 & 32 & 32", "64 & 64 & 64"]
+    for kind in ("svg", "pdf"):
+        assert list((folder / "page" / "figures").glob(f"ratio-gemm-nt-over-nn-*.{kind}"))
 
 
 @pytest.mark.usefixtures("cuda_compiler")

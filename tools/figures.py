@@ -64,8 +64,8 @@ RUNS = (
 HEAD = r"""# Figures
 
 `kernelmark report --out out/report` draws what a run has the data for, as SVG and PDF in `out/report/figures/`. Here is
-one figure of each kind at print size: a column of 85 mm, letters of 7 points. `python tools/figures.py` measures and
-draws this page.
+one figure of each kind. The files have print size: a column of 85 mm, letters of 7 points. `python tools/figures.py`
+measures and draws this page.
 
 Tables for a paper come with them. `out/report/tables/results.tex` holds problems x kernels of each operation, with
 captions, labels, intervals and the mark of noisy cells. `results-gemm.tex` and its like hold one operation each, for
