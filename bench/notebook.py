@@ -5,7 +5,6 @@ The function goes to the worker as a plug-in: a file that imports it, or that ho
 
 import ast
 import dis
-import hashlib
 import inspect
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import msgspec
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError, unknown
-from kernelmark.bench.plan.files import cache_folder, replacing
+from kernelmark.bench.plan.files import kept_plugin
 from kernelmark.bench.plan.options import OPTIONS
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.runs import RunDocument
@@ -49,7 +48,7 @@ def measure(
     name = f"{found.op}/{_PROVIDER}.{getattr(fn, '__name__', '?')}"
     axes = {f"{axis}s": (getattr(found, axis),) for axis in found.assumed}
     given = {"provider": _PROVIDER, "device": "cpu", "threaded": True, **axes, **(declared or {})}
-    plugin = _written(f"{_source(fn)}\n_kernel({found.op!r}, **{given!r})({fn.__name__})\n")
+    plugin = kept_plugin(f"{_source(fn)}\n_kernel({found.op!r}, **{given!r})({fn.__name__})\n")
     ours = (registry.kernels[base] for base in found.baselines)
     bases = [kernel.id for kernel in ours if kernel.device == given["device"] and not kernel.refuses(found)]
     contenders = [name, *beside, *bases]
@@ -73,15 +72,6 @@ def _words(key: str, value: Any) -> list[str]:
         return [switch] if bool(value) != option.default else []
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return [f"--{option.name}={text}"]
-
-
-def _written(text: str) -> Path:
-    """Write a plug-in where workers, and a run that is taken up again, find it."""
-    path = cache_folder() / "functions" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
-    if not path.exists():
-        with replacing(path, "set XDG_CACHE_HOME to a folder that can be written") as beside:
-            beside.write_text(text, encoding="utf-8")
-    return path
 
 
 def _source(fn: Any) -> str:

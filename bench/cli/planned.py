@@ -14,6 +14,7 @@ from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, Shard, case_count, case_of
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import kept_plugin
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of, sharded
@@ -87,6 +88,17 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
         return options
     threads = options["threads"] or (default_threads(),)
     return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
+
+
+def with_blas(files: Sequence[Path], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with a plug-in for each library that `--blas` names. Raises UsageError."""
+    found = []
+    for file in files:
+        if not file.is_file():
+            raise UsageError(f"--blas {file}: there is no such file, expected a library with CBLAS")
+        declares = f"from kernelmark.kernels.gemm._cblas import declare\n\ndeclare({str(file.resolve())!r})\n"
+        found.append(str(kept_plugin(declares)))
+    return {**options, "plugins": (*options["plugins"], *found)}
 
 
 def plan_only(asked: RunRequest, only_list: bool, dry_run: bool) -> None:

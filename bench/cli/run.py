@@ -27,7 +27,16 @@ from kernelmark.bench.cli.options import (
     name_option,
     plan_option,
 )
-from kernelmark.bench.cli.planned import Begun, Done, RunRequest, asked_of, expanded_plan, plan_only, with_selector
+from kernelmark.bench.cli.planned import (
+    Begun,
+    Done,
+    RunRequest,
+    asked_of,
+    expanded_plan,
+    plan_only,
+    with_blas,
+    with_selector,
+)
 from kernelmark.bench.cli.progress import Detail, Display, print_end
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
@@ -57,6 +66,13 @@ _OWN_RUN = "start a run of your own"
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        function = click.option(
+            "--blas",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Add a contender: the products of a library with CBLAS, such as libblis.so; may be repeated.",
+        )(function)
         function = click.option(
             "--reproduce",
             metavar="RUN",
@@ -160,7 +176,7 @@ def run(
 
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
-    options = with_selector(select, options)
+    options = with_blas(options.pop("blas"), with_selector(select, options))
     if noisy_again and options["resume"] is None:
         raise UsageError("--noisy-again: has no run to measure again; name it by --resume")
     if only_list or dry_run:
@@ -180,6 +196,7 @@ def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
 
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
+    options = with_blas(options.pop("blas"), options)
     if emulated:
         sys.exit(verify_emulated(asked_of(options)))
     _measure(asked_of({**options, "mode": Mode.VERIFY}), RunOutputs(json=json_to))

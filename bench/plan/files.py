@@ -1,5 +1,6 @@
 """Where files are kept, and what can be read or written as one: nothing that would wait for another process."""
 
+import hashlib
 import math
 import os
 import secrets
@@ -73,6 +74,15 @@ def replacing(path: Path, remedy: str = "name another file", only_try: bool = Fa
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def kept_plugin(text: str) -> Path:
+    """Write a plug-in where workers, and a run that is taken up again, find it. Raises UsageError."""
+    path = cache_folder() / "plugins" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+    if not path.exists():
+        with replacing(path, "set XDG_CACHE_HOME to a folder that can be written") as beside:
+            beside.write_text(text, encoding="utf-8")
+    return path
 
 
 @contextmanager

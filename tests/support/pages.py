@@ -69,6 +69,7 @@ REPLACED = {
     "kernelmark import FILE": "kernelmark import --help",
     "kernelmark export baseline 20260201 --format parquet -o both.parquet": "kernelmark export --help",
     "kernelmark merge A.db B.db --db ALL.db": "kernelmark merge --help",
+    "kernelmark run gemm/m1024n1024k1024/f32/NT --blas /usr/lib/libblis.so": "kernelmark run --help",
     "kernelmark run layers.toml --executor local.py": "kernelmark run --help",
     "kernelmark run seed --device cuda --devices all": "kernelmark run --help",
     "kernelmark export --format c -o tuned.h": "kernelmark export --help",
