@@ -199,7 +199,7 @@ def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
     """Return how many numbers are of rows that may differ by what the machine did meanwhile."""
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: {count} of {len(numbers)} numbers"
-    return [f"{what}, which compare rows of two jobs and have the wider intervals of both"] if count else []
+    return [f"{what}, which have the wider intervals of both rows"] if count else []
 
 
 def no_rows(claim: Claim, asked: Experiment, some: bool) -> str:

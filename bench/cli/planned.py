@@ -211,7 +211,7 @@ def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> No
         cells.append((group, ", ".join(problems), ", ".join(kernels), str(case_count(own, registry))))
     if cells:
         click.echo(table(columns, cells, titled=True) + "\n")
-    click.echo(_total(plan, len(groups), len(jobs), case_count(jobs, registry)))
+    click.echo(_total(plan, len(groups), case_count(jobs, registry)))
 
 
 def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, db: Path) -> None:
@@ -223,17 +223,17 @@ def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, d
         if store is not None:
             store.close()
     groups = {group_of(planned.job.problems[0]) for planned in jobs}
-    click.echo(_total(plan, len(groups), len(jobs), case_count(jobs, registry)))
+    click.echo(_total(plan, len(groups), case_count(jobs, registry)))
     kernels = dict.fromkeys(name for planned in jobs for name in planned.job.kernels)
     for line in (f"kernels: {', '.join(kernels)}", *_times(found), _bytes(found, case_count(jobs, registry), db)):
         click.echo(paragraph(line))
 
 
-def _total(plan: Plan, groups: int, jobs: int, cases: int) -> str:
+def _total(plan: Plan, groups: int, cases: int) -> str:
     whole = f" of {plan.shard.cases}" if plan.shard else ""
     what = f"shard {plan.shard}: " if plan.shard else ""
     processes = f", in {plan.processes} processes each" if plan.processes > 1 else ""
-    return f"{what}{count(groups, 'comparison group')}, {count(jobs, 'job')}, {cases}{whole} cases{processes}"
+    return f"{what}{count(groups, 'comparison group')}, {cases}{whole} cases{processes}"
 
 
 def _times(found: Estimate) -> Iterator[str]:

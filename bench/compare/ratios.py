@@ -48,7 +48,7 @@ def siblings(base: Side, new: Side) -> Iterator[Siblings]:
 LISTED = 50
 PAIRS = (
     TableColumn("kernel"),
-    TableColumn("sibling"),
+    TableColumn("variant"),
     TableColumn("against", spare=1),
     TableColumn("speed in BASE"),
     TableColumn("speed in NEW"),

@@ -21,14 +21,14 @@ _BEYOND = "ran on CPUs beyond its own"
 
 
 class Disturbance(NamedTuple):
-    """A cause with its mean size, `others took 0.35 CPUs`, and the percentage of the sampling that it lasted."""
+    """A cause with its mean size, `other processes used 0.35 CPUs`, and for how many per cent of the sampling."""
 
     cause: str
     share_pct: int
 
 
 def disturbance(windows: Sequence[Window]) -> str:
-    """Return what disturbed the samples kept: `others took 0.35 CPUs during 40 % of the sampling`; else nothing."""
+    """Return what disturbed the samples kept, `other processes used 0.35 CPUs during 40 % of the sampling`, if any."""
     whole = math.fsum(window.seconds for window in windows)
     parts = []
     for cause in dict.fromkeys(cause for window in windows for cause in window.causes):

@@ -24,7 +24,7 @@ OTHERS_CPUS = 0.1
 STEAL_PCT = 2.0
 #: The counters of /proc/stat move in steps of this: what one step may feign is put down to no process.
 TICK_S = 0.01
-OTHERS = "others took {:#.2g} CPUs"
+OTHERS = "other processes used {:#.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
@@ -201,7 +201,7 @@ def _difference(early: _Reading, late: _Reading) -> _Reading:
 
 
 def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
-    """Return what others took of `count` CPUs, in CPUs, and what the hypervisor took, in per cent.
+    """Return what other processes used of `count` CPUs, in CPUs, and what the hypervisor took, in per cent.
 
     From idle time, which is exact to a step, where busy time may be sampled at ticks of the timer alone.
     """

@@ -194,9 +194,9 @@ STANDING = (
 )
 KIN = (
     TableColumn("kernel"),
-    TableColumn("sibling"),
+    TableColumn("variant"),
     TableColumn("against", spare=1),
-    TableColumn("sibling's speed", wraps=18),
+    TableColumn("variant's speed", wraps=18),
 )
 
 

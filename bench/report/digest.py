@@ -14,7 +14,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import TIE, Contest, speedup_of
 from kernelmark.bench.report.findings import refusals, verdict
 from kernelmark.bench.report.format import count, operation, seconds, short
-from kernelmark.bench.report.founding import is_founding
+from kernelmark.bench.report.founding import OUT_OF_PLACE, is_founding
 from kernelmark.bench.report.layout import GAP, TableColumn, natural_width, table, width, wrapped
 from kernelmark.bench.report.noise import MARK, marked, noise_of, share
 from kernelmark.bench.report.run_data import RunData
@@ -201,6 +201,8 @@ def _remarks(data: RunData, lines: Sequence[Contest]) -> Iterator[str]:
         yield _text(f"{_EQUAL} fastest in a tie with the next kernel: the interval of their ratio includes 1")
     if any(map(by_name_only, fastest)):
         yield _text("* in place by name only, with scratch of more than a tenth of the matrix")
+    if any(OUT_OF_PLACE in r.kernel for r in data.rows):
+        yield _text("tnn: transpose B out of place, then multiply as NN")
     if scope := scope_note(data.rows):
         yield _text(scope)
 

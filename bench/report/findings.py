@@ -49,7 +49,7 @@ class Winner(NamedTuple):
     @property
     def who(self) -> str:
         """Return the kernel, if it wins most of the contests, or else that none does."""
-        return short(self.kernel) if self.leads_most else "no single kernel"
+        return short(self.kernel) if self.leads_most else "no overall winner"
 
     @property
     def share(self) -> str:

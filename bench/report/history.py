@@ -112,7 +112,7 @@ def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
     yield paragraph(f"{subject}: {count(len(versions), 'version')}, {right} right", rest="")
     yield table(COLUMNS, [_cells(each) for each in versions])
     if any(each.against_first and not each.against_first.in_turn for each in versions):
-        yield paragraph("not in turn: the quotient of two jobs, which the machine's drift is a part of", rest="")
+        yield paragraph("not in turn: the quotient of two medians, which include the drift of the machine", rest="")
     for before, now in pairwise(versions) if diff else ():
         lines = now.diff.split("\n") if now.diff else ()
         yield "\n".join([paragraph(_changed(before, now), rest=""), *map(escaped, lines)])

@@ -26,7 +26,7 @@ class Noise(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Return `NOISY: 45 of 45 cases were disturbed (others took 0.98 CPUs)`; nothing where none was."""
+        """Return `NOISY: 45 of 45 cases were disturbed (other processes used 0.98 CPUs)`; nothing where none was."""
         if not self.noisy:
             return ""
         verb = "was" if self.noisy == 1 else "were"

@@ -224,7 +224,7 @@ def relay(log: IO[bytes], out: TextIO) -> None:
         return
     out.write(plain(os.pread(fd, MOST, 0).decode(errors="replace")))
     if size > MOST:
-        out.write(f"\n(a job printed {size / 1e6:.3g} MB, of which {MOST // 1024} kB are shown)\n")
+        out.write(f"\n(kernels printed {size / 1e6:.3g} MB, of which {MOST // 1024} kB are shown)\n")
     os.ftruncate(fd, 0)
     os.lseek(fd, 0, os.SEEK_SET)  # of the child too, which shares the position
 

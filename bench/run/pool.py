@@ -151,7 +151,7 @@ class Worker:
                 subject = f"plugin {' and '.join(job.plugins)}" if job.plugins else "the libraries of kernels"
                 raise UsageError(f"{subject}: {reason}")
         elif now() > until_s:
-            reason = f"the whole job took more than {job_limit_s(job):g} s; see --timeout"
+            reason = f"all kernels together took more than {job_limit_s(job):g} s; see --timeout"
         else:
             return None
         return Death(_blamed(job, call), Status.TIMEOUT, reason)
@@ -366,7 +366,7 @@ class Workers(AbstractContextManager["Workers", None]):
         """The rows of siblings that do not fit into memory together, measured one problem after the other."""
         rows = [row for part in job.apart() for row in self._survive(part, key, attempt)]
         for row in filter(lambda row: row.interval, rows):
-            row.note(f"measured apart from its siblings, since with them the worker was lost ({death.reason})")
+            row.note(f"measured apart from its variants, since with them the worker was lost ({death.reason})")
         return rows
 
 

@@ -403,7 +403,7 @@ def test_what_a_run_or_a_shard_would_take_is_listed_without_a_store(called, tmp_
     (tmp_path / "s.toml").write_text(TWO_TYPES)
     listed = called("run", "s.toml", "--list", *ONE_KERNEL, "--db", "none.db")
     assert (listed.status, listed.err) == (0, "")
-    assert listed.out.splitlines()[-1] == "5 comparison groups, 10 jobs, 10 cases"
+    assert listed.out.splitlines()[-1] == "5 comparison groups, 10 cases"
     groups = [line.split()[0] for line in listed.out.splitlines() if line.startswith("copy/")]
     parts = [called("run", "s.toml", "--list", "--shard", f"{i}/2", *ONE_KERNEL).out.splitlines() for i in (1, 2)]
     assert sorted(line.split()[0] for part in parts for line in part if line.startswith("copy/")) == sorted(groups)

@@ -54,8 +54,8 @@ def test_a_training_prints_what_was_held_out_and_keeps_a_selector_that_answers(t
 
 
 def test_noise_is_reported_with_what_it_disturbed(trained, tmp_path):
-    done = trained(noisy={"disturbed": "others took 0.98 CPUs during 60 % of the sampling"})
-    assert "NOISY: 242 of 242 cases were disturbed (others took 0.98 CPUs)" in done.out
+    done = trained(noisy={"disturbed": "other processes used 0.98 CPUs during 60 % of the sampling"})
+    assert "NOISY: 242 of 242 cases were disturbed (other processes used 0.98 CPUs)" in done.out
     (selector,) = (tmp_path / "data" / "kernelmark" / "selectors").glob("*.json")
     assert json.loads(selector.read_text())["regret"]["noise"].startswith("NOISY: ")
 

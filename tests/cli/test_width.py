@@ -46,7 +46,7 @@ axes = ["r", "s"]
 points = [[3, 3], [5, 5]]
 along = "r"
 """
-NOISE = "others took 0.98 CPUs during 100 % of the sampling"
+NOISE = "other processes used 0.98 CPUs during 100 % of the sampling"
 TILE = '{"BM":128,"BN":256,"BK":8,"WM":64,"WN":64,"TM":8,"TN":16,"STAGES":4}'
 #: Commands, each with a text that it prints.
 COMMANDS = {

@@ -133,7 +133,7 @@ def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_a_cpu(both: Mac
     both.passes(1.0, own=1.0, idle=(0.0, 0.65))
     window = watch.look()
     assert window.state["load"] == pytest.approx(0.35)
-    assert disturbance([window]) == "others took 0.35 CPUs during 100 % of the sampling"
+    assert disturbance([window]) == "other processes used 0.35 CPUs during 100 % of the sampling"
     both.passes(1.0, own=1.0, idle=(0.0, 0.91))
     assert watch.look().causes == {}
 
@@ -252,7 +252,7 @@ def test_means_weigh_windows_by_their_length_and_know_what_is_missing() -> None:
 
 def test_a_disturbance_names_its_mean_size_and_its_share_of_the_sampling() -> None:
     windows = [Window(1.0, causes={monitor.OTHERS: 0.2}), Window(1.0, causes={monitor.OTHERS: 0.4}), Window(3.0)]
-    assert disturbance(windows) == "others took 0.30 CPUs during 40 % of the sampling"
+    assert disturbance(windows) == "other processes used 0.30 CPUs during 40 % of the sampling"
     assert disturbance([Window(1.0)]) == disturbance([]) == ""
 
 

@@ -84,7 +84,7 @@ def test_crossover_sets_a_kernel_against_itself_on_the_sibling(begun, registry, 
     add(begun, "gemm/openblas.tnn", "first")
     lines = render(suite, standings(suite, begun, "r1")).splitlines()
     table = lines[lines.index("") + 1 :][:4]
-    assert table[0].split() == ["kernel", "sibling", "against", "sibling's", "speed"]
+    assert table[0].split() == ["kernel", "variant", "against", "variant's", "speed"]
     assert table[2].split() == ["numpy.matmul", NN, NT, "2x", "[2,", "2]"]
     assert table[3] == ""
 

@@ -176,11 +176,11 @@ def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_
 
 
 def test_a_noisy_winner_is_marked_and_counted_below_the_table(suite, store, measured):
-    measured("conv/a.direct", 1, [1.0] * 8, disturbed="others took 0.98 CPUs during 40 % of the sampling")
+    measured("conv/a.direct", 1, [1.0] * 8, disturbed="other processes used 0.98 CPUs during 40 % of the sampling")
     measured("conv/a.fft", 1, [2.0] * 8)
     text = render(suite, standings(suite, store, "r1"))
     assert "  ~1.00 s  " in text
-    assert "\n  ~ NOISY: 1 of 2 cases was disturbed (others took 0.98 CPUs)\n" in text
+    assert "\n  ~ NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)\n" in text
 
 
 def test_too_few_rounds_give_a_ratio_without_an_interval(suite, store, measured):
@@ -386,8 +386,8 @@ def row(store: Store, name: str = "b", **values: Any) -> Result:
     ("disturbed", "noisy"),
     [
         (DISTURBED, True),
-        ("others took 0.98 CPUs during 9 % of the sampling", False),
-        ("others took 0.2 CPUs during 3 % of the sampling; quota during 10 % of the sampling", True),
+        ("other processes used 0.98 CPUs during 9 % of the sampling", False),
+        ("other processes used 0.2 CPUs during 3 % of the sampling; quota during 10 % of the sampling", True),
         ("measured alone, since in company the worker was lost (signal 9)", False),
         ("", False),
     ],
@@ -410,7 +410,7 @@ def test_the_sentence_counts_noisy_cases_and_names_the_longest_cause(begun) -> N
     rows += [row(begun, "b", disturbed=DISTURBED), row(begun, "c")]
     noise = noise_of(rows)
     assert noise.badge == "noisy"
-    assert noise.sentence == "NOISY: 2 of 3 cases were disturbed (others took 0.98 CPUs)"
+    assert noise.sentence == "NOISY: 2 of 3 cases were disturbed (other processes used 0.98 CPUs)"
     assert (noise_of(rows[2:]).badge, noise_of(rows[2:]).sentence) == ("clean", "")
 
 
@@ -420,7 +420,7 @@ def test_a_table_marks_noisy_times_and_explains_the_mark(begun) -> None:
     table = next(run_page(begun, "r1"))
     marks = {line.split()[0]: "~" in line for line in table.splitlines() if line.startswith(("a.quiet", "a.noisy"))}
     assert marks == {"a.quiet": False, "a.noisy": True}
-    assert "  ~ NOISY: 1 of 2 cases was disturbed (others took 0.98 CPUs)" in table
+    assert "  ~ NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)" in table
 
 
 WORDS = (
@@ -460,7 +460,8 @@ def test_planted_noise_shows_on_the_terminal_the_page_in_latex_and_in_csv(busy, 
             for row in csv.DictReader(file)
             if was_noisy(row["disturbed"])
         }
-    assert any("others took" in disturbed for disturbed in noisy.values())  # one row may have had its CPUs for itself
+    # One row may have had its CPUs for itself.
+    assert any("other processes used" in disturbed for disturbed in noisy.values())
     assert f"NOISY: {len(noisy)} of " in done.stdout
     assert set(re.findall(r"(numpy\.\w+) +~", done.stdout)) == set(noisy)
     page = (tmp_path / "page" / "index.html").read_text()

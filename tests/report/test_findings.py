@@ -126,7 +126,7 @@ def test_the_verdict_on_several_operations_names_the_fastest_of_each(begun):
     for n, times in ((1, (1e-3, 2e-3)), (2, (2e-3, 1e-3))):
         in_turn(begun, f"transpose/m{n}n8/f32/out", a=times[0], b=times[1])
     assert verdict(begun).startswith(
-        "Fastest: some.a for copy (1 of 1), no single kernel for transpose (at most 1 of 2). "
+        "Fastest: some.a for copy (1 of 1), no overall winner for transpose (at most 1 of 2). "
     )
 
 

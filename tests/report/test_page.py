@@ -163,11 +163,11 @@ def test_the_head_names_the_suite_the_machine_the_date_and_whether_it_was_quiet(
 
 
 def test_a_noisy_run_has_its_badge_and_what_it_means_above_the_verdict(begun, tmp_path):
-    disturbed = "others took 0.98 CPUs during 100 % of the sampling"
+    disturbed = "other processes used 0.98 CPUs during 100 % of the sampling"
     put(begun, "copy/m8n8/f32", "copy/some.base", disturbed=disturbed)
     head = report(begun, tmp_path).partition('class="verdict"')[0]
     assert '<span class="badge noisy">noisy</span>' in head
-    assert "NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs). Rows marked ~ may be slower" in head
+    assert "NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs). Rows marked ~ may be slower" in head
 
 
 def test_the_title_of_a_known_suite_stands_on_top(store, tmp_path, registry):
@@ -365,10 +365,10 @@ def test_disturbed_and_repeated_samples_are_counted(begun):
         begun,
         "gemm/m8n8k8/f32/NN",
         "gemm/some.base",
-        disturbed="others took 0.3 CPUs during 40 % of the sampling",
+        disturbed="other processes used 0.3 CPUs during 40 % of the sampling",
         repeated=4,
     )
-    assert "NOISY: 1 of 1 case was disturbed (others took 0.3 CPUs)." in said(begun)
+    assert "NOISY: 1 of 1 case was disturbed (other processes used 0.3 CPUs)." in said(begun)
     assert "4 samples taken under such load were taken again" in said(begun)
 
 

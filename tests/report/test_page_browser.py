@@ -13,7 +13,7 @@ from support.tools import needed
 EVIL = "<img src=x onerror=\"document.title='broken'\"></script>"
 
 
-DISTURBED = "others took 0.98 CPUs during 100 % of the sampling"
+DISTURBED = "other processes used 0.98 CPUs during 100 % of the sampling"
 TITLE = "The founding question: C = A x B^T, A 1024x26752, B 2048x26752, and the transposition it turns on"
 KERNELS = ("numpy.matmul", "scipy.sgemm", "scipy.sgemm_colmajor", "numpy.tnn", "openblas.tnn", "openblas.inplace")
 

@@ -94,12 +94,12 @@ def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_wit
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b", disturbed=DISTURBED)
     found = noise(begun, {"mine": "r1"})
     text = complaint(lambda: refuse_noise(found, anyway=False))
-    assert text.startswith("publish: NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs)")
+    assert text.startswith("publish: NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs)")
     assert "--noisy-anyway" in text
     refuse_noise(found, anyway=True)
     lines = (published(anyway=True) / README).read_text().splitlines()
     assert lines[2].startswith(
-        "> **NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs).** It is published anyway."
+        "> **NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs).** It is published anyway."
     )
 
 

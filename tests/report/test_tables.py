@@ -198,11 +198,13 @@ def test_the_mark_of_a_time_is_of_its_samples_and_that_of_a_share_of_its_ceiling
     assert "~50.0" in line.split()
     assert line.count("~") == 1
     assert noise_of([timed("gemm/a.b", **bounded, disturbed=low)]).badge == "clean"
-    table = lines(timed("gemm/a.b", **bounded, disturbed=f"others took 0.50 CPUs during 40 % of the sampling; {low}"))
+    table = lines(
+        timed("gemm/a.b", **bounded, disturbed=f"other processes used 0.50 CPUs during 40 % of the sampling; {low}")
+    )
     (line,) = [line for line in table if line.startswith("a.b")]
     assert line.count("~") == 2
     assert table[-2:] == [
-        "  ~ NOISY: 1 of 1 case was disturbed (others took 0.50 CPUs)",
+        "  ~ NOISY: 1 of 1 case was disturbed (other processes used 0.50 CPUs)",
         f"  ~ roof %: {low}",
     ]
 

@@ -243,7 +243,7 @@ def test_a_ceiling_of_an_earlier_run_may_be_the_highest(lab):
     assert (base.status, other.status, other.roofline) == ("ok", "ok", None)
 
 
-LOAD = "others took 0.75 CPUs during 100 % of the sampling"
+LOAD = "other processes used 0.75 CPUs during 100 % of the sampling"
 
 
 def beside_load(lab, fma=1e11):
@@ -255,7 +255,7 @@ def beside_load(lab, fma=1e11):
 def test_a_ceiling_that_was_measured_beside_load_accuses_at_twice_its_rate_alone(lab):
     base, fast = beside_load(lab)
     assert (fast.status, fast.judged_by.startswith("twice 100 GFLOP/s by fma/"), len(lab.jobs)) == ("ok", True, 3)
-    assert base.disturbed == "the fp32 ceiling was disturbed: measured while others took 0.75 CPUs"
+    assert base.disturbed == "the fp32 ceiling was disturbed: measured while other processes used 0.75 CPUs"
     (cheat,) = lab.apply(scipy_sgemm=2**31 / 2.1e11)
     assert cheat.status == "mistrusted"
 
@@ -267,7 +267,7 @@ def test_a_ceiling_whose_calls_are_longer_than_a_time_slice_accuses_nobody_where
     assert [row.status for row in (base, fast, fastest)] == ["ok"] * 3
     assert {row.judged_by for row in (base, fast, fastest)} == {ceilings.NO_JUDGE}
     assert lab.doubts.count(lab.doubts[0]) == 1
-    assert lab.doubts[0] == ("fp32", "others took 0.75 CPUs, and a call took longer than a time slice")
+    assert lab.doubts[0] == ("fp32", "other processes used 0.75 CPUs, and a call took longer than a time slice")
 
 
 def test_a_ceiling_of_an_earlier_run_that_nothing_disturbed_accuses_where_that_of_now_is_disturbed(lab):

@@ -37,7 +37,7 @@ class Heard(Progress):
         self._said.append(f"wait {left_s:.1f} s")
 
 
-DISTURBED = "others took 0.9 CPUs during 50 % of the sampling"
+DISTURBED = "other processes used 0.9 CPUs during 50 % of the sampling"
 
 
 @pytest.fixture

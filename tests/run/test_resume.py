@@ -82,7 +82,7 @@ def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with
     before = visible(store)
     noisy = next(iter(before))
     with copied:
-        words = "others took 0.98 CPUs during 60 % of the sampling"
+        words = "other processes used 0.98 CPUs during 60 % of the sampling"
         copied.execute("UPDATE result SET disturbed = CASE \"case\" WHEN ? THEN ? ELSE '' END", (noisy, words))
     copied.close()
     words = ("run", "--resume", run_id, "--noisy-again", "--db", str(store))

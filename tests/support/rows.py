@@ -27,7 +27,7 @@ MACHINE = {"cpu": "Some CPU", "cpus": 4, "cpus_usable": 2, "llc_bytes": 32_000_0
 ENVIRONMENT = {"kernelmark": "0.1.0", "versions": {"numpy": "2.4.6"}, "blas": ["openblas 0.3"], "variables": {}}
 PLAN = {"suites": [], "seed": 3, "rel_ci": 0.01, "max_time_s": 0.5, "processes": 1, "plugins": []}
 #: What stands in a row during most of whose sampling others were at work.
-DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
 
 

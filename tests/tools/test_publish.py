@@ -46,7 +46,7 @@ def use_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "catalog", lambda: stand_in)
 
 
-DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
 TOOL = script("publish")
 

@@ -213,7 +213,7 @@ def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
     ("words", "said"),
     [
         (("absent.cu", SQUARE), "File 'absent.cu' does not exist"),
-        (("turned.cu", PROBLEM), "turned.cu: is the source of no kernel; --plugin names the file"),
+        (("turned.cu", PROBLEM), "turned.cu: no registered kernel uses this file; --plugin names the file"),
         ((TILED, "gemm/m5n5k5/f16/NT"), "gemm/cuda.tiled has no f16 path; it has f32"),
         ((TILED, PROBLEM), "is no problem of gemm, which gemm/cuda.tiled computes"),
         ((TILED, "gemm/m5"), "gemm/m5: sizes are 'm5', expected"),

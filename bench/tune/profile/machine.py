@@ -4,8 +4,8 @@ The emulator executes what g++ makes of a source, the device what ptxas makes of
 because nvcc keeps in a register what g++ loads again, the counts are those of the source.
 
 The least time is a bound, not a prediction, and no part of any row. Each limit stands alone, as if all others were
-infinite; the one that leaves most time binds. A kernel cannot be faster than that at the clocks that are published,
-and may be slower for many reasons.
+infinite; the one that leaves most time is the limiting one. A kernel cannot be faster than that at the clocks that are
+published, and may be slower for many reasons.
 """
 
 import math
@@ -38,7 +38,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class TimeBound(msgspec.Struct, frozen=True):
-    """Least times in seconds by limit, for those that are known; `binds` is the limit with the longest of them.
+    """Least times in seconds by limit, for those that are known; `limiting` is the limit with the longest of them.
 
     waves: blocks of the main launch over those that the device holds at once. tail: how much longer the multiprocessors
     with the most blocks work than all would on average; it lengthens what a multiprocessor does, and holds where blocks
@@ -51,7 +51,7 @@ class TimeBound(msgspec.Struct, frozen=True):
     tail: float | None
 
     @property
-    def binds(self) -> str | None:
+    def limiting(self) -> str | None:
         return max(self.times, key=lambda limit: self.times[limit]) if self.times else None
 
     @property
@@ -118,9 +118,9 @@ def tensor_type(loop: Code | None) -> str | None:
 
 
 def render(bound: TimeBound, style: str = "simple") -> str:
-    """Return the times as a table in a style of bench/report/layout.py, the one that binds first."""
+    """Return the times as a table in a style of bench/report/layout.py, the limiting one first."""
     ordered = sorted(bound.times.items(), key=lambda pair: -pair[1])
-    rows = [(limit, seconds(time), "binds" if limit == bound.binds else "") for limit, time in ordered]
+    rows = [(limit, seconds(time), "limiting" if limit == bound.limiting else "") for limit, time in ordered]
     columns = (TableColumn(f"least time on {bound.device}"), TableColumn("bound", "right"), TableColumn(""))
     return table(columns, rows, style, titled=True)
 

@@ -27,17 +27,18 @@ from kernelmark.bench.tune.profile.sass import analyse
 TOTALS = (
     TableColumn("in all"),
     TableColumn("counted", "right"),
-    TableColumn("least", "right"),
-    TableColumn("of least", "right"),
+    TableColumn("ideal", "right"),
+    TableColumn("over ideal", "right"),
+    TableColumn("because of", wraps=24),
 )
 LINES = (
     TableColumn("line"),
     TableColumn("warp instructions", "right", wraps=12),
     TableColumn("lanes", "right", spare=3),
     TableColumn("sectors", "right"),
-    TableColumn("of least", "right", wraps=5),
+    TableColumn("over ideal", "right", wraps=5),
     TableColumn("wavefronts", "right"),
-    TableColumn("of least", "right", wraps=5),
+    TableColumn("over ideal", "right", wraps=5),
     TableColumn("what they are", spare=2, wraps=20),
     TableColumn("source", spare=4, wraps=30),
 )
@@ -104,17 +105,17 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
     total = counts.total
     yield _row("warp instructions counted", total.warp_instructions)
     if total.warp_instructions:
-        yield "active lanes a warp instruction", digits(total.active_lanes / total.warp_instructions), "32", ""
+        yield "active lanes a warp instruction", digits(total.active_lanes / total.warp_instructions), "32", "", ""
     if total.fma:
         yield _row("  multiply-adds", total.fma)
     yield from (_row(f"  loads: {name}", number) for name, number in total.loads.items())
     yield from (_row(f"  stores: {name}", number) for name, number in total.stores.items())
     yield from (_row(f"  copies: {name}", number) for name, number in total.copies.items())
     yield from (_row(f"  {name}s", number) for name, number in total.others.items())
-    yield _row("global memory: sectors", total.sectors, total.least_sectors)
+    yield _row("global memory: sectors", total.sectors, total.least_sectors, "uncoalesced accesses")
     if total.global_requests:
-        yield "  sectors a request", digits(total.sectors / total.global_requests), "", ""
-    yield _row("shared memory: wavefronts", total.wavefronts, total.least_wavefronts)
+        yield "  sectors a request", digits(total.sectors / total.global_requests), "", "", ""
+    yield _row("shared memory: wavefronts", total.wavefronts, total.least_wavefronts, "bank conflicts; pad the tile")
     if total.serial_lanes:
         yield _row("atomics: lanes in turn on one word", total.serial_lanes, sum(_atomics(total)))
     yield from _bytes(counts)
@@ -141,13 +142,14 @@ def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
 
 
 def _traffic(name: str, found: int, least: int) -> Sequence[str]:
-    return name, size(found), size(least), _ratio(found, least)
+    return name, size(found), size(least), _ratio(found, least), ""
 
 
-def _row(name: str, found: int, least: int | None = None) -> Sequence[str]:
+def _row(name: str, found: int, least: int | None = None, cause: str = "") -> Sequence[str]:
+    """Return a row of TOTALS; cause: of what is more than a twentieth over the ideal."""
     if least is None:
-        return name, f"{found:,}", "", ""
-    return name, f"{found:,}", f"{least:,}", _ratio(found, least)
+        return name, f"{found:,}", "", "", ""
+    return name, f"{found:,}", f"{least:,}", _ratio(found, least), cause * (found > 1.05 * least)
 
 
 def _ratio(found: int, least: int) -> str:

@@ -31,7 +31,7 @@ def watched_kernel(
         if isinstance(k, CudaKernel) and (cuda_sources() / k.source).resolve() == file.resolve()
     ]
     if not kernels:
-        raise UsageError(f"{file}: is the source of no kernel; --plugin names the file that declares one")
+        raise UsageError(f"{file}: no registered kernel uses this file; --plugin names the file that declares one")
     head, _, tile = (wanted or "").partition("@")
     named = [k for k in kernels if head in ("", k.id)]
     if tile:

@@ -271,7 +271,7 @@ class WatchSession:
         timed = [(tried.time_s, tried.version.name) for tried in good if tried.time_s is not None]
         if timed:
             time_s, name = min(timed)
-            lines.append(f"best: {name}, {seconds(time_s)} (its own job's median)")
+            lines.append(f"best: {name}, {seconds(time_s)} (its own median, not measured in turn)")
         elif good:
             lines.append(f"last that passed: {good[-1].version.name}")
         last = self.tried[-1]

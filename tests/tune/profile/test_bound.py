@@ -93,7 +93,7 @@ def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
             "DRAM": 3e-3,
         }
     )
-    assert (found.binds, found.time_s) == ("DRAM", 3e-3)
+    assert (found.limiting, found.time_s) == ("DRAM", 3e-3)
 
 
 def test_blocks_that_do_not_fill_the_last_wave_lengthen_what_a_multiprocessor_does() -> None:
@@ -119,7 +119,7 @@ def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
     assert bounds(Work(1_000_000), sass(), b200).times == {}
     assert bounds(Work(1_000_000, dram_bytes=8), sass(), b200).times == pytest.approx({"DRAM": 1e-12})
     assert bounds(Work(0), sass(None), DEVICE) == TimeBound("two", {}, 2.0, 1.0)
-    assert TimeBound("two", {}, None, None).binds is None
+    assert TimeBound("two", {}, None, None).limiting is None
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_an_unknown_device_is_one_line_with_those_that_are_known(complaint) -> N
     assert "did you mean h100-sxm?" in complaint(lambda: published("h100-smx", "sm_90a"))
 
 
-def test_the_table_begins_with_the_limit_that_binds() -> None:
+def test_the_table_begins_with_the_limiting_one() -> None:
     shown = render(TimeBound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
     assert "least time on H100 SXM5" in shown[0]
     assert [line.split()[0] for line in shown[2:]] == ["DRAM", "FFMA"]
-    assert shown[2].rstrip().endswith("binds")
+    assert shown[2].rstrip().endswith("limiting")
