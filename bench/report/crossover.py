@@ -26,7 +26,7 @@ REACH = 8
 #: The columns that a contest and its table look at.
 NEEDED = (
     "run_id", "problem", "kernel", "device", "device_name", "mode", "dtype", "numerics", "threads", "time_s_median",
-    "time_s_ci95_low", "time_s_ci95_high", "disturbed", "isa", "job", "host", "device_uuid",
+    "time_s_ci95_low", "time_s_ci95_high", "disturbed", "isa", "job", "host", "device_uuid", "against",
 )  # fmt: skip
 #: Problems of a suite that are gone through, which takes six seconds.
 MOST_LISTED = 200_000
