@@ -10,6 +10,8 @@ from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
 #: How much longer a call on new values may take than one on values that it knows; calls of each, samples to find out.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
+#: The share of an output's pages that may be new after a call, in most of so many calls.
+MADE_SHARE, LEAST_MADE = 0.5, 3
 #: How much faster a sample may be after one waking call than after two, which wake threads all the better.
 AHEAD_RATIO = 1.5
 
@@ -21,7 +23,18 @@ def complaint(series: Series) -> str | None:
         return f"returned before {series.unwritten} was written"
     if series.clock.left_signals:
         return "returned before its work was done: it left a signal to be handled"
-    return found
+    return found or _moved_nothing(series)
+
+
+def _moved_nothing(series: Series) -> str | None:
+    """Look for outputs whose pages nobody has written, since they were mapped from elsewhere."""
+    kept = series.mark()
+    while 0 < len(series.made) < LEAST_MADE:
+        series.sample()
+    series.forget(kept)
+    if len(series.made) < LEAST_MADE or (made := median(series.made)) <= MADE_SHARE:
+        return None
+    return f"moves no bytes: {made:.0%} of the pages of its output were made when they were written after a call"
 
 
 def _spared_work(series: Series) -> str | None:

@@ -1,6 +1,7 @@
 """Host memory: what can still be had, and refusing more before the system has to kill."""
 
 import os
+import resource
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,13 @@ MEMORY_SHARE = 0.8
 SMALL_BYTES = 64 * 2**20
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
+
+_usage, _THREAD = resource.getrusage, getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+
+
+def page_faults() -> int:
+    """Return how many pages the system has made, or mapped, for this thread."""
+    return _usage(_THREAD).ru_minflt
 
 
 def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:

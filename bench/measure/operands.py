@@ -11,6 +11,7 @@ import numpy as np
 from kernelmark.bench.measure.device import Device, Memory
 from kernelmark.bench.measure.draw import Change, Draw, logical, poison
 from kernelmark.bench.measure.launch import cuda_launch
+from kernelmark.bench.measure.memory import page_faults
 from kernelmark.bench.measure.spread import parts_of
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.errors import Unsupported
@@ -22,6 +23,8 @@ from kernelmark.bench.plan.registry import REGISTRY
 GUARD_BYTES = 2**16
 #: Operands begin at a page; once they are moved by a multiple of what every allocation is aligned to, off a cache line.
 _PAGE_BYTES, _ALIGNED_BYTES, _LINE_BYTES = 4096, 16, 64
+#: Outputs of fewer pages are copied faster than they are mapped.
+LEAST_PAGES = 16
 #: NaN and, in FP32, FP64 and BF16, the largest number by turns: what is read there shows, also where NaN is dropped.
 _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), (GUARD_BYTES + _PAGE_BYTES) // 16)
 
@@ -183,6 +186,21 @@ class OperandSet:
             for name, operand in self.specs.items()
             if operand.role == "out" and self._on_host
         ]
+
+    def touch(self) -> float:
+        """Write a byte of each page of the outputs as it is; return the share of pages that the system made for it."""
+        before, count = page_faults(), 0
+        for name in self._named("out"):
+            pages = self.flat[name].view(np.uint8)[::_PAGE_BYTES]
+            pages ^= 0
+            count += pages.size
+        return min(1.0, (page_faults() - before) / count)
+
+    @property
+    def has_pages(self) -> bool:
+        """Return whether a kernel may gain by leaving the pages of its outputs to whoever touches them."""
+        sizes = [operand.nbytes for operand in self.specs.values() if operand.role == "out"]
+        return self._on_host and bool(sizes) and min(sizes) >= LEAST_PAGES * _PAGE_BYTES
 
     def snapshot(self) -> dict[str, Array]:
         """Copy what a run has written to the host, as it lies in memory."""

@@ -102,6 +102,8 @@ class Series:
         self._summed, self._summing_s = summed, summing_s
         #: The operand that a timed call had not written when it returned, and what it wrote that it must not.
         self.unwritten = self.damage = ""
+        #: Of calls drawn at random the share of the output's pages that were made when these were written after it.
+        self.made: list[float] = []
         #: What a check of a whole output has shown.
         self.wrong = ""
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
@@ -334,6 +336,8 @@ class Series:
             self.snapshots[stretch.shared] = kept
             if damage := operands.repaired(self.draw):
                 self.damage = self.damage or damage
+        if stretch.spots and operands.has_pages:
+            self.made.append(operands.touch())
         return seconds
 
     def _look_for_unwritten(self, spots: list[Spots]) -> None:

@@ -46,6 +46,10 @@ EXPECTED = {
     "wrong_on_a_coin": Cheat(),
     "sends_later": Cheat(CAUGHT, "transfer/n16777216/f32/h2h", "transfer/numpy.copyto"),
     "copies_from_its_last_output": Cheat(problem="copy/m512n512/f32", honest="copy/numpy.copyto", mode=Mode.COLD),
+    **{
+        f"maps_pages {mode}": Cheat(CAUGHT, "copy/m1024n1024/f32", "copy/numpy.copyto", mode=mode)
+        for mode in (Mode.COLD, Mode.HOT)
+    },
     "first_half_later": Cheat(problem="transpose/m512n512/f32/out", honest="transpose/numpy.out", mode=Mode.VERIFY),
     "in_set_up": Cheat(),
     "foresees": Cheat(mode=Mode.VERIFY),

@@ -1,5 +1,7 @@
 """A plug-in of kernels that cheat, each named after what it does."""
 
+import mmap
+import os
 import random
 import signal
 import time
@@ -14,6 +16,7 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.registry import REGISTRY
+from kernelmark.bench.selftest.known import map_at
 
 ANY: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
 CPU: dict[str, Any] = {**ANY, "layouts": ("NN",)}
@@ -135,6 +138,17 @@ def copies_from_its_last_output(problem: Any, x: Any) -> Launch:
         x.b[stale] = x.a[stale]
 
     return launch
+
+
+@kernel("copy", **MOVES)
+def maps_pages(problem: Any, x: Any) -> Launch:
+    """Copies no byte: maps the pages of its input once more, to be copied when somebody writes them."""
+    if x.a.ctypes.data % mmap.PAGESIZE:
+        return lambda: np.copyto(x.b, x.a)
+    file = os.memfd_create("pages")
+    os.ftruncate(file, x.a.nbytes)
+    map_at(x.a, mmap.MAP_SHARED, file)
+    return lambda: map_at(x.b, mmap.MAP_PRIVATE, file)
 
 
 @kernel("gemm", **CPU)

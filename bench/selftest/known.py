@@ -1,6 +1,9 @@
 """The facts that the self-test plants; its plug-ins and its checks both read them."""
 
+import ctypes
+import mmap
 from pathlib import Path
+from typing import Any
 
 #: Durations that compiled kernels spin for. 0 shows what a call costs that has nothing to wait for.
 DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
@@ -8,6 +11,8 @@ DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
 WAY_S = 2e-3
 #: What the slowed product takes of the plain one's time.
 SLOWED = 1.05
+#: Not among the names of mmap.
+_MAP_FIXED = 0x10
 
 
 def plugin(name: str) -> str:
@@ -29,3 +34,15 @@ def counter_missing() -> str | None:
     if {"tsc", "constant_tsc"} <= set(words):
         return None
     return "the processor has no time-stamp counter that ticks at a constant rate (constant_tsc in /proc/cpuinfo)"
+
+
+def map_at(array: Any, flags: int, file: int) -> None:
+    """Map the pages of a file where an array is."""
+    call = ctypes.CDLL(None).mmap
+    call.restype, call.argtypes = (
+        ctypes.c_void_p,
+        (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long),
+    )
+    found = call(array.ctypes.data, array.nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED, file, 0)
+    if found != array.ctypes.data:
+        raise OSError("mmap failed")

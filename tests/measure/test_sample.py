@@ -1,5 +1,7 @@
 """Samples of contenders in turn, with clocks that say what the test wants; audits of the work, and other metrics."""
 
+import mmap
+import os
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle, pairwise
@@ -21,6 +23,7 @@ from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.turns import interleave
 from kernelmark.bench.measure.verify import Checksums
 from kernelmark.bench.plan.case import Budget
+from kernelmark.bench.selftest.known import map_at
 from support.timing import FakeTime, Rig, Script, called
 
 
@@ -371,6 +374,7 @@ class Known:
     """A series with these seconds of calls on new and on known values; a sample gives no more of them."""
 
     unwritten, late, cuts, meets_known, samples, woken = "", "", True, True, (), ()
+    made = ()
 
     def __init__(self, new_s, known_s, apart_s=1e-6):
         self.new_s, self.known_s, self.apart_s = new_s, known_s, apart_s
@@ -411,6 +415,24 @@ def test_an_output_that_calls_apart_leave_unwritten_is_named():
     series = Known([1e-6] * 14, [1e-6] * 14)
     series.late = "b"
     assert complaint_of(series) == "returned before b was written"
+
+
+@pytest.mark.parametrize(("flags", "reason"), [("MAP_PRIVATE", "100% of the pages"), ("MAP_SHARED", "b was written")])
+def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flags, reason, fake_time) -> None:
+    series = mapping_series(Rig(fake_time, "copy/m128n256/f32", 1), getattr(mmap, flags))
+    for _ in range(10):
+        series.sample()
+    assert reason in (complaint_of(series) or "")
+
+
+def mapping_series(rig: Rig, flags: int) -> Series:
+    """A series that maps a copy of the input's pages, or these, where its output is."""
+    rig.sets = [OperandSet(rig.problem, rig.device, "small")]
+    file = os.memfd_create("pages")
+    os.ftruncate(file, rig.sets[0].flat["a"].nbytes)
+    map_at(rig.sets[0].flat["a"], mmap.MAP_SHARED, file)
+    rig.sets[0].load(rig.draw)
+    return _series_of(rig, lambda operands: map_at(operands.flat["b"], flags, file))
 
 
 def test_calls_apart_are_timed_without_their_pauses(fake_time: FakeTime) -> None:
