@@ -21,6 +21,7 @@ _NUMBER_OF = {stage: number for number, stage in enumerate(STAGES)}
 _LAYOUT = struct.Struct("dqq")
 _NUMBER = struct.Struct("q")
 _NUMBER_AT = _LAYOUT.size - _NUMBER.size
+_ENTROPY = slice(2 * _LAYOUT.size, 2 * _LAYOUT.size + 16)
 
 
 class Call(NamedTuple):
@@ -42,16 +43,26 @@ class Board:
         if fd is None:
             fd = -1
         else:
-            os.pwrite(fd, bytes(2 * _LAYOUT.size), 0)  # a file of holes would end the process where the disk is full
-        self._memory, self._pid = mmap.mmap(fd, 2 * _LAYOUT.size), os.getpid()
+            os.pwrite(fd, bytes(_ENTROPY.stop), 0)  # a file of holes would end the process where the disk is full
+        self._memory, self._pid = mmap.mmap(fd, _ENTROPY.stop), os.getpid()
 
     def calling(self, contender: int, stage: str) -> "_Calling":
         """Note what is being called: whatever happens to the process meanwhile is its doing. Calls do not nest."""
         return _Calling(self._memory, _NUMBER_OF[stage], contender + 1, self._pid)
 
     def clear(self) -> None:
-        """Note that nothing foreign is being called."""
+        """Note that nothing foreign is being called, and nothing was drawn."""
         _NUMBER.pack_into(self._memory, _NUMBER_AT, 0)
+        self.entropy = ""
+
+    @property
+    def entropy(self) -> str:
+        """The bits that operands are drawn with, for the row of a kernel with which the process ends."""
+        return self._memory[_ENTROPY].hex() if any(self._memory[_ENTROPY]) else ""
+
+    @entropy.setter
+    def entropy(self, digits: str) -> None:
+        self._memory[_ENTROPY] = bytes.fromhex(digits or "0" * 32)
 
     def read(self) -> Call | None:
         """The call in progress, if there is one."""

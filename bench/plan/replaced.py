@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from kernelmark.bench.plan.registry import REGISTRY
 
@@ -24,6 +24,7 @@ class Originals:
         libraries = (module for kernel in REGISTRY.kernels.values() for module in kernel.modules)
         self._packages = {name.partition(".")[0] for name in ("kernelmark", "numpy", "scipy", *_STANDARD, *libraries)}
         self._kept: dict[str, tuple[object, dict[str, object]]] = {}
+        self._methods: dict[type, dict[str, FunctionType]] = {}
         for name in list(sys.modules):
             if name.partition(".")[0] in self._packages:
                 self._keep(name)
@@ -34,6 +35,9 @@ class Originals:
         named = getattr(module, "__dict__", {}).copy().items()
         with warnings.catch_warnings(action="ignore"):  # some names of a library warn as soon as they are looked at
             self._kept[name] = module, {key: it for key, it in named if callable(it) or isinstance(it, ModuleType)}
+        for it in self._kept[name][1].values():
+            if isinstance(it, type) and it.__module__ == name:
+                self._methods[it] = {key: of for key, of in vars(it).items() if isinstance(of, FunctionType)}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -62,9 +66,19 @@ class Originals:
                 found = getattr(now, "__dict__", {}).get(key)
                 if found is not it and not _by_import(found, it, f"{name}.{key}"):
                     yield f"{name}.{key}"
+        for owner, methods in self._methods.items():
+            for key, method in methods.items():
+                if (found := vars(owner).get(key)) is not method and not self._by_library(found, owner):
+                    yield f"{owner.__module__}.{owner.__qualname__}.{key}"
         for name, setup in self._setups.items():
             if name not in REGISTRY.kernels or REGISTRY.kernels[name].setup is not setup:
                 yield name
+
+    def _by_library(self, found: object, owner: type) -> bool:
+        """Return whether a library has replaced a method of its own, as some do when they need another."""
+        module = found.__globals__.get("__name__", "") if isinstance(found, FunctionType) else ""
+        package = module.partition(".")[0]
+        return package in self._packages and package == owner.__module__.partition(".")[0] != "kernelmark"
 
 
 def _by_import(found: object, before: object, name: str) -> bool:

@@ -134,9 +134,9 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
         return []
     called = {entrant: partial(board.calling, number) for number, entrant in enumerate(job.entrants)}
     with pools.limit(limits=job.threads):
-        rows, crowded = _in_turn(job, registry, called, show)
+        rows, crowded = _in_turn(job, registry, called, board, show)
         if crowded:
-            rows = [row for part in job.apart() for row in _in_turn(part, registry, called, show)[0]]
+            rows = [row for part in job.apart() for row in _in_turn(part, registry, called, board, show)[0]]
     for row in rows:
         if crowded and row.interval:
             row.note(f"measured apart from its variants, since with them: {crowded}")
@@ -144,11 +144,11 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
 
 
 def _in_turn(
-    job: Job, registry: Registry, called: Mapping[Entrant, Called], show: Show
+    job: Job, registry: Registry, called: Mapping[Entrant, Called], board: Board, show: Show
 ) -> tuple[list[Measurement], str]:
     """The rows of contenders that are measured together, and why siblings cannot be, if so: then nothing was timed."""
     contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
-    crowded = _measure(job, contenders, show)
+    crowded = _measure(job, contenders, board, show)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
     del contenders  # with their launches and operands: a device gives back only memory that nothing holds
     for device in devices.values():
@@ -212,7 +212,7 @@ def _absent(kernel: Kernel) -> str:
     return f"{reason}; without one {check}{tiles}"
 
 
-def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
+def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) -> str:
     """Fill in the reports. Returns why siblings cannot be measured together, if so: then nothing is timed."""
     live = [c for c in contenders if c.live]
     try:
@@ -226,6 +226,7 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
     for stock in found:
         _set_up(stock)
     entropy = job.entropy or f"{secrets.randbits(128):032x}"  # which no set-up has seen
+    board.entropy = entropy
     for stock in found:
         stock.draw.mix(int(entropy, 16))
         for contender in stock.live:

@@ -71,7 +71,7 @@ class Death(NamedTuple):
     """How a worker ended within a job: the contenders that were being called, their status and its reason.
 
     fresh: it had run no job before, so no earlier job is the cause. killed: a signal from another process ended it, so
-    perhaps no contender is the cause.
+    perhaps no contender is the cause. entropy: what operands were drawn with, if they were.
     """
 
     blamed: tuple[Entrant, ...]
@@ -79,6 +79,7 @@ class Death(NamedTuple):
     reason: str
     fresh: bool = True
     killed: bool = False
+    entropy: str = ""
 
 
 class Worker:
@@ -106,7 +107,7 @@ class Worker:
         elif isinstance(reply, Reply):
             reply = self._crowded(job, None) or reply
         relay(self._child.log, sys.stderr)
-        return reply._replace(fresh=fresh) if isinstance(reply, Death) else reply
+        return reply._replace(fresh=fresh, entropy=self._board.entropy) if isinstance(reply, Death) else reply
 
     def _answer(self, job: Job, progress: Progress) -> Reply | Death:
         number, until_s = self._child.ask(job), now() + job_limit_s(job)
@@ -384,7 +385,14 @@ def _is_suspect(job: Job, killed: tuple[Death, ...]) -> bool:
 def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
     """The row of a contender that ended its worker."""
     problem, kernel = entrant
-    return Measurement(kernel=kernel, problem=problem, status=death.status, reason=death.reason, attempt=attempt)
+    return Measurement(
+        kernel=kernel,
+        problem=problem,
+        status=death.status,
+        reason=death.reason,
+        attempt=attempt,
+        entropy=death.entropy,
+    )
 
 
 class Wary:
