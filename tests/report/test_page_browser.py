@@ -104,7 +104,7 @@ def pages(tmp_path_factory):
         fill(store)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(page_data, "MOST_ROWS", 100)
-            found[name] = write_report(store, "r1", folder / name).as_uri()
+            found[name] = write_report(store, "r1", folder / name, pdf=False).as_uri()
         store.close()
     return found
 

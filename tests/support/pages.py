@@ -102,7 +102,7 @@ BESIDES = {
     "kernelmark verify": (FEW,),
     "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
     "kernelmark watch": ("--once",),
-    "kernelmark tune": ("--max-time 0.01", "--processes 2", "--spread 0", "--no-ceilings"),
+    "kernelmark tune": ("--budget 8", "--max-time 0.01", "--processes 2", "--spread 0", "--no-ceilings"),
     "kernelmark claims": ("--help",),
     "kernelmark scaling": ("--help",),
     "kernelmark select": ("--help",),
