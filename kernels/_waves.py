@@ -1,6 +1,7 @@
 """How well the blocks of a grid fill a device, by which kernels choose their tiles."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kernelmark import DeviceLimits, Prefer, Tile, Tunable, tile_on
@@ -50,11 +51,15 @@ def by_waves(
         full = filled(blocks(p, tile), choice.resident, warps(tile) // 32, device.multiprocessors)
         return round(choice.rate * full * useful(p, tile), 9)  # equal ones differ by rounding otherwise
 
-    def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
+    @lru_cache(maxsize=1)  # each tile is asked about in turn
+    def scored(p: Any, device: DeviceLimits) -> tuple[list[Tile], list[float]]:
         tiles = [tile_on(device, choice.values) for choice in choices]
+        return tiles, [score(p, tile, choice, device) for tile, choice in zip(tiles, choices, strict=True)]
+
+    def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
+        tiles, found = scored(p, device)
         if t not in tiles:
             return None
-        found = [score(p, tile, choice, device) for tile, choice in zip(tiles, choices, strict=True)]
         best, own = max(found), found[tiles.index(t)]
         if tiles.index(t) == found.index(best):
             return None
