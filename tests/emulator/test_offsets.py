@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,14 +17,12 @@ import pytest
 from emulator.fixtures import first_short, outcomes_of
 from emulator.proof import Overflow, all_cases, kernels_by_source
 from kernelmark.bench.emulator.build import CUDA, HERE, source_folder
-from kernelmark.bench.emulator.shapes import is_long, is_whole, problems
+from kernelmark.bench.emulator.shapes import is_long, is_whole
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from kernelmark.bench.emulator.worker import Buffer, Launch
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
-from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.bench.plan.registry import Registry
 from support.emulated import program_entries, wrong_in_emulator
 
 #: Elements from one row to the next: the fourth row is past 2^32, and no multiple of it below 2^9 is near one of 2^32.
@@ -87,34 +85,30 @@ ACCEPTED = {
 }
 
 
-def cases_apart(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
-    """Return a case for each layout and a case for each storage type, with rows far apart; none where none has pads."""
+def cases_apart(kernel: CudaKernel) -> list[EmulatedCase]:
+    """Return a case for each layout and a case for each storage type, with rows far apart; none where none has pads.
+
+    Taken are the sweep's problems with the most options, first in the largest ragged sizes, all with enlarged pads.
+    """
+    found = list(dict.fromkeys(case.problem for case in all_cases()[kernel.id] if not is_long(case.problem)))
+    if not found or not any(name.endswith("_pad") for name in found[0].axes()):
+        return []
+    sizes = sorted((p for p in found if not is_whole(p)), key=lambda p: -_work(p))
     chosen: list[EmulatedCase] = []
     seen: set[str] = set()
-    for problem in _candidates(registry, kernel):
-        words = {problem.dtype, getattr(problem, "layout", "")}
-        if words <= seen or (tile := kernel.tile_for(problem, device)) is None:
-            continue
-        chosen.append(EmulatedCase(kernel, problem, tile, device))
-        seen |= words
-    return chosen
-
-
-def _candidates(registry: Registry, kernel: CudaKernel) -> Iterator[Problem]:
-    """Yield the kernel's problems with the most options, first in the largest ragged sizes, all with enlarged pads."""
-    problem_class = registry.operations[kernel.op]
-    if not any(name.endswith("_pad") for name in problem_class.axes()):
-        return
-    found = [problem for problem in problems(kernel, problem_class) if not is_long(problem)]
-    sizes = sorted((p for p in found if not is_whole(p)), key=lambda p: -_work(p))
     for problem in sorted(found, key=lambda p: (-_changed_options(p), -_work(p))):
         for large in (*sizes[:1], problem):
+            words = {problem.dtype, getattr(problem, "layout", "")}
+            if words <= seen:
+                break
             resized = msgspec.structs.replace(problem, **{name: getattr(large, name) for name in large.sizes})
             pads = {f"ld{operand.name}_pad": LEADING - operand.shape[-1] for operand in resized.operands()}
             pads = {name: pad for name, pad in pads.items() if name in resized.axes()}
             apart = msgspec.structs.replace(resized, **pads)
-            if not kernel.refuses(apart):
-                yield apart
+            if not kernel.refuses(apart) and (tile := kernel.tile_for(apart)) is not None:
+                chosen.append(EmulatedCase(kernel, apart, tile))
+                seen |= words
+    return chosen
 
 
 def _work(problem: Problem) -> int:
@@ -292,10 +286,7 @@ __global__ void f(const float *x, float *y, unsigned ld) {
 
 
 GROUPS = [
-    group
-    for kernels in kernels_by_source(discover()).values()
-    for kernel in kernels
-    if (group := cases_apart(discover(), kernel))
+    group for kernels in kernels_by_source(discover()).values() for kernel in kernels if (group := cases_apart(kernel))
 ]
 
 
@@ -307,7 +298,7 @@ def test_kernel_is_right_where_rows_lie_far_apart(cases: list[EmulatedCase]) -> 
 @pytest.mark.parametrize("planted", first_short(APART, lambda planted: planted.id))
 def test_planted_overflow_is_found_where_rows_lie_far_apart(planted: Overflow) -> None:
     (kernel, *_) = kernels_by_source(discover())[planted.compiled]
-    cases, folder = cases_apart(discover(), kernel), planted.folder()
+    cases, folder = cases_apart(kernel), planted.folder()
     assert any(list(complaints(case, program_entries(cases), folder)) for case in cases)
 
 
