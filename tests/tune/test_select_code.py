@@ -48,19 +48,15 @@ def convolution(request, store, registry, monkeypatch):
     return model, drawn, [placed(model, space, np.array([row]))[1] for row in drawn]
 
 
-def test_the_python_export_chooses_as_the_model_does_on_10_000_shapes(convolution):
+def test_the_python_and_the_c_export_choose_as_the_model_does_on_10_000_shapes(convolution, tmp_path):
     model, drawn, expected = convolution
     scope = {}
     exec(as_python(model), scope)
     found = [scope["select"](*row[:-1], model.words["direction"][int(row[-1])]) for row in drawn]
     assert [list(order) for order in found] == expected
     assert len({order[0] for order in found}) == 2
-
-
-def test_the_c_export_chooses_as_the_model_does_on_10_000_shapes(convolution, tmp_path):
     if (compiler := shutil.which("cc")) is None:
         pytest.skip("there is no C compiler; apt-get install gcc")
-    model, drawn, expected = convolution
     count = len(model.inputs)
     (tmp_path / "select.h").write_text(as_c(model))
     (tmp_path / "main.c").write_text(
