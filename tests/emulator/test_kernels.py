@@ -22,20 +22,25 @@ from support.emulated import wrong_in_emulator
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
 
 
+#: Cases of one test of the long run, which would spend half of its time between tests of one case.
+TOGETHER = 20
+
+
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
     for kernel in kernels:
         if kernel.emulated:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
-            yield pytest.param(None, id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
-        else:
-            for case in all_cases()[kernel.id]:
-                marks = () if is_kept(case) else pytest.mark.long
-                yield pytest.param(case, id=case.id, marks=marks)
+            yield pytest.param((), id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
+            continue
+        yield from (pytest.param([case], id=case.id) for case in all_cases()[kernel.id] if is_kept(case))
+        others = [case for case in all_cases()[kernel.id] if not is_kept(case)]
+        for every in (others[i : i + TOGETHER] for i in range(0, len(others), TOGETHER)):
+            yield pytest.param(every, id=f"{len(every)} from {every[0].id}", marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize("case", list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(case: EmulatedCase) -> None:
-    assert not wrong_in_emulator([case])
+@pytest.mark.parametrize("every", list(_items(KERNELS)))
+def test_emulated_kernel_is_right_and_without_reports(every: list[EmulatedCase]) -> None:
+    assert not wrong_in_emulator(every)
 
 
 def test_kernel_that_cannot_be_emulated_is_reported_with_its_reason() -> None:
