@@ -346,8 +346,8 @@ def test_a_selector_of_other_threads_or_another_mode_or_device_is_refused(kept, 
     )
 
 
-def test_where_no_kernel_is_kept_the_option_is_one_line(refused):
-    line = refused("run", SMALL, "--select", "auto", "--threads", "1")
+def test_where_no_kernel_is_kept_the_option_is_one_line(called):
+    line = called("run", SMALL, "--select", "auto", "--threads", "1").refusal
     assert line.startswith("kernelmark: --select auto: there is none; expected 1 thread, cold; `kernelmark select")
 
 

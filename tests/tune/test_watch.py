@@ -223,8 +223,8 @@ def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
         ((WGMMA, "gemm/m64n64k64/f16/NT", "--arch", "sm_80"), "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
     ],
 )
-def test_bad_input_is_one_line(folder, refused, words, said):
-    assert said in refused("watch", *words, "--once")
+def test_bad_input_is_one_line(folder, called, words, said):
+    assert said in called("watch", *words, "--once").refusal
 
 
 @pytest.mark.gpu
