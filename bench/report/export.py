@@ -76,9 +76,20 @@ def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[
             )
     if not options.filled:
         return options.columns or names
-    tables = (store.table(run_id).columns.items() for run_id in run_ids)
-    full = {name for columns in tables for name, found in columns if any(value not in (None, "") for value in found)}
-    return [name for name in options.columns or names if name in full or name in dims]
+    full = set(dims).union(*(_filled(store, run_id) for run_id in run_ids))
+    return [name for name in options.columns or names if name in full]
+
+
+def _filled(store: Store, run_id: str) -> set[str]:
+    """Return the columns that are not empty in all rows; all rows are read of those alone that some rows leave open."""
+    first, _ = next(store.columns(run_id), ([], []))
+    full = {name for name, values in zip(COLUMNS, first, strict=False) if any(map(_is_known, values))}
+    left = tuple(name for name in COLUMNS if name not in full)
+    return full | {name for name, found in store.table(run_id, left).columns.items() if any(map(_is_known, found))}
+
+
+def _is_known(value: Any) -> bool:
+    return value not in (None, "")
 
 
 def _hidden(name: str, values: Sequence[Any]) -> Sequence[Any]:

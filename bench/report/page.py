@@ -20,7 +20,17 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding, method, tuning
 from kernelmark.bench.report.export import write_file, write_table, write_text, writing
-from kernelmark.bench.report.figures import Drawn, aggregation, draw, heat, kinds, roofline, speedups, tunables
+from kernelmark.bench.report.figures import (
+    Drawn,
+    aggregation,
+    draw,
+    heat,
+    kinds,
+    roofline,
+    speedups,
+    tunables,
+    variants,
+)
 from kernelmark.bench.report.figures.heat import SLOWEST, SlowdownMap, caption
 from kernelmark.bench.report.figures.speedups import Dot, Lane, Plot
 from kernelmark.bench.report.figures.style import Kind, ratio_ticks
@@ -29,6 +39,7 @@ from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.page_data import page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table
+from kernelmark.bench.report.variants import variant_lines
 
 
 class DotMark(NamedTuple):
@@ -116,11 +127,9 @@ def _side(side: str) -> str:
 def heat_map(m: SlowdownMap) -> HeatMap:
     """Lay out a heat map; a cell is as dark as the logarithm of its slowdown."""
     rows = []
-    for c in m.contests:
+    for c, label in zip(m.contests, m.labels[1], strict=True):
         found = [m.cell(c, kernel) for kernel in m.kernels]
-        rows.append(
-            HeatRow(short(c.problem), [cell and (cell.text, _dark(cell.slowdown), cell.outline) for cell in found])
-        )
+        rows.append(HeatRow(label, [cell and (cell.text, _dark(cell.slowdown), cell.outline) for cell in found]))
     names = [short(kernel).partition(".") for kernel in m.kernels]
     kernels = [(provider + dot, name) for provider, dot, name in names]
     return HeatMap(f"{m.op}: problems x kernels", caption(m), kernels, rows)
@@ -253,8 +262,8 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
 def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     """Return the figures of the page: those that it lays out itself, rooflines, the others, and what was not drawn.
 
-    Of dot plots, heat maps and rooflines the first of each operation stands in the open, as do the ways to aggregate;
-    the others are folded.
+    Of dot plots, heat maps, rooflines and ratios of variants the first of each operation stands in the open, as do the
+    ways to aggregate; the others are folded.
     """
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
@@ -264,6 +273,7 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     first_plots, more_plots = _first(plots, lambda pair: pair[0].title)
     first_maps, more_maps = _first(maps, lambda pair: pair[0].title)
     rooflines, others = _first(by_kind.pop(roofline.TITLE), lambda each: each.title.partition(",")[0])
+    ratios, more_ratios = _first(by_kind.pop(variants.TITLE), lambda each: each.title.partition(":")[0])
     return {
         "plots": first_plots,
         "more_plots": more_plots,
@@ -272,7 +282,8 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
         "rooflines": rooflines,
         "tunables": by_kind.pop(tunables.TITLE, []),
         "aggregations": by_kind.pop(aggregation.TITLE, []),
-        "others": [*others, *(each for found in by_kind.values() for each in found)],
+        "ratios": ratios,
+        "others": [*others, *more_ratios, *(each for found in by_kind.values() for each in found)],
         "omitted": [(kind.title, kind.omitted) for kind in planned if kind.omitted],
     }
 
@@ -307,7 +318,8 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         devices=", ".join(str(data.run.machine[key]) for key in ("cpu", "gpu") if key in data.run.machine),
         date=findings.date(data),
         noise=noise_of(data.timed),
-        verdict=findings.verdict(data),
+        verdict=findings.verdict(data, variants=False),
+        variants=[] if data.tunes or founding.answers(data) else variant_lines(data.timed),
         numbers=findings.numbers(data),
         answers=founding.answers(data),
         learned=tuning.learned(data) if data.tunes else None,

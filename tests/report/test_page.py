@@ -58,6 +58,14 @@ def test_a_report_has_page_figures_tables_method_and_environment(page, tmp_path)
     assert environment["run_id"] == "r1"
 
 
+def test_ratios_of_variants_stand_below_the_verdict_and_their_figure_in_the_open(store, tmp_path):
+    varied(store)
+    shown = report(store, tmp_path, pdf=False).partition('<details id="findings">')[0]
+    words = "NT vs NN, 3 problems: no measurable difference on 3; 0.9x in the mean, 0.9x to 0.9x"
+    assert f"</p>\n<p>{words}" in shown
+    assert 'href="figures/ratio-gemm-nt-over-nn-f32-nt-cpu-t2-cold-fp32.svg"' in shown
+
+
 def test_the_page_loads_nothing_from_elsewhere(page):
     assert not re.search(r'(?:src|srcset|action)="(?!data:)', page)
     assert not re.search(r"<link(?![^>]*href=\"data:)", page)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Setting, slowdowns
 from kernelmark.bench.report.figures.style import FULL_WIDTH, INK, Figure, Kind, file_name, kind, of_setting, panel
-from kernelmark.bench.report.format import digits, figure_names, seconds, short
+from kernelmark.bench.report.format import digits, figure_names, seconds
 from kernelmark.bench.report.noise import marked
+from kernelmark.bench.report.pivot import labelled
 from kernelmark.bench.report.run_data import RunData
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class SlowdownMap(NamedTuple):
     contests: list[Contest]
     kernels: list[str]
     note: str
+
+    @property
+    def labels(self) -> tuple[str, list[str]]:
+        """Return what the ids of the problems share, and what each has of its own."""
+        return labelled([c.problem for c in self.contests])
 
     def cell(self, c: Contest, kernel: str) -> "HeatCell | None":
         """Return the cell of a problem and a kernel; None without a time."""
@@ -81,8 +87,11 @@ def heat_maps(data: RunData) -> Kind:
 def caption(m: SlowdownMap) -> str:
     """Return what a cell holds, and in which setting."""
     note = f" {m.note}" if m.note else ""
+    shared, _ = m.labels
+    alike = f"{m.op}, {shared}; " if shared else ""
     return (
-        f"{m.setting.title}. Outlined: the fastest, with its time; dashed: a tie with another, which is dashed too; "
+        f"{alike}{m.setting.title}. "
+        "Outlined: the fastest, with its time; dashed: a tie with another, which is dashed too; "
         f"the others: their times over it, darker is slower. ~: measured under noise; empty: no time.{note}"
     )
 
@@ -111,7 +120,7 @@ def _draw(m: SlowdownMap) -> "Drawing":
     names = (name.replace(".", ".\n", 1) for name in figure_names(m.kernels).values())
     axes.set_xticks(range(len(m.kernels)), [name.replace("@", "@\n").replace(",", ",\n") for name in names])
     axes.xaxis.tick_top()
-    axes.set_yticks(range(len(m.contests)), [short(c.problem) for c in m.contests])
+    axes.set_yticks(range(len(m.contests)), m.labels[1])
     axes.tick_params(length=0, colors=INK)
     axes.spines[:].set_visible(False)
     return figure

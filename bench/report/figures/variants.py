@@ -42,14 +42,15 @@ def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     for setting, rows in by_setting(pair.row for pair in pairs.values()).items():
         for pair in (pairs[id(r)] for r in rows):
             found[pair.row.op, variant(pair.row.problem), pair.names, setting].append(pair)
-    lines = [_lines(data, key[-1], own) for key, own in found.items()]  # type: ignore[arg-type]  # the setting is last
+    lines = [ratio_places(data, key[-1], own) for key, own in found.items()]  # type: ignore[arg-type]  # the setting is last
     lines = [each for each in lines if each.kernels]
     lines.sort(key=lambda each: -sum(map(len, each.kernels.values())))
     lacking = f"no kernel has {LEAST_SIZES} sizes of a problem on which two variants were measured in turn"
     return style.kind(TITLE, [_figure(each, looks) for each in lines], lacking, MOST)
 
 
-def _lines(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) -> RatioLines:
+def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) -> RatioLines:
+    """Return the ratios of kernels with two sizes or more; those to other kernels only where there are no others."""
     axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
     own = [pair for pair in pairs if not pair.by] or pairs
     by_kernel: dict[str, list[tuple[float, VariantPair]]] = defaultdict(list)
@@ -108,7 +109,9 @@ def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> "Drawing":
     axes.axhline(1.0, color=style.GREY, linestyle="--", linewidth=0.8)
     style.ticks(axes.yaxis, style.ratio_ticks(low, high))
     places = sorted({x for found in lines.kernels.values() for x, _ in found})
-    style.ticks(axes.xaxis, places[:: 1 + len(places) // 9] if lines.axis else style.round_ticks(*axes.get_xlim()))
+    if not lines.axis:  # powers of ten, which take more room
+        places = style.round_ticks(*axes.get_xlim())
+    style.ticks(axes.xaxis, places[:: 1 + len(places) // (9 if lines.axis else 4)])
     axes.grid(which="major")
     style.label_right(axes, labels)
     return figure
