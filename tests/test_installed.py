@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.emulator.build import missing_tool
+from support.pages import DOCS, save_files, valid
 from support.tools import needed
 
 packaging = pytest.importorskip("packaging.requirements", exc_type=ImportError)
@@ -195,17 +196,21 @@ def test_the_command_lists_measures_and_reports(installed: Installed) -> None:
 
 
 @pytest.fixture
-def journey(installed: Installed, tmp_path: Path) -> Callable[[str], Path]:
-    """Run a script of tests/journeys with the installed commands in an empty folder, and return the folder."""
+def journey(installed: Installed, tmp_path: Path) -> Callable[..., Path]:
+    """Run a script of tests/journeys with the installed commands in a folder of its own, and return the folder.
 
-    def of(name: str) -> Path:
+    The folder has nothing but the files that a page shows.
+    """
+
+    def of(name: str, page: str = "") -> Path:
+        save_files((DOCS / page).read_text() if page else "", tmp_path)
         installed.run("/bin/sh", str(ROOT / "tests" / "journeys" / name), folder=tmp_path)
         return tmp_path
 
     return of
 
 
-def test_an_author_gets_the_table_the_figure_and_the_csv_of_nt_over_nn(journey: Callable[[str], Path]) -> None:
+def test_an_author_gets_the_table_the_figure_and_the_csv_of_nt_over_nn(journey: Callable[..., Path]) -> None:
     folder = journey("paper.sh")
     rows = csv.DictReader((folder / "ratios.csv").read_text().splitlines())
     held = [row for row in rows if row["problem"].endswith("/NT")]
@@ -221,13 +226,27 @@ def test_an_author_gets_the_table_the_figure_and_the_csv_of_nt_over_nn(journey: 
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_the_command_inspects_and_emulates(installed: Installed) -> None:
+def test_an_engineer_gets_from_the_docs_to_the_profile_of_a_cuda_kernel(journey: Callable[..., Path]) -> None:
     needed(missing_tool())
-    out = installed.run("kernelmark", "inspect", "--kernels", "transpose/cuda.naive", "--arch", "sm_80")
-    assert "transpose/cuda.naive" in out
-    source = installed.site / "kernelmark" / "cuda" / "transpose" / "naive.cu"
-    out = installed.run("kernelmark", "watch", str(source), "transpose/m33n17/f32/out", "--once")
-    assert "PASS: no races or memory errors" in out
+    folder = journey("plugin.sh", "adding-a-kernel.md")
+    assert "PASS: no races or memory errors" in (folder / "watch.txt").read_text()
+    inspected = valid((folder / "inspect.json").read_text(), "inspect")
+    assert [row["tunables"] for row in inspected] == ['{"ROWS":8}', '{"ROWS":4}', '{"ROWS":16}']
+    total = valid((folder / "profile.json").read_text(), "profile")["counts"]["total"]
+    assert (total["loads"], total["stores"]) == ({"global 4": 33 * 3},) * 2  # three warps to a row of 70
+    assert total["active_lanes"] == 2 * 33 * 70
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cuda_compiler")
+def test_a_maintainer_s_gates_pass_and_fail(journey: Callable[..., Path]) -> None:
+    needed(missing_tool())
+    folder = journey("gate.sh", "adding-a-kernel.md")
+    assert [len(case["points"]) for case in valid((folder / "trend.json").read_text(), "trend")["cases"]] == [2]
+    worse = (folder / "worse.txt").read_text()
+    assert re.search(
+        r"^transpose/cuda.turned: [\d,]+ sectors now, pinned [\d,]+; `kernelmark profile .* --update`", worse
+    )
 
 
 def test_every_file_that_is_used_travels(built: Callable[[str], Path]) -> None:
