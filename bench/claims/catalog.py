@@ -168,7 +168,7 @@ def experiment_named(name: str) -> Experiment:
     for found in catalog().experiment:
         if found.id == name:
             return found
-    raise UsageError(f"{name!r}: is no experiment of a claim; expected one of {', '.join(experiment_names())}")
+    raise UsageError(f"{name!r}: is not an experiment of a claim; expected one of {', '.join(experiment_names())}")
 
 
 def experiment(claim: Claim) -> Experiment:
@@ -181,7 +181,7 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
     known, wanted = {claim.id: claim for claim in catalog().claim}, set(only)
     for name in wanted - known.keys() - files().keys():
         expected = f"some of {', '.join(known)}, or all of {', '.join(files())}"
-        raise UsageError(f"--only {name!r}: is no claim; expected {expected}")
+        raise UsageError(f"--only {name!r}: is not a claim; expected {expected}")
     of_files = {claim.id for name in wanted & files().keys() for claim in files()[name].claim}
     return [claim for name, claim in known.items() if not wanted or name in wanted | of_files]
 

@@ -54,7 +54,7 @@ def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
     try:
         found: Any = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is no TOML: {error}") from None
+        raise UsageError(f"{path}: is not TOML: {error}") from None
     for name in tables:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else None

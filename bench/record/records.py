@@ -243,7 +243,7 @@ def samples_of(blob: bytes) -> "array.array[float]":
     """Return the samples that the store keeps, seconds a call. Raises ValueError for what is no time."""
     values = doubles(blob)
     if values and not (math.isfinite(sum(values)) and min(values) >= 0):
-        raise ValueError("a sample is no number of seconds")
+        raise ValueError("a sample is not a number of seconds")
     return values
 
 
@@ -253,7 +253,7 @@ def check_samples(blobs: Sequence[bytes]) -> None:
         raise ValueError("samples end within a number")
     samples = np.frombuffer(b"".join(blobs))
     if not ((samples >= 0) & (samples < math.inf)).all():
-        raise ValueError("a sample is no number of seconds")
+        raise ValueError("a sample is not a number of seconds")
 
 
 def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:

@@ -325,7 +325,7 @@ def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
         bring_up_to_date(db)
         version = _version(db)
     if version == 0 or not _tables(db) >= _TABLES:
-        raise UsageError(f"{path}: is no kernelmark store; {_REMEDY}")
+        raise UsageError(f"{path}: is not a kernelmark store; {_REMEDY}")
     if version != SCHEMA_VERSION:
         raise UsageError(f"{path}: has schema {version}, this kernelmark reads {SCHEMA_VERSION}; {_REMEDY}")
     with suppress(sqlite3.OperationalError):  # locked by another that switches it, for which SQLite does not wait

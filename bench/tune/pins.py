@@ -113,7 +113,7 @@ def _read(path: Path) -> Pins:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Pins)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: is no file of pins: {error}; --baseline names another") from None
+        raise UsageError(f"{path}: is not a file of pins: {error}; --baseline names another") from None
 
 
 def _changes(pinned: Found, found: Found, why_unknown: str) -> Iterator[tuple[str, bool]]:

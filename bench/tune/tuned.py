@@ -118,7 +118,7 @@ def read(path: Path) -> Tuned:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}; `kernelmark tune` writes one") from None
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{path}: is no file of tuned tiles: {error}; remove it, or name another file") from None
+        raise UsageError(f"{path}: is not a file of tuned tiles: {error}; remove it, or name another file") from None
     if found.format != _FORMAT:
         raise UsageError(f"{path}: has format {found.format}, expected {_FORMAT}; tune again with this kernelmark")
     return found

@@ -138,7 +138,7 @@ def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, kernelmark_in
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--only", "beta,nothing"), "--only 'nothing': is no claim; expected some of op-t-slower"),
+        (("--only", "beta,nothing"), "--only 'nothing': is not a claim; expected some of op-t-slower"),
         (("r9", "--db", "claims.db"), "run 'r9': is not a run of "),
         (("--prices", "none.toml"), "none.toml: cannot be read"),
         (
@@ -273,7 +273,7 @@ def test_jobs_of_a_plan_have_places_of_their_own_and_the_suites_that_they_are_fr
 
 def test_an_experiment_that_no_claim_has_is_refused(registry, complaint):
     said = complaint(lambda: planned("op-u", registry, ("cpu",)))
-    assert said.startswith("'op-u': is no experiment of a claim; expected one of op-t, strategies, ")
+    assert said.startswith("'op-u': is not an experiment of a claim; expected one of op-t, strategies, ")
 
 
 def test_batches_are_put_where_images_lie(registry):
@@ -284,7 +284,7 @@ def test_batches_are_put_where_images_lie(registry):
 
 def test_a_claim_that_nobody_made_is_refused(complaint):
     assert complaint(lambda: claims(["beta", "gamma"])).startswith(
-        "--only 'gamma': is no claim; expected some of op-t-"
+        "--only 'gamma': is not a claim; expected some of op-t-"
     )
 
 

@@ -189,7 +189,7 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
     (tmp_path / "kernelmark.toml").write_text("seed = 1\n")
     (tmp_path / "project" / "deep").mkdir(parents=True)
     (tmp_path / "project" / "pyproject.toml").write_text("[tool.other]\nname = 'kernelmark'\n")
-    (tmp_path / "pyproject.toml").write_text("[tool is no TOML, and no concern of ours\n")
+    (tmp_path / "pyproject.toml").write_text("[tool is not TOML, and no concern of ours\n")
     assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
     (tmp_path / "project" / "pyproject.toml").write_text("[neither is this\n")
     assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
@@ -208,7 +208,7 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
         ("[run]\nceilings = 'no'", "kernelmark.toml: [run] ceilings: is 'no', expected true or false"),
         ("[run]\nseed = true", "kernelmark.toml: [run] seed: is True, expected a string, a number or a list of them"),
         ("[run]\nmode = 'warm'", "kernelmark.toml: [run] mode: 'warm' is not one of"),
-        ("seed = ", "kernelmark.toml: is no TOML: "),
+        ("seed = ", "kernelmark.toml: is not TOML: "),
     ],
 )
 def test_what_no_option_takes_is_refused_in_one_line_with_file_and_key(called, tmp_path, text, found):

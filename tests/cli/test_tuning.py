@@ -178,7 +178,7 @@ def chain(length):
     [
         ({"device_name": "Other CPU"}, "is of Other CPU, here is "),
         ({"format": 0}, "has format 0, expected 2; `kernelmark select --train` makes one"),
-        ({"column": 1}, "is no selector, or one of another schema: Object contains unknown field `column`"),
+        ({"column": 1}, "is not a selector, or one of another schema: Object contains unknown field `column`"),
         ({"op": "sort"}, "is of 'sort', which is no operation"),
         ({"op": "transpose"}, "has the inputs m, n, k, batch, expected m, n;"),
         ({"tree": []}, "has a tree with a node that leads nowhere"),
@@ -214,7 +214,7 @@ def test_no_text_of_a_file_is_evaluated(trained, called, tmp_path):
     tree[0]["expression"] = "().__class__"
     damaged(tmp_path / "own.json", tree=tree)
     assert (
-        "compares '().__class__', which is no expression of gemm"
+        "compares '().__class__', which is not an expression of gemm"
         in called("select", PROBLEM, "--model", "own.json").err
     )
 

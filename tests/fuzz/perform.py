@@ -257,7 +257,7 @@ def _seen(folder: Path) -> dict[str, tuple[int, int]]:
 STATUSES = (0, 1, 2, 130)
 #: The longest line on standard error.
 MOST = 300
-#: Commands that write progress to standard error, or under --json all that is no JSON.
+#: Commands that write progress to standard error, or under --json all that is not JSON.
 TALKS = ("run", "claims", "tune", "--json")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored in")
 #: What is no `Exception` ends the worker in which a plug-in raises it; what its process prints is shown.

@@ -162,9 +162,9 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         (GOOD + "max_time = nan\n", "[[sweep]] 1: max_time is nan"),
         ("baseline = 'gemm/numpy.matmul'\n" + GOOD, "baseline: is 'gemm/numpy.matmul', expected a table"),
         ("baseline = {gem = 'gemm/numpy.matmul'}\n" + GOOD, "'gem' is not an operation"),
-        ("baseline = {gemm = 'gemm/numpy.matmull'}\n" + GOOD, "'gemm/numpy.matmull', which is no kernel"),
-        ("baseline = {gemm = 'copy/numpy.copyto'}\n" + GOOD, "'copy/numpy.copyto', which is no kernel of gemm"),
-        ("baseline = {gemm = ['x']}\n" + GOOD, "gemm is ['x'], which is no kernel"),
+        ("baseline = {gemm = 'gemm/numpy.matmull'}\n" + GOOD, "'gemm/numpy.matmull', which is not a kernel"),
+        ("baseline = {gemm = 'copy/numpy.copyto'}\n" + GOOD, "'copy/numpy.copyto', which is not a kernel of gemm"),
+        ("baseline = {gemm = ['x']}\n" + GOOD, "gemm is ['x'], which is not a kernel"),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_it(load, tmp_path, complaint, text, found):

@@ -126,8 +126,8 @@ def test_a_second_import_is_a_run_of_its_own_and_says_so(tmp_path):
 REFUSED = [
     ("empty.json", "", "is empty; expected pytest-benchmark JSON, nvbench JSON or kernelmark CSV"),
     ("blank.csv", "\n \n", "is empty"),
-    ("cut.json", '{"benchmarks": [', "is no JSON: Expecting value: line 1 column 17"),
-    ("half.json", '{"machine_info": "\\ud800", "benchmarks": []}', "is no JSON: 'utf-8' codec can't encode"),
+    ("cut.json", '{"benchmarks": [', "is not JSON: Expecting value: line 1 column 17"),
+    ("half.json", '{"machine_info": "\\ud800", "benchmarks": []}', "is not JSON: 'utf-8' codec can't encode"),
     ("list.json", "[1, 2]", "is a list; expected pytest-benchmark JSON"),
     ("other.json", '{"a": 1, "b": 2}', "is an object with a, b; expected pytest-benchmark JSON"),
     ("words.csv", "name,time\na,1\n", "begins with 'name,time'; expected pytest-benchmark JSON"),
@@ -145,7 +145,7 @@ def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, refused, n
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, refused):
     (tmp_path / "bin.json").write_bytes(b"{\xff")
-    assert "byte 1 is no UTF-8" in refused(tmp_path / "bin.json")
+    assert "byte 1 is not UTF-8" in refused(tmp_path / "bin.json")
     assert "No such file" in refused(tmp_path / "missing.json")
     assert "is a folder, expected a file" in refused(tmp_path)
 

@@ -157,7 +157,7 @@ def strict(text: str) -> Any:
     """The document, in which NaN and the infinities are refused."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON")
+        raise ValueError(f"{constant} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 

@@ -78,5 +78,5 @@ def test_a_kernel_that_takes_more_than_its_pins_exits_with_1(called, tmp_path):
     others = called("inspect", "--kernels", "gemm/cuda.tiled@T=16", "--arch", "sm_90a", "--baseline", str(path)).refusal
     assert "has no pins of `inspect --kernels gemm/cuda.tiled@T=16" in others
     path.write_text("{}")
-    assert "is no file of pins" in called(*words, str(path)).refusal
+    assert "is not a file of pins" in called(*words, str(path)).refusal
     assert "--update: has no file to write" in called(*words[:-1], "--update").refusal

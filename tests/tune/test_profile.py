@@ -47,6 +47,9 @@ def test_transposition_out_of_place_takes_the_least_sectors_and_wavefronts(count
     total = found.total
     assert total.sectors == total.least_sectors
     assert total.wavefronts == total.least_wavefronts * TRANSPOSITIONS[name, dtype]
+    shown = next(row for row in view.totals(found) if row[0] == "shared memory: wavefronts")[-1]
+    conflicts = " (bank conflicts; pad the tile)" * (TRANSPOSITIONS[name, dtype] > 1)
+    assert shown == f"{TRANSPOSITIONS[name, dtype]:.2f}x{conflicts}"
     assert total.bytes_read + total.bytes_written == found.traffic_bytes
     assert found.bytes_read_once + found.bytes_written_once == found.traffic_bytes
     if name in ("tiled", "vectorised"):

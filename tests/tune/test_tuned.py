@@ -95,9 +95,9 @@ def test_where_the_default_stays_no_file_is_made(file, kernel):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no file of tuned tiles: "),
-        ("[1]", "is no file of tuned tiles: "),
-        ('{"device": "x", "tiles": [{"kernel": 1}]}', "is no file of tuned tiles: "),
+        ("{", "is not a file of tuned tiles: "),
+        ("[1]", "is not a file of tuned tiles: "),
+        ('{"device": "x", "tiles": [{"kernel": 1}]}', "is not a file of tuned tiles: "),
         ('{"device": "x", "format": 9}', "has format 9, expected 1; tune again with this kernelmark"),
         ('{"device": "Quantum 9000"}', "is of Quantum 9000, here is "),
     ],

@@ -136,7 +136,7 @@ def test_a_version_shows_what_it_counts_beside_the_one_before(look):
     first, second = look(SOURCE), look(STAGED)
     (before, after) = (next(line for line in said.splitlines() if "wavefronts" in line) for said in (first, second))
     assert before.split() == ["wavefronts", "0"]
-    assert after.endswith("the least (was 0)")
+    assert after.endswith("ideal (was 0)")
     assert "(was" not in next(line for line in second.splitlines() if line.startswith("sectors"))
 
 
@@ -215,7 +215,7 @@ def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
         (("absent.cu", SQUARE), "File 'absent.cu' does not exist"),
         (("turned.cu", PROBLEM), "turned.cu: no registered kernel uses this file; --plugin names the file"),
         ((TILED, "gemm/m5n5k5/f16/NT"), "gemm/cuda.tiled has no f16 path; it has f32"),
-        ((TILED, PROBLEM), "is no problem of gemm, which gemm/cuda.tiled computes"),
+        ((TILED, PROBLEM), "is not a problem of gemm, which gemm/cuda.tiled computes"),
         ((TILED, "gemm/m5"), "gemm/m5: sizes are 'm5', expected"),
         ((TILED, SQUARE, "--kernel", "gemm/cuda.naive"), "expected one of gemm/cuda.tiled"),
         ((TILED, SQUARE, "--against", "none"), "--against 'none': matches no GPU kernel"),

@@ -86,7 +86,7 @@ def read(path: Path, find: FindProblem) -> list[ForeignRun]:
                 raise UsageError(f"{path}: is empty; {EXPECTED}")
             sources = _from_json(path, file.read(), find) if begin in "{[" else _from_csv(path, file)
         except UnicodeDecodeError:
-            raise UsageError(f"{path}: byte {_first_wrong_byte(path)} is no UTF-8; {EXPECTED}") from None
+            raise UsageError(f"{path}: byte {_first_wrong_byte(path)} is not UTF-8; {EXPECTED}") from None
     if not any(source.rows for source in sources):
         if refused := next((source.refused for source in sources if source.refused), ()):
             raise UsageError(refused[0])
@@ -110,7 +110,7 @@ def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
         # Half a surrogate pair passes as JSON, and neither the store nor a file can hold it.
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is no JSON: {error}; {EXPECTED}") from None
+        raise UsageError(f"{path}: is not JSON: {error}; {EXPECTED}") from None
     root, suite = JsonNode(value, str(path)), f"imported:{path.name}"
     if pytest_benchmark.recognise(value):
         return pytest_benchmark.read(root, suite, find)

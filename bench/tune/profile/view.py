@@ -28,8 +28,7 @@ TOTALS = (
     TableColumn("in all"),
     TableColumn("counted", "right"),
     TableColumn("ideal", "right"),
-    TableColumn("over ideal", "right"),
-    TableColumn("because of", wraps=24),
+    TableColumn("over ideal", wraps=12),
 )
 LINES = (
     TableColumn("line"),
@@ -105,7 +104,7 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
     total = counts.total
     yield _row("warp instructions counted", total.warp_instructions)
     if total.warp_instructions:
-        yield "active lanes a warp instruction", digits(total.active_lanes / total.warp_instructions), "32", "", ""
+        yield "active lanes a warp instruction", digits(total.active_lanes / total.warp_instructions), "32", ""
     if total.fma:
         yield _row("  multiply-adds", total.fma)
     yield from (_row(f"  loads: {name}", number) for name, number in total.loads.items())
@@ -114,7 +113,7 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
     yield from (_row(f"  {name}s", number) for name, number in total.others.items())
     yield _row("global memory: sectors", total.sectors, total.least_sectors, "uncoalesced accesses")
     if total.global_requests:
-        yield "  sectors a request", digits(total.sectors / total.global_requests), "", "", ""
+        yield "  sectors a request", digits(total.sectors / total.global_requests), "", ""
     yield _row("shared memory: wavefronts", total.wavefronts, total.least_wavefronts, "bank conflicts; pad the tile")
     if total.serial_lanes:
         yield _row("atomics: lanes in turn on one word", total.serial_lanes, sum(_atomics(total)))
@@ -142,14 +141,15 @@ def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
 
 
 def _traffic(name: str, found: int, least: int) -> Sequence[str]:
-    return name, size(found), size(least), _ratio(found, least), ""
+    return name, size(found), size(least), _ratio(found, least)
 
 
 def _row(name: str, found: int, least: int | None = None, cause: str = "") -> Sequence[str]:
     """Return a row of TOTALS; cause: of what is more than a twentieth over the ideal."""
     if least is None:
-        return name, f"{found:,}", "", "", ""
-    return name, f"{found:,}", f"{least:,}", _ratio(found, least), cause * (found > 1.05 * least)
+        return name, f"{found:,}", "", ""
+    why = f" ({cause})" if cause and found > 1.05 * least else ""
+    return name, f"{found:,}", f"{least:,}", _ratio(found, least) + why
 
 
 def _ratio(found: int, least: int) -> str:
@@ -219,7 +219,7 @@ def require(path: Path) -> None:
         raise UsageError("profile --html: jinja2 is not installed; pip install 'kernelmark[report]'")
     require_file(path)
     if not path.parent.is_dir():
-        raise UsageError(f"{path}: cannot be written: {path.parent} is no folder")
+        raise UsageError(f"{path}: cannot be written: {path.parent} is not a folder")
 
 
 def write_page(found: Profile, path: Path) -> None:

@@ -43,7 +43,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
         """Return why it is no formula of a space, or nothing."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
-            return f"has a formula of {unknown[0]!r}, which is no expression of it"
+            return f"has a formula of {unknown[0]!r}, which is not an expression of it"
         if len({axis.expression for axis in self.axes}) < len(self.axes):
             return "has a formula with an expression twice"
         shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels

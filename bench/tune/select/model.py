@@ -133,7 +133,7 @@ def read(path: Path, registry: Registry) -> Model:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}; {train}") from None
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{path}: is no selector, or one of another schema: {error}; {train}") from None
+        raise UsageError(f"{path}: is not a selector, or one of another schema: {error}; {train}") from None
     if complaint := _complaint(model, registry):
         raise UsageError(f"{path}: {complaint}; {train}")
     return model
@@ -166,7 +166,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
         yield "has a name twice"
     space = space_in(model, registry)
     if unknown := [n.expression for n in model.tree if n.expression and n.expression not in space.texts]:
-        yield f"compares {unknown[0]!r}, which is no expression of {model.op}"
+        yield f"compares {unknown[0]!r}, which is not an expression of {model.op}"
     if not {model.single or model.kernels[0], *(one.fastest for one in model.measured)} <= kernels:
         yield "calls a kernel that is none of its own"
     if not (model.single or model.regret.recovered) or not model.regret.lines:

@@ -63,7 +63,7 @@ def _ids(kernels: Iterable[Kernel]) -> str:
 def _refusal(kernels: list[CudaKernel], problem: Problem, device: DeviceLimits) -> str:
     of_operation = [k for k in kernels if k.op == problem.op]
     reason = of_operation[0].refuses(problem, device) if of_operation else None
-    return reason or f"is no problem of {kernels[0].op}, which {_ids(kernels)} computes"
+    return reason or f"is not a problem of {kernels[0].op}, which {_ids(kernels)} computes"
 
 
 def counterparts(

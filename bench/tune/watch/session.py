@@ -49,7 +49,7 @@ def _figures(counts: Counts) -> Iterator[tuple[str, str]]:
 
 
 def _of_least(found: int, least: int) -> str:
-    return f"{found:,}, {found / least:.2f}x the least" if least else "0"
+    return f"{found:,}, {found / least:.2f}x ideal" if least else "0"
 
 
 _SHOWN = {
