@@ -35,7 +35,7 @@ PHASES = {
 }
 _MINUTE_S = 90
 #: Seconds between two lines of progress in a pipe.
-_EVERY_S = 30.0
+_EVERY_S = 60.0
 
 
 class Detail(Enum):

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from kernelmark.bench.measure.disturbance import low_ceilings
@@ -68,8 +68,8 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
     for suite, rows in many.items():
         title = f"{suite}: {count(len({r.problem for r in rows}), 'problem')}, by operation"
         yield f"{title}\n{_operations((r.problem, r.kernel, r.status, 1) for r in rows)}"
-    yield "\n".join(map(_text, variant_lines(data.timed)))
-    yield "\n".join([*_refused(data), *_remarks(data, [] if one else lines), _tallied(tally)])
+    variants = map(_text, variant_lines(data.timed))
+    yield "\n".join([*variants, *_refused(data, many), *_remarks(data, [] if one else lines), _tallied(tally)])
     yield verdict_line(data, variants=False)
 
 
@@ -159,14 +159,21 @@ def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
     return table(_OPERATIONS, cells)
 
 
-def _refused(data: RunData) -> Iterator[str]:
-    """Yield a line a row without a result, where a check failed first, and a line a reason of `unsupported`."""
+def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
+    """Yield a line a row without a result, where a check failed first, and a line a reason of `unsupported`.
+
+    Suites of `many` problems count what is unsupported, except for kernels that cannot run here for one reason.
+    """
     several = len({r.problem for r in data.rows}) > 1
     failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]
     failed.sort(key=lambda r: r.status not in AGAINST)
     yield from _first([_failure(r, several) for r in failed], data.run_id)
     found = []
-    for one in refusals([r for r in data.rows if r.status == Status.UNSUPPORTED]):
+    outcomes: dict[str, set[str]] = defaultdict(set)
+    for r in data.rows:
+        outcomes[r.kernel].add(r.reason)
+    refused = (r for r in data.rows if r.status == Status.UNSUPPORTED)
+    for one in refusals([r for r in refused if r.suite not in many or len(outcomes[r.kernel]) == 1]):
         more = len(one.kernels) - _MOST_KERNELS
         names = ", ".join(one.kernels[:_MOST_KERNELS]) + (f" and {more} more" if more > 0 else "")
         rows = f" ({one.rows} rows)" if one.rows > 1 else ""

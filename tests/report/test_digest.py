@@ -77,15 +77,18 @@ def test_a_run_of_one_problem_prints_its_fastest_kernels(begun, printed):
 def test_a_suite_of_many_problems_has_a_line_an_operation(begun, printed):
     for m in range(digest.MOST_LINES + 1):
         put(begun, f"gemm/m{m + 9}n8k8/f32/NT", BASE, suite="smoke")
-    fail(begun, NT, "gemm/a.none", "unsupported", suite="smoke")
+    fail(begun, NT, "gemm/a.none", "unsupported", "is not installed", suite="smoke")
+    fail(begun, NT, BASE, "unsupported", "has no path", suite="smoke", mode="hot")
     two_problems(begun)
-    lines, operations, *_ = printed()
+    lines, operations, notes, _ = printed()
+    assert notes.splitlines()[0] == "unsupported: gemm/a.none: is not installed"
+    assert "has no path" not in notes
     assert lines.count("f32/N") == 2
     assert [line.split() for line in operations.splitlines()] == [
         ["smoke:", "22", "problems,", "by", "operation"],
         ["operation", "problems", "kernels", "rows", "ok", "others"],
         ["---------", "--------", "-------", "----", "--", "-------------"],
-        ["gemm", "22", "2", "22", "21", "1", "unsupported"],
+        ["gemm", "22", "2", "23", "21", "2", "unsupported"],
     ]
 
 
@@ -144,7 +147,7 @@ def test_variants_that_were_measured_in_turn_have_a_line(begun, printed):
     ratio = {"against": NN, "ratio": 1.5, "ratio_ci95_low": 1.4, "ratio_ci95_high": 1.6}
     put(begun, NT, BASE, 1e-3, baseline=BASE, **ratio)
     put(begun, NN, BASE, 1.5e-3, baseline=BASE)
-    _, variants, *_, verdict = printed()
-    assert variants == "NT vs NN: faster, 1.5x [1.4, 1.6], numpy.matmul on gemm/m8n8k8/f32"
+    _, notes, verdict = printed()
+    assert notes.splitlines()[0] == "NT vs NN: faster, 1.5x [1.4, 1.6], numpy.matmul on gemm/m8n8k8/f32"
     assert "NT vs NN" not in verdict
     assert "NT vs NN" in digest.verdict_line(digest.RunData(begun, "r1"))
