@@ -1,6 +1,9 @@
 """Running one kernel of a test's own .cu: arrays in, arrays out."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,33 @@ def written(count: int, dtype: Any = np.float32) -> Buffer:
     return Buffer("out", np.frombuffer(b"\xff" * (count * np.dtype(dtype).itemsize), dtype).copy())
 
 
+#: Instances of templates in intrinsics/ that many tests launch.
+INSTANCES = {
+    "hopper.cu": [
+        f"product<{kind}, {a}, {b}, {columns}>"
+        for kind, columns, a, b in product(("F16", "Bf16", "Tf32", "E4m3", "E5m2", "S8"), (32, 64, 128), (0, 1), (0, 1))
+        if kind in ("F16", "Bf16") or (a, b) == (0, 0)
+    ],
+    "tensor.cu": [
+        f"wmma<{kind}, {shape}, nvcuda::wmma::{a}_major, nvcuda::wmma::{b}_major>"
+        for kind, a, b in product(("__half", "__nv_bfloat16"), ("row", "col"), ("row", "col"))
+        for shape in ("16, 16, 16", "32, 8, 16", "8, 32, 16")
+    ],
+}
+
+
+@cache
+def _together(source: Path) -> list[str]:
+    """Return a file's functions and its instances, which are one program."""
+    functions = re.findall(r'^extern "C" __global__ void (\w+)', source.read_text(), re.MULTILINE)
+    return [*functions, *INSTANCES.get(source.name, ())]
+
+
 def intrinsic(file: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> dict[str, Array]:
     """Outputs of a kernel in intrinsics/, equal under all orders and without a report."""
-    worker = program(Path(__file__).parent / "intrinsics" / file, [launch.entry])
+    source = Path(__file__).parent / "intrinsics" / file
+    together = _together(source)
+    worker = program(source, together if launch.entry in together else [launch.entry])
     outcomes = run(worker, buffers, [launch], **options)
     for outcome in outcomes:
         assert not outcome.reports, "\n".join(map(str, outcome.reports))
