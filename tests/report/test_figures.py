@@ -7,11 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kernelmark.bench.record.store import Layer
 from kernelmark.bench.report.contest import by_setting
 from kernelmark.bench.report.figures import draw, first, heat, kinds, speedups, style
-from kernelmark.bench.report.figures.aggregation import aggregations
-from kernelmark.bench.report.figures.scaling import scaling_of_run
 from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.threads import gains_over_size
 from kernelmark.bench.report.figures.variants import ratio_places
@@ -20,8 +17,7 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.variants import variant_pairs
 from support.rows import DISTURBED, ceilings, fail, in_turn, many, put, varied
 
-#: Which take runs of their own: see the tests of the map of algorithms, of aggregation and of data parallelism below,
-#: and test_trend.py.
+#: Which take runs of their own: see the tests of the map of algorithms below, and the files of those of the others.
 OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallelism", "Over runs"]
 
 
@@ -465,57 +461,3 @@ def test_one_problem_or_one_thread_count_makes_no_figure_and_says_why(begun):
     put(begun, "gemm/m9n9k9/f32/NN", "gemm/some.base", threads=2)
     assert gained(begun).figures == []
     assert "--threads 1,2" in gained(begun).omitted
-
-
-LSTM, RESNET = "aggregate/w4n1048576/f32/ef", "aggregate/w4n25502912/f32/ef"
-TIMES = {"cpu.host_serial": 4.0, "cpu.host_parallel": 2.0, "cpu.tree": 3.0, "cpu.onebit": 5.0}
-
-
-def summed(store, problem, times=TIMES, **values):
-    """Rows of the gradients of a network, in turn; each way takes its number of milliseconds."""
-    w, n = (int(word) for word in problem.split("/")[1][1:].split("n"))
-    for kernel, ms in times.items():
-        numerics = {"numerics": "onebit"} if kernel == "cpu.onebit" else {}
-        found = {
-            "dims": {"w": w, "n": n, "step": "sum", "feedback": "ef"},
-            "device_name": "Some CPU",
-            **numerics,
-            **values,
-        }
-        put(store, problem, f"aggregate/{kernel}", ms * 1e-3, **found)
-
-
-def test_each_network_has_its_winner_and_by_how_much(begun, registry, tmp_path: Path):
-    summed(begun, LSTM)
-    summed(begun, RESNET, {**TIMES, "cpu.onebit": 1.0})
-    kind = aggregations(RunData(begun, "r1"), registry)
-    (figure,) = kind.figures
-    assert figure.title == "Aggregation: the gradients of 4 workers"
-    assert "LSTM: cpu.host_parallel 2x" in figure.caption
-    assert "ResNet-50: cpu.onebit 3.99x" in figure.caption
-    (drawn,) = draw([kind], tmp_path, pdf=False)
-    assert (tmp_path / f"{drawn.name}.svg").exists()
-
-
-def test_one_network_or_no_baseline_makes_no_figure(begun, registry):
-    summed(begun, LSTM)
-    summed(begun, RESNET, {"cpu.tree": 1.0, "cpu.ring": 1.0})
-    kind = aggregations(RunData(begun, "r1"), registry)
-    assert (kind.figures, kind.omitted[:31]) == ([], "fewer than two gradients were s")
-
-
-def test_a_run_of_layers_and_gradients_shows_what_parallelism_gains_and_keeps_all_its_rows(begun, registry):
-    for layer, part in (("gemm/m1n2000k500/f32/NT", "forward"), ("gemm/m2000n500k1/f32/TN", "backward")):
-        begun.add_layer("r1", Layer("net", layer, part, 1))
-        put(begun, layer, "gemm/numpy.matmul", device_name="Some CPU")
-    summed(begun, LSTM)
-    data = RunData(begun, "r1")
-    (figure,) = scaling_of_run(data, registry).figures
-    assert figure.title == "Data parallelism, computed: net"
-    assert len(list(begun.results("r1"))) == 2 + len(TIMES)
-
-
-def test_a_run_without_gradients_has_no_figure_of_data_parallelism(begun, registry):
-    put(begun, "gemm/m1n2000k500/f32/NT", "gemm/numpy.matmul")
-    kind = scaling_of_run(RunData(begun, "r1"), registry)
-    assert (kind.figures, kind.omitted[:26]) == ([], "the run has no network's l")
