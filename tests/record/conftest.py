@@ -81,7 +81,7 @@ def csv_of():
     def of(db, run_id):
         out = io.StringIO()
         with closing(Store(db, create=False)) as store:
-            write_csv(store, run_id, out)
+            write_csv(store, [run_id], out)
         return out.getvalue()
 
     return of

@@ -239,7 +239,7 @@ def test_a_number_that_is_not_finite_is_empty_and_the_rows_around_it_are_whole(s
     store._db.execute("UPDATE result SET time_s_min = 9e999 WHERE result_id = 3")
     assert [r.time_s_min for r in store.table("r1").rows] == [*before[:2], None, *before[3:]]
     out = io.StringIO()
-    write_csv(store, "r1", out)
+    write_csv(store, ["r1"], out)
     assert [line["time_s_min"] for line in csv.DictReader(io.StringIO(out.getvalue()))][1:4] == [
         repr(before[1]), "", repr(before[3])
     ]  # fmt: skip
@@ -277,7 +277,7 @@ def test_rows_on_some_problems_are_those_and_no_others(store):
 def test_the_csv_of_a_table_has_the_bytes_of_the_csv_of_its_run(store):
     varied(store)
     from_store, from_table = io.StringIO(), io.StringIO()
-    write_csv(store, "r1", from_store)
+    write_csv(store, ["r1"], from_store)
     write_table(store.table("r1"), from_table)
     assert from_table.getvalue() == from_store.getvalue()
 

@@ -357,16 +357,16 @@ def test_a_run_without_rows_is_a_table_without_rows(arrow, store):
 
 
 def test_a_file_and_its_folder_are_made(arrow, run, tmp_path):
-    write_parquet_file(run, "r", tmp_path / "new" / "run.parquet")
+    write_parquet_file(run, ["r"], tmp_path / "new" / "run.parquet")
     assert arrow.read_table(tmp_path / "new" / "run.parquet").num_rows == 2
 
 
 def test_a_file_that_cannot_be_written_is_refused_in_one_line(arrow, run, tmp_path, complaint):
-    assert "is a folder, expected a file" in complaint(lambda: write_parquet_file(run, "r", tmp_path))
+    assert "is a folder, expected a file" in complaint(lambda: write_parquet_file(run, ["r"], tmp_path))
 
 
 def test_without_pyarrow_the_command_that_installs_it_is_named_and_no_file_left(run, complaint, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    text = complaint(lambda: write_parquet_file(run, "r", tmp_path / "run.parquet"))
+    text = complaint(lambda: write_parquet_file(run, ["r"], tmp_path / "run.parquet"))
     assert text == "parquet: pyarrow is not installed; pip install 'kernelmark[export]'"
     assert not (tmp_path / "run.parquet").exists()

@@ -7,14 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kernelmark.bench.report.contest import by_setting
 from kernelmark.bench.report.figures import draw, first, heat, kinds, speedups, style
 from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.threads import gains_over_size
-from kernelmark.bench.report.figures.variants import ratio_places
 from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_places
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.variants import variant_pairs
 from support.rows import DISTURBED, ceilings, fail, in_turn, many, put, varied
 
 #: Which take runs of their own: see the tests of the map of algorithms below, and the files of those of the others.
@@ -294,31 +291,6 @@ def test_a_heat_map_marks_all_that_tie_with_the_fastest(begun):
     (found,) = heat.maps(RunData(begun, "r1"))
     outlines = [found.cell(found.contests[0], f"copy/some.{name}").outline for name in "abc"]
     assert outlines == ["ties", "ties", ""]
-
-
-def held(store, problem, kernel, by="", **dims):
-    against = f"{problem.replace('/NT', '/NN')}{by}"
-    ends = {"ratio": 0.9, "ratio_ci95_low": 0.8, "ratio_ci95_high": 1.0, "against": against}
-    put(store, problem, kernel, dims=dims, **ends)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "axis", "places"),
-    [
-        ([(8, 8, 8), (16, 16, 16)], "m = n = k", [8, 16]),
-        ([(8, 8, 8), (16, 8, 8)], "m", [8, 16]),
-        ([(8, 8, 8), (16, 4, 8)], "", [1e6, 1e6]),
-    ],
-)
-def test_ratios_stand_over_the_size_that_is_swept(begun, sizes, axis, places):
-    for m, n, k in sizes:
-        held(begun, f"gemm/m{m}n{n}k{k}/f32/NT", "gemm/some.a", m=m, n=n, k=k)
-        held(begun, f"gemm/m{m}n{n}k{k}/f32/NT", "gemm/some.tnn", " by gemm/some.b", m=m, n=n, k=k)
-    data = RunData(begun, "r1")
-    pairs = variant_pairs(data.timed)
-    found = ratio_places(data, by_setting(data.timed).popitem()[0], pairs)
-    assert (found.axis, list(found.kernels)) == (axis, ["gemm/some.a"])
-    assert [place for place, _ in found.kernels["gemm/some.a"]] == pytest.approx(places)
 
 
 def test_heat_maps_of_two_baselines_are_two(begun):

@@ -5,7 +5,6 @@ import pytest
 from kernelmark.bench.measure.disturbance import beyond
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.variants import variant_lines
 from support.rows import begin, fail, in_turn, put
 
 SMALL = "gemm/m4n6k8/f32/NT"
@@ -31,34 +30,6 @@ def test_a_tie_for_the_first_place_is_called_one(begun):
     in_turn(begun, SMALL, base=1e-3, same=1e-3)
     assert verdict(begun).endswith(" (the interval includes 1).")
     assert ", in a tie with some." in verdict(begun)
-
-
-def held(store, problem, against, ratio, low, high, kernel="some.a", **values):
-    """Add a row with its ratio to a variant."""
-    ends = {"ratio_ci95_low": low, "ratio_ci95_high": high}
-    put(store, problem, f"{problem.partition('/')[0]}/{kernel}", against=against, ratio=ratio, **ends, **values)
-
-
-def test_a_ratio_to_a_variant_is_named_with_its_interval(begun):
-    held(begun, SMALL, "gemm/m4n6k8/f32/NN", 1.01, 0.93, 1.12)
-    held(begun, SMALL, "gemm/m4n6k8/f32/NN", 9.0, 8.0, 9.5, "some.slow", median=1.0)
-    held(begun, "transpose/m4n6/f32/in", "transpose/m4n6/f32/out by transpose/some.b", 0.5, 0.4, 0.6)
-    held(begun, "conv/n1/f32/nchw", "conv/n1/f32/nchw by conv/some.b", 2.0, 1.9, 2.1)
-    assert variant_lines(RunData(begun, "r1").timed) == [
-        "NT vs NN: no measurable difference (1.01x [0.93, 1.12]), some.a on gemm/m4n6k8/f32",
-        "in vs out: slower, 0.5x [0.4, 0.6], some.a against some.b on transpose/m4n6/f32",
-        "FFT vs direct: faster, 2x [1.9, 2.1], some.a against some.b on conv/n1/f32/nchw",
-    ]
-
-
-def test_ratios_to_variants_of_several_problems_are_counted(begun):
-    for n, ratio in ((2, 0.5), (3, 1.0), (4, 2.0)):
-        held(begun, f"gemm/m{n}n6k8/f32/NT", f"gemm/m{n}n6k8/f32/NN", ratio, 0.9 * ratio, 1.1 * ratio)
-    line = (
-        "NT vs NN, 3 problems: slower on 1, faster on 1, no measurable difference on 1; 1.00x in the mean, 0.5x to 2x"
-    )
-    assert variant_lines(RunData(begun, "r1").timed) == [line]
-    assert line in verdict(begun)
 
 
 COLUMNS = "which reads the operands as column-major matrices: another product."

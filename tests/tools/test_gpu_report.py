@@ -109,7 +109,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], li
         assert run_passes(session, lambda: jobs)
         rows = [row for row, _ in store.results(session.run_id)]
         with (folder / "results.csv").open("w") as file:
-            write_csv(store, session.run_id, file)
+            write_csv(store, [session.run_id], file)
     return rows, read_again(folder / "results.csv")
 
 
