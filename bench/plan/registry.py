@@ -142,7 +142,7 @@ def _beside(function: Callable[..., Any], source: str) -> str:
     code = getattr(function, "__code__", None)
     if not source or code is None or str(function.__module__).startswith("kernelmark."):
         return source
-    path = Path(code.co_filename).parent / source
+    path = Path(code.co_filename).parent / str(source)  # what is no string is refused later, by its name
     return str(path) if path.is_file() else source
 
 
