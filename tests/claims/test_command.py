@@ -14,7 +14,6 @@ from kernelmark.bench.claims.evidence import batch_of, entries, planned, thread_
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.globs import matches
-from support.processes import refusal
 from support.rows import RUN
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
@@ -39,6 +38,13 @@ def measured(tmp_path_factory, kernelmark_in):
     options = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--db", "claims.db")
     assert kernelmark_in(folder, "run", problem, *kernels, *options).returncode == 0
     return folder
+
+
+@pytest.fixture
+def judged(measured, called, monkeypatch):
+    """Call `claims` in the folder of that run."""
+    monkeypatch.chdir(measured)
+    return lambda *words: called("claims", *words)
 
 
 def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry, tiny):
@@ -108,31 +114,28 @@ def test_siblings_of_an_experiment_are_measured_in_turn_even_where_the_time_is_s
     assert len({r.job for r in rows}) == 1
 
 
-def test_a_run_is_judged_without_measuring(measured, kernelmark_in):
-    done = kernelmark_in(measured, "claims", "--db", "claims.db", "2", "--only", "beta,op-t-3x", "--csv", "claims.csv")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("run 2")
-    assert "\n\nNOT MEASURED  op-t-3x: " in done.stdout
+def test_a_run_is_judged_without_measuring(measured, judged):
+    printed = judged("--db", "claims.db", "2", "--only", "beta,op-t-3x", "--csv", "claims.csv").printed
+    assert printed.startswith("run 2")
+    assert "\n\nNOT MEASURED  op-t-3x: " in printed
     with (measured / "claims.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [row["id"] for row in rows] == ["op-t-3x", "beta"]
     assert float(rows[1]["ratio"]) > 0
 
 
-def test_json_is_all_that_is_printed(measured, kernelmark_in):
-    done = kernelmark_in(measured, "claims", "2", "--db", "claims.db", "--json", "--only", "beta")
-    (found,) = json.loads(done.stdout)
+def test_json_is_all_that_is_printed(judged):
+    (found,) = json.loads(judged("2", "--db", "claims.db", "--json", "--only", "beta").printed)
     assert found["id"] == "beta"
     assert found["verdict"] in ("confirmed", "refuted", "depends")
     assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows"} == set(found["findings"][0])
 
 
 @pytest.mark.skipif(cuda_missing() is None, reason="a GPU is here")
-def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, kernelmark_in):
-    done = kernelmark_in(tmp_path, "claims", "--only", "gpu-lstm", "--db", "new.db")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "NOT TESTABLE HERE  gpu-lstm: " in done.stdout
-    assert "missing: a GPU; " in done.stdout
+def test_a_claim_that_cannot_be_tested_here_is_an_answer(called):
+    printed = called("claims", "--only", "gpu-lstm", "--db", "new.db").printed
+    assert "NOT TESTABLE HERE  gpu-lstm: " in printed
+    assert "missing: a GPU; " in printed
 
 
 @pytest.mark.parametrize(
@@ -149,10 +152,10 @@ def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, kernelmark_in
         (("2", "--db", "none.db"), "none.db: there is no store"),
     ],
 )
-def test_bad_usage_is_one_line(measured, kernelmark_in, words, said):
+def test_bad_usage_is_one_line(measured, judged, words, said):
     prices = 'currency = "EUR"\ndate = "now"\n[[device]]\ndevice = "cpu"\nname = "Other"\nper_hour = 1.0\n'
     (measured / "other.toml").write_text(prices)
-    assert said in refusal(kernelmark_in(measured, "claims", *words))
+    assert said in judged(*words).refusal
 
 
 def test_threads_are_those_that_the_machine_has():
