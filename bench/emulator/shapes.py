@@ -11,6 +11,7 @@ import msgspec
 from kernelmark.bench.plan.dtypes import DTYPES
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel
+from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 
 #: Sizes, and options where they belong together.
@@ -24,8 +25,11 @@ _SIZES = (
     *((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33)),
     *((40, 24, 56), (9, 264, 8)),
 )
-#: A last dimension that is long enough to be cut, in the first variant and the last: it takes a second.
+#: A last dimension that is long enough to be cut, in the first variant and the last: it takes a second. It is longer
+#: where a ring of stages would not go round twice.
 _LONG = (5, 9, 613)
+#: Bytes of a row of a stage, where no tunable has the elements.
+_STAGE_ROW = 128
 #: Taken until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else; batches of
 #: powers of two, in one dimension or two.
 _MORE = (
@@ -44,12 +48,27 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     found = list(_all_taken(kernel, problem_class, own.first or _patterns(problem_class, _SIZES), variants))
     found += _until_enough(kernel, problem_class, found, variants, own.more or _patterns(problem_class, _MORE))
     if not own.more:
-        found += _all_taken(kernel, problem_class, _patterns(problem_class, (_LONG,)), [variants[0], variants[-1]])
+        found += _long_problems(kernel, problem_class, [variants[0], variants[-1]])
         if not any(is_whole(problem) for problem in found):
             large = _all_taken(kernel, problem_class, _patterns(problem_class, _LARGE), variants)
             found += itertools.islice(large, len(variants))
     found = list(dict.fromkeys([*found, *_all_taken(kernel, problem_class, own.last, variants)]))
     return found + list(_with_options(kernel, problem_class, found))
+
+
+def _long(kernel: CudaKernel) -> tuple[int, ...]:
+    """Return the long sizes, the last of which takes two rounds of the largest ring of stages and a ragged step."""
+    itemsize = min((DTYPES[dtype.partition(".")[0]].itemsize for dtype in kernel.domain.get("dtype", ())), default=4)
+    steps = ((2 * getattr(t, "STAGES", 0), getattr(t, "BK", _STAGE_ROW // itemsize)) for t in kernel.tiles(H100))
+    return (*_LONG[:-1], max(_LONG[-1], *(count * depth + 5 for count, depth in steps)))
+
+
+def _long_problems(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:
+    """Return the long problems; of whole vectors in each row where the kernel takes no others."""
+    for sizes in (_long(kernel), tuple(-(-size // 16) * 16 for size in _long(kernel))):
+        if taken := list(_all_taken(kernel, problem_class, _patterns(problem_class, (sizes,)), variants)):
+            return taken
+    return []
 
 
 def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]]) -> list[Values]:

@@ -1,5 +1,6 @@
 """Takes a registered CUDA kernel through the emulator: the plans that a GPU would launch, checked access by access."""
 
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -8,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from kernelmark.bench.emulator.build import CUDA, HostCompileError, program
@@ -16,7 +18,7 @@ from kernelmark.bench.emulator.shapes import has_whole_rows, is_long, is_whole, 
 from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
 from kernelmark.bench.emulator.worker import EmulatedTensorMap as EmulatedMap
 from kernelmark.bench.measure.draw import drawn
-from kernelmark.bench.measure.tensormap import spanned
+from kernelmark.bench.measure.tensormap import extents, spanned
 from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
@@ -44,7 +46,8 @@ class EmulatedCase:
     def id(self) -> str:
         """Return `tiled.cu/gemm/m33n31k17/f32/NT/T16`: the file's base name first."""
         tile = "".join(f"{name}{value}" for name, value in vars(self.tile).items())
-        return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile]))
+        few = "" if self.device == H100 else f"{self.device.multiprocessors}sms"
+        return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile, few]))
 
     @property
     def calls(self) -> list[tuple[str, KernelCall]]:
@@ -61,7 +64,60 @@ def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -
         for tile in kernel.tiles(device)
         for p in _few(kernel, taken, tile, device)
     )
-    return default + [case for case in more if case not in default]
+    cases_ = default + [case for case in more if case not in default]
+    return cases_ + list(_in_rounds(kernel, taken, device))
+
+
+#: Rounds of a block that persists, operations and bytes of the problem that has them, and its products: an odd number.
+ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
+
+
+def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -> Iterator[EmulatedCase]:
+    """Yield cases on one multiprocessor, or on two, which a cluster wants, if the grid follows from their number.
+
+    In the first, which is the smallest that does, blocks go round three times; the next has clusters; in the last one
+    blocks share products, and the last block has fewer.
+    """
+    few = one, two = [replace(device, multiprocessors=count) for count in (1, 2)]
+    many = replace(device, multiprocessors=2**14)
+    ragged = sorted((p for p in taken if not is_whole(p) and not is_long(p)), key=lambda p: p.footprint_bytes) or taken
+    long = [p for p in taken if is_long(p)][:1]
+    for problem, on in itertools.product(_larger(kernel, long, ragged[-1:]), few):
+        (blocks, names), (wanted, same) = (_launched(kernel, problem, there) for there in (on, many))
+        if 0 < blocks * ROUNDS <= wanted and names == same:
+            yield EmulatedCase(kernel, problem, kernel.tile_for(problem, on) or Tile(), on)
+            small = next(_larger(kernel, [], ragged[:1]), problem)
+            clusters = [tile for tile in kernel.tiles(two) if getattr(tile, "CLUSTER", 1) > 1]
+            able = [tile for tile in clusters if kernel.unfit(small, tile, two) is None]
+            yield from (
+                EmulatedCase(kernel, small, t, two) for t in sorted(able, key=lambda t: getattr(t, "BN", 0))[:1]
+            )
+            break
+    for problem in itertools.islice(_larger(kernel, [], ragged[len(ragged) // 4 :][:1]), 1):
+        if "batch" in problem.axes() and 1 < _launched(kernel, problem, one)[0] < BATCH:
+            yield EmulatedCase(kernel, problem, kernel.tile_for(problem, one) or Tile(), one)
+
+
+def _launched(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> tuple[int, list[str]]:
+    """Return the blocks of the largest launch, 0 where one has none or no tile takes the problem, and the entries."""
+    tile = kernel.tile_for(problem, device)
+    calls = kernel.calls(problem, tile, device) if tile else []
+    blocks = [math.prod(extents(call.grid)) for _, call in calls]
+    return max(blocks, default=0) if all(blocks) else 0, [name for name, _ in calls]
+
+
+def _larger(kernel: CudaKernel, long: list[Problem], ragged: list[Problem]) -> Iterator[Problem]:
+    """Yield the problems in batches, then with sizes doubled again and again, as far as the kernel takes them."""
+    found = [(p, {"batch": ROUNDS}) for p in long] + [(p, {"batch": BATCH}) for p in ragged]
+    found = [(p, values) for p, values in found if "batch" in p.axes()]
+    found += [(p, {name: getattr(p, name) << i for name in p.sizes}) for p in ragged for i in range(8)]
+    for problem, values in found:
+        try:
+            larger = msgspec.structs.replace(problem, **values)
+        except ValueError:
+            continue
+        if larger.flop + larger.traffic_bytes <= ROUNDS_WORK and not kernel.refuses(larger):
+            yield larger
 
 
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:

@@ -18,8 +18,15 @@ REMOVED = {
 }
 #: A comparison as it stands in a guard or a loop; templates have no blanks around their brackets.
 COMPARISON = re.compile(r"(?<=[\w)\]]) (<=|>=|<|>) (?=[\w(])")
-#: Sums that begin at zero, and tests that keep an unread C out: without them, a register is read before it is written.
-UNWRITTEN = ((re.compile(r"(?<=\]) = \{\}"), ""), (re.compile(r"\b(?:by\.)?beta == 0(?:\.0f)?"), "false"))
+#: Changes of words, by their kind: sums that begin at zero and tests that keep an unread C out, without which a
+#: register is read before it is written; steps, parities and counts that show in a second round alone.
+WORDS = (
+    ("unwritten register", re.compile(r"(?<=\]) = \{\}"), ""),
+    ("unwritten register", re.compile(r"\b(?:by\.)?beta == 0(?:\.0f)?"), "false"),
+    ("second round", re.compile(r"(?<=\+= )round\b"), "2 * round"),
+    ("second round", re.compile(r"(?<=parity) \^= 1"), " ^= 0"),
+    ("second round", re.compile(r"(?<=CONSUMERS) \* CLUSTER\b"), ""),
+)
 CONNECTIVES = ("&&", "||", "?", ";", ",", "=", ":", "return")
 #: Where a leading dimension stands: last in a call of `offset`, a factor of an index, an argument named ld, lda, ...
 OFFSET = re.compile(r"\boffset<[^>]*>\(")
@@ -55,9 +62,7 @@ def mutants(text: str) -> Iterator[Mutant]:
     """Every mutant of a source, in the order of its lines."""
     code = _blank_constants(blank_comments(text))
     edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
-    edits += [
-        _Edit("unwritten register", *match.span(), into) for own, into in UNWRITTEN for match in own.finditer(code)
-    ]
+    edits += [_Edit(kind, *match.span(), into) for kind, own, into in WORDS for match in own.finditer(code)]
     seen = set()
     for edit in sorted(edits, key=lambda edit: (edit.begin, edit.end, edit.kind, edit.into)):
         changed = text[: edit.begin] + edit.into + text[edit.end :]

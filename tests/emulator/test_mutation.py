@@ -29,6 +29,7 @@ from emulator.proof import (
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.limits import H100
 
 KERNEL = """
 // a < b in a comment is left alone
@@ -109,6 +110,29 @@ def test_sums_lose_their_zeros_and_results_their_test_of_beta() -> None:
     text = "float sums[2] = {};\n*c = beta == 0.0f ? a : a + beta * *c;"
     changes = [mutant.change for mutant in mutants(text) if mutant.kind == "unwritten register"]
     assert changes == ["`= {}` -> ``", "`beta == 0.0f` -> `false`"]
+
+
+#: A step of twice its length, a parity that stays, and a count without the cluster, each with a kernel that meets it.
+ROUNDS = (
+    *(("transfer/work.cu", "transfer/cuda.arrived"), ("gemm/batched.cu", "gemm/cuda.batched")),
+    *(
+        ("gemm/wgmma_specialised.cuh", f"gemm/cuda.{kernel}")
+        for kernel in ("wgmma_persistent", "wgmma_tf32", "wgmma_fp8")
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "kernel"), [pytest.param(*pair, marks=pytest.mark.long if i > 1 else ()) for i, pair in enumerate(ROUNDS)]
+)
+def test_mistake_of_a_second_round_is_found_on_few_multiprocessors(file: str, kernel: str) -> None:
+    text = (CUDA / file).read_text()
+    changed = text.replace(" + size_t(2 * threadIdx.y) * k", "")  # products of a block share their panels
+    found = [Mutant("second round", 0, "", changed)] if changed != text else []
+    found += [mutant for mutant in mutants(text) if mutant.kind == "second round"]
+    cases = [case for case in all_cases()[kernel] if case.device != H100]
+    assert found
+    assert all(fate(file, mutant, [[case] for case in cases]).complaint for mutant in found)
 
 
 def test_mutants_differ_from_the_source_in_one_place() -> None:
