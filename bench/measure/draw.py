@@ -20,6 +20,8 @@ AHEAD = 64
 #: the time each, else of a magnitude between these.
 SPECIAL, SMALLEST, INTEGERS = 256, 1e-3, 16
 CHUNK = 2**18
+#: One draw in so many has special values of another width: the last of a run, and the second that `verify` judges.
+THIRD = 3
 
 #: New values of some elements, by operand: their places in its buffer, all different, and the values.
 Change = Mapping[str, tuple[Array, Array]]
@@ -78,13 +80,15 @@ class Draw:
         self._rng = self._generator(self._redraws)
         for operand in self._specs:
             flat = self.flat[operand.name]
+            specials = operand.others if operand.others and self._redraws % THIRD == 0 else operand.specials
             if operand.pad:
                 rows, step = flat.reshape(-1, operand.ld)[:, : operand.shape[-1]], max(1, CHUNK // operand.ld)
                 for start in range(0, len(rows), step):
-                    rows[start : start + step] = drawn(self._rng, rows[start : start + step].shape, operand)
+                    rows[start : start + step] = drawn(self._rng, rows[start : start + step].shape, operand, specials)
             else:
                 for start in range(0, flat.size, CHUNK):
-                    flat[start : start + CHUNK] = drawn(self._rng, (min(CHUNK, flat.size - start),), operand)
+                    count = min(CHUNK, flat.size - start)
+                    flat[start : start + CHUNK] = drawn(self._rng, (count,), operand, specials)
 
     def change(self) -> Change:
         """Draw new values for a few elements of each input or inout, which one set of operands is to have."""
@@ -127,8 +131,11 @@ class Draw:
         return self._rng
 
 
-def drawn(rng: "np.random.Generator", shape: tuple[int, ...], operand: Operand) -> Array:
-    """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over all of theirs."""
+def drawn(rng: "np.random.Generator", shape: tuple[int, ...], operand: Operand, specials: float | None = None) -> Array:
+    """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over all of theirs.
+
+    specials: the largest of these, where it is not the operand's.
+    """
     kind, count = numpy_dtype(operand.dtype), math.prod(shape)
     size = kind.itemsize if kind.kind == "i" else max(4, kind.itemsize)
     bits = np.asarray(rng.bit_generator.random_raw(-(-count * size // 8)))
@@ -137,9 +144,10 @@ def drawn(rng: "np.random.Generator", shape: tuple[int, ...], operand: Operand) 
         return integers.reshape(shape)
     values: Array = integers.astype(f"f{size}")
     values *= 2.0 ** (1 - 8 * size)
-    if operand.specials:
+    largest = operand.specials if specials is None else specials
+    if largest:
         special = rng.binomial(count, 1 / SPECIAL)
-        values[rng.integers(count, size=special)] = _special(rng, special, operand.specials)
+        values[rng.integers(count, size=special)] = _special(rng, special, largest)
     return values.astype(kind, copy=False).reshape(shape)
 
 

@@ -36,7 +36,8 @@ class Operand(msgspec.Struct, frozen=True):
     `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
     host's memory, wherever the kernel runs. gpus: the numbers of the GPUs that it lies on for kernels that are
     `spread`: one for all of it, or one for each row. specials: the largest magnitude of values that are not uniform in
-    [-1, 1] (bench/measure/draw.py), 0 where there are none.
+    [-1, 1] (bench/measure/draw.py), 0 where there are none. others: the same in every third draw, 0 for no difference:
+    large values show kernels that clip, and hide arithmetic that is worse than declared.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Operand(msgspec.Struct, frozen=True):
     in_host: bool = False
     gpus: tuple[int, ...] = (0,)
     specials: float = 0.0
+    others: float = 0.0
 
     @property
     def ld(self) -> int:

@@ -26,8 +26,8 @@ def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
     """Return the operands that an epilogue has beside A, B and C: the bias, or the velocity, which lies as C does."""
     *batch, _, n = c.shape
     found = {
-        "bias-relu": (Operand("bias", (*batch, n), c.dtype, "in", specials=c.specials),),
-        "update": (Operand("v", c.shape, c.dtype, "inout", c.pad, specials=c.specials),),
+        "bias-relu": (Operand("bias", (*batch, n), c.dtype, "in", specials=c.specials, others=c.others),),
+        "update": (Operand("v", c.shape, c.dtype, "inout", c.pad, specials=c.specials, others=c.others),),
     }
     return found.get(epilogue, ())
 

@@ -226,10 +226,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         role: Literal["inout", "out"] = "inout" if self.beta or self.epilogue == "update" else "out"
         most = F16_SPECIALS if "f16" in (stored, result) else SPECIALS
         factors = FP8_SPECIALS if stored in ("e4m3", "e5m2") else most
-        c = Operand("c", (*batch, self.m, self.n), result, role, self.ldc_pad, specials=most)
+        c = Operand("c", (*batch, self.m, self.n), result, role, self.ldc_pad, specials=most, others=1.0)
         return (
-            Operand("a", (*batch, *a), stored, "in", self.lda_pad, specials=factors),
-            Operand("b", (*groups, *b), stored, "in", self.ldb_pad, specials=factors),
+            Operand("a", (*batch, *a), stored, "in", self.lda_pad, specials=factors, others=1.0),
+            Operand("b", (*groups, *b), stored, "in", self.ldb_pad, specials=factors, others=1.0),
             c,
             *_epilogue.beside(self.epilogue, c),
             *(_scales.beside(self.m, self.n, self.k, batch) if self.scale == "blocks" else ()),

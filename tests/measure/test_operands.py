@@ -99,6 +99,18 @@ def test_redraw_changes_every_input() -> None:
     assert all((before[name] != draw.flat[name]).mean() > 0.99 for name in "abc")
 
 
+@pytest.mark.parametrize(
+    ("text", "widths"),
+    [("gemm/m200n200k200/f32/NN", (1000, 1000, 1)), ("conv/n8c8h32w32k8r3s3/f16/nchw/fprop", (4, 4, 4))],
+)
+def test_special_values_of_every_third_draw_have_another_width(text: str, widths: tuple[int, ...]) -> None:
+    draw = Draw(discover().problem(text), 0)
+    for width in widths:
+        draw.redraw()
+        largest = max(float(np.abs(values).max()) for values in draw.flat.values())
+        assert 0.5 * width < largest <= width
+
+
 def test_padding_of_inputs_is_nan() -> None:
     problem, draw, _ = _loaded("gemm/m5n6k7/f32/NN/lda+3")
     rows = draw.flat["a"].reshape(5, 10)
