@@ -38,6 +38,11 @@ BLOCK_S = 10e-3
 SETTLED = 0.02
 #: The share of the time limit that warming up may take.
 WARM_UP_SHARE = 0.25
+#: How many calls wake before a sample, each as likely: three now and then, so that none can tell whether it is kept.
+WAKING = (1, 1, 1, 2, 2, 2, 3)
+#: A pause before one stretch in so many, of a length between these, any order of magnitude as likely. No thread that
+#: waits for work goes to sleep so soon; long calls need none, since preparing takes more and less by as much.
+PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 #: Of the sets of one stretch that many get fresh values, the last ones.
 FRESHENED = 16
 #: Calls of a batch that are taken apart.
@@ -131,7 +136,7 @@ class Series:
 
         The stretches that wake differ from the others in nothing but that their time is not kept.
         """
-        waking = 0 if self.is_long else self._random.randint(1, 2)
+        waking = 0 if self.is_long else self._random.choice(WAKING)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
         for stretch in stretches[waking:]:
             stretch.kept = True
@@ -157,11 +162,21 @@ class Series:
                 self._prepare(stretch)
             if self._evict:
                 self.device.evict()
+            self._wait()
             seconds += map(self._time_stretch, group)
             is_last = group[-1] is stretches[-1]
             if self._sum_up(group, self.clock.now() - began) and not is_last:
                 self._take([self._next_stretch(1)])  # what looks at an output leaves caches cold
         return seconds
+
+    def _wait(self) -> None:
+        """Let some time pass now and then, so that the time since the last call shows nothing."""
+        if self.is_long or self._random.randrange(PAUSED):
+            return
+        pause_s = SHORTEST_PAUSE_S * (LONGEST_PAUSE_S / SHORTEST_PAUSE_S) ** self._random.random()
+        until_s = self.clock.now() + pause_s
+        while self.clock.now() < until_s:
+            pass
 
     def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:
         """Check an output of stretches that are kept, as often as a share of what they took allows; return whether."""

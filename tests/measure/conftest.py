@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kernelmark.bench.measure import launch, tensormap, timing
+from kernelmark.bench.measure import launch, sample, tensormap, timing
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.plan.limits import H100
 from support.cuda import CLUSTERED, HALVES, PADDED, TILED, Gpu
@@ -16,6 +16,7 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()
     monkeypatch.setattr(timing, "time", fake)
     monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
+    monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 0.0)  # pauses end by the clock
     return fake
 
 

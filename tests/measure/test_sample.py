@@ -61,9 +61,22 @@ def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig: R
     for _ in range(100):
         series.sample()
     assert len(rig.log) == sum(series.woken) + 100 * series.batch
-    assert {*series.woken} == {1, 2}
+    assert {*series.woken} == {1, 2, 3}
     assert min(len(series.new_s), len(series.known_s)) > 5
     assert series.samples == [pytest.approx(10e-6)] * 100
+
+
+def test_pauses_come_before_some_stretches_and_differ(fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 1.0)
+    rig = Rig(fake_time, "copy/m3n4/f32", 1)
+    began = []
+    series = _series_of(rig, lambda operands: began.append(fake_time.now))
+    fake_time.step = 1e-7
+    began.clear()
+    for _ in range(10):
+        series.sample()
+    gaps = np.diff(began) - 1e-3
+    assert 0.05 < np.mean(gaps > 1e-4) < 0.6
 
 
 def test_a_pair_of_an_audit_differs_in_its_values_alone(fake_time: FakeTime) -> None:
