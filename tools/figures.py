@@ -73,7 +73,8 @@ captions, labels, intervals and the mark of noisy cells. `results-gemm.tex` and 
 `\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`. A run of more
 than 10,000 rows has its tables as CSV alone.
 
-The report of a search by `kernelmark tune` has a further kind, the speed by tunable: [Tuning](tuning.md) shows one.
+The report of a search by `kernelmark tune` has a further kind, the speed by tunable: [Tuning](tuning.md) shows one. The
+report of the third run of a case, and of later ones, shows its time over runs.
 """
 
 

@@ -14,6 +14,7 @@ from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.figures import kinds
+from kernelmark.bench.report.figures.trends import TITLE as OVER_RUNS
 from kernelmark.bench.report.noise import Noise
 from kernelmark.bench.report.publish import FILES, Report
 from kernelmark.bench.report.run_data import RunData
@@ -175,7 +176,7 @@ def test_figures_on_the_page_are_those_in_its_folder_and_small():
 
 def test_the_page_of_figures_has_every_kind(store):
     begin(store)
-    titles = {kind.title for kind in kinds(RunData(store, "r1"))} | {REGRET, CHOSEN_TITLE}
+    titles = {kind.title for kind in kinds(RunData(store, "r1"))} - {OVER_RUNS} | {REGRET, CHOSEN_TITLE}
     assert set(re.findall(r"^## (.+)$", (DOCS / "figures.md").read_text(), re.MULTILINE)) == titles
 
 

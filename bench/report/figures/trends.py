@@ -13,6 +13,7 @@ from kernelmark.bench.report.trend import TrendCase
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+TITLE = "Over runs"
 MOST, MOST_KERNELS, LEAST_RUNS = 4, 6, 3
 #: Times that differ by more than this factor stand on a logarithmic axis.
 WIDE = 4
@@ -26,7 +27,7 @@ def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
             problems.setdefault(case.problem, []).append(case)
     ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))
     figures = [_figure(problem, own, looks) for problem, own in ordered]
-    return style.kind("Over runs", figures, "the store has no three runs of a case up to this one", MOST)
+    return style.kind(TITLE, figures, "the store has no three runs of a case up to this one", MOST)
 
 
 def _figure(problem: str, cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Figure:
