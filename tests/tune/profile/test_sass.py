@@ -60,35 +60,30 @@ def of(name: str, problem: str, arch: str = "sm_90a") -> Sass:
     return analyse(kernel, parsed, kernel.tile_for(parsed, typical(arch)), arch)
 
 
-def test_the_loop_with_the_most_multiply_adds_is_the_main_loop() -> None:
-    first = ("FFMA R0,R1,R2,R0", "@P0 BRA 0x0")
-    second = ("FFMA R0,R1,R2,R0", "FFMA R3,R1,R2,R3", "@P0 BRA 0x20")
-    assert opcodes(main_loop(listing(*first, *second, "EXIT"))) == ["FFMA", "FFMA", "BRA"]
+FFMA = "FFMA R0,R1,R2,R0"
+MAIN_LOOPS = {
+    "has the most multiply-adds": ([FFMA, "@P0 BRA 0x0", FFMA, FFMA, "@P0 BRA 0x20"], "FFMA FFMA BRA"),
+    "is not around another that multiplies": ([FFMA, FFMA, "@P0 BRA 0x10", "@P1 BRA 0x0"], "FFMA BRA"),
+    "may be around one that only copies": (
+        ["HMMA.16816.F32 R4,R1,R2,R4", "LDG.E R4,[R2]", "@P0 BRA 0x10", "@P1 BRA 0x0"],
+        "HMMA.16816.F32 LDG.E BRA BRA",
+    ),
+    "has the most loads and stores where none multiplies": (
+        ["IADD3 R0,R0,R1,RZ", "@P0 BRA 0x0", "LDG.E R4,[R2]", "STG.E [R2],R4", "@P0 BRA 0x20"],
+        "LDG.E STG.E BRA",
+    ),
+    "is absent without a loop": ([FFMA], ""),
+}
 
 
-def test_a_loop_around_another_that_multiplies_is_not_the_main_loop() -> None:
-    inner = ("FFMA R0,R1,R2,R0", "@P0 BRA 0x10")
-    assert opcodes(main_loop(listing("FFMA R4,R1,R2,R4", *inner, "@P1 BRA 0x0", "EXIT"))) == ["FFMA", "BRA"]
-
-
-def test_a_loop_around_one_that_only_copies_is_the_main_loop() -> None:
-    inner = ("LDG.E R4,[R2]", "@P0 BRA 0x10")
-    found = main_loop(listing("HMMA.16816.F32 R4,R1,R2,R4", *inner, "@P1 BRA 0x0", "EXIT"))
-    assert opcodes(found) == ["HMMA.16816.F32", "LDG.E", "BRA", "BRA"]
-
-
-def test_without_multiply_adds_the_loop_with_the_most_loads_and_stores_is_the_main_loop() -> None:
-    moves = ("LDG.E R4,[R2]", "STG.E [R2],R4", "@P0 BRA 0x20")
-    assert opcodes(main_loop(listing("IADD3 R0,R0,R1,RZ", "@P0 BRA 0x0", *moves, "EXIT"))) == ["LDG.E", "STG.E", "BRA"]
+@pytest.mark.parametrize(("code", "expected"), MAIN_LOOPS.values(), ids=MAIN_LOOPS)
+def test_the_main_loop(code: list[str], expected: str) -> None:
+    assert opcodes(main_loop(listing(*code, "EXIT"))) == expected.split()
 
 
 def test_code_after_the_end_that_jumps_into_a_loop_belongs_to_it() -> None:
-    lines = ("FFMA R0,R1,R2,R0", "@P2 BRA 0x50", "NOP", "@P0 BRA 0x0", "EXIT", "YIELD", "BRA 0x20")
+    lines = (FFMA, "@P2 BRA 0x50", "NOP", "@P0 BRA 0x0", "EXIT", "YIELD", "BRA 0x20")
     assert [i.address for i in main_loop(listing(*lines))] == [0, 0x10, 0x20, 0x30, 0x50, 0x60]
-
-
-def test_code_without_a_loop_has_no_main_loop() -> None:
-    assert main_loop(listing("FFMA R0,R1,R2,R0", "EXIT")) == []
 
 
 @pytest.mark.parametrize(
@@ -118,7 +113,6 @@ def test_a_share_is_of_all_instructions() -> None:
     assert code.widths == {"LDS 128": 1}
 
 
-FFMA = "FFMA R0,R1,R2,R0"
 COPY = "LDGSTS.E [R3],desc[UR8][R72.64],P6"
 
 
