@@ -64,9 +64,9 @@ def _place(problem: Problem) -> list[int]:
 def _other(
     measured: Measurement, timed: Sequence[Measurement], variant: str | None, registry: Registry
 ) -> Measurement | None:
-    """Return the row that another is set against. A convolution without a variant: an FFT, against what is none."""
+    """Return the row that another is set against; of an FFT without a variant, one that is no FFT."""
     kernel = registry.kernels[measured.kernel]
-    fft = variant is None and kernel.op == "conv" and measured.numerics == "fft"
+    fft = variant is None and measured.numerics == "fft"
     rows = [
         m
         for m in timed
