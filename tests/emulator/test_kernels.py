@@ -23,7 +23,7 @@ from support.emulated import wrong_in_emulator
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
 
 
-#: Cases of one test of the long run, which would spend half of its time between tests of one case.
+#: Cases of one test of the long run, since each test costs 7 ms beside its cases.
 TOGETHER = 20
 
 
