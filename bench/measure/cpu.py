@@ -172,10 +172,17 @@ class Cpu(HostMemory):
         raise Unsupported("host memory lies on no GPU")
 
     def evict(self) -> None:
-        """Read and write twice the last-level cache, so that nothing of the operands stays in it."""
+        """Read and write twice the last-level cache, so that nothing of the operands stays in it.
+
+        Raises Unsupported where the system refuses the threads, which is no fault of the kernel.
+        """
         if self._eviction is None:
             self._eviction = _Eviction(2 * self.llc_bytes)
-        self._eviction.run()
+        try:
+            self._eviction.run()
+        except RuntimeError as error:
+            found = "`ulimit -u`, or the pids of a container, allow too few"
+            raise Unsupported(f"emptying the caches of all CPUs: {error}; {found}") from None
 
     def synchronize(self) -> None:
         """Calls on the CPU return when they are done."""

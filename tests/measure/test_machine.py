@@ -17,7 +17,7 @@ from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.measure.timing import CpuClock, call_overhead
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.pool import Workers
@@ -378,3 +378,13 @@ def test_garbage_collection_is_given_back_after_a_sample_that_raises() -> None:
     with pytest.raises(ValueError, match="boom"):
         CpuClock().time([explode])
     assert gc.isenabled()
+
+
+def test_threads_that_the_system_refuses_are_no_fault_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("kernelmark.bench.measure.cpu.cpu_count", lambda: 2)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(Unsupported, match="emptying the caches of all CPUs: can't start new thread; `ulimit -u`"):
+        Cpu().evict()
