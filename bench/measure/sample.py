@@ -187,7 +187,7 @@ class Series:
         operands = self.sets[self._random.choice(self._random.choice(kept).sets)]
         with self._called("check"):
             self.wrong = self.wrong or self._summed(operands) or ""
-        self._summing_s += (self.clock.now() - began - self._summing_s) / 2  # one may have been interrupted
+        self._summing_s = min(self._summing_s, self.clock.now() - began)  # a longer one may have been interrupted
         return True
 
     def _split(self) -> list[int]:

@@ -46,19 +46,21 @@ class Checksums:
     """Checks of whole outputs of timed calls, for kernels of one order, while the drawn values stand.
 
     By the problem's sums, or where it has none by a reference of their own, if that does not take long. took_s: what
-    preparing has taken, which is about what a check takes. possible: whether there is any.
+    preparing has taken, which is no less than most checks take. possible: whether there is any.
     """
 
     def __init__(self, problem: Problem, draw: Draw, order: str, called: Called, reference_s: float = math.inf) -> None:
         self._draw, self._order, began = draw, order, now()
         with called("reference"):
             self._check = problem.checksums(draw.views(order), draw.rng)
-            if self._check is None and reference_s <= LONGEST_S:
+            if by_reference := self._check is None and reference_s <= LONGEST_S:
                 problem.reference(draw.views(order), draw.rng)  # another one, since the first loads much
                 self._check = lambda outputs, now, changes, numerics: (
                     problem.check(outputs, problem.reference(now, draw.rng), numerics).reason
                 )
         self.took_s = now() - began
+        if by_reference:
+            self.took_s *= 3  # a comparison takes about twice as long as a reference
         self.possible = self._check is not None
 
     def wrong(self, operands: OperandSet, numerics: str) -> str | None:
