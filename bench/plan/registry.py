@@ -17,6 +17,8 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import parse_tile
 
 P = TypeVar("P", bound=Problem)
+#: The flag of a function that takes any number of arguments, as in `inspect`, which takes long to import.
+CO_VARARGS = 4
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=Kernel)
 
@@ -158,7 +160,19 @@ def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -
 
     def register(function: F) -> F:
         given = {"modules": ("cupy", "cuda.core"), "source": _beside(function, source), "entry": entry, **options}
-        REGISTRY.add(_declared(CudaKernel, op, function, given, provider="cuda", device="cuda", plan=function))
+        planned = _declared(CudaKernel, op, function, given, provider="cuda", device="cuda", plan=function)
+        _check_plan(function, planned.id)
+        REGISTRY.add(planned)
         return function
 
     return register
+
+
+def _check_plan(function: Callable[..., Any], name: str) -> None:
+    """Raise UsageError for a plan that cannot be called: commands that plan without a worker would end as a defect."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & CO_VARARGS:
+        return
+    if not code.co_argcount - len(function.__defaults__ or ()) <= 3 <= code.co_argcount:
+        taken = ", ".join(code.co_varnames[: code.co_argcount])
+        raise UsageError(f"kernel {name}: its plan takes ({taken}), expected (problem, tile, device)")

@@ -64,6 +64,7 @@ BAD_CUDA_ARGUMENTS = {
     "a_tunable_of_words": ({"tunables": {"BM": ("x",)}}, "each value a tuple, each a whole number or a function"),
     "a_misspelt_keyword": ({"sourc": "gemm/x.cu"}, "did you mean source?"),
     "no_entry": ({"entry": ""}, "entry is missing, expected a string"),
+    "a_plan_of_two_arguments": ({}, "its plan takes (problem, x), expected (problem, tile, device)"),
     "a_provider_of_its_own": ({"provider": "mine"}, "provider is unknown, expected one of "),
 }
 
