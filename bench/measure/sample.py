@@ -19,7 +19,7 @@ from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.monitor import Unwatched
 from kernelmark.bench.measure.operands import OperandSet, Spots
 from kernelmark.bench.measure.stats import MIN_SAMPLES, Looks, median_interval
-from kernelmark.bench.measure.timing import undisturbed
+from kernelmark.bench.measure.timing import now, undisturbed
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
@@ -174,8 +174,8 @@ class Series:
         if self.is_long or self._random.randrange(PAUSED):
             return
         pause_s = SHORTEST_PAUSE_S * (LONGEST_PAUSE_S / SHORTEST_PAUSE_S) ** self._random.random()
-        until_s = self.clock.now() + pause_s
-        while self.clock.now() < until_s:
+        until_s = now() + pause_s  # of the machine: a clock of tests may stand still
+        while now() < until_s:
             pass
 
     def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:

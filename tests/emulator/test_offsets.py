@@ -166,7 +166,7 @@ def findings(source: str, names: Iterable[str], cuda: Path = CUDA) -> list[Findi
     refused = next((line for line in done.stdout.splitlines() if ": error: " in line), None)
     if refused or done.returncode or "[clang-tidy-config]" in done.stdout:
         raise ValueError(f"{source}: clang-tidy cannot judge it: {refused or done.stdout + done.stderr}")
-    return list(dict.fromkeys(found))
+    return [each for each in dict.fromkeys(found) if not Path(each.file).is_relative_to(HERE / "include")]
 
 
 def _finding(match: re.Match[str], cuda: Path) -> Finding:

@@ -153,7 +153,7 @@ def test_what_was_printed_is_passed_on_once_as_plain_text(log: IO[bytes]) -> Non
 def test_more_than_is_shown_is_counted(log: IO[bytes]) -> None:
     os.write(log.fileno(), b"x" * (3 * MOST))
     text = shown(log)
-    assert text == "x" * MOST + f"\n(a job printed {3 * MOST / 1e6:.3g} MB, of which 64 kB are shown)\n"
+    assert text == "x" * MOST + f"\n(kernels printed {3 * MOST / 1e6:.3g} MB, of which 64 kB are shown)\n"
 
 
 def test_a_worker_that_prints_on_takes_no_more_of_the_disk(log: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure: Me
 @pytest.mark.long
 def test_a_whole_job_has_a_limit_wherever_it_hangs(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "job_limit_s", lambda job: 3.0)
-    expected = "timeout", "the whole job took more than 3 s; see --timeout", 1
+    expected = "timeout", "all kernels together took more than 3 s; see --timeout", 1
     assert measure("", kernels=("numerics",)) == {("", "numerics"): expected}
 
 
