@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _came: list[int] = []
+#: As it is before plug-ins, one of which may replace it: it is called until the process ends.
+_set = signal.signal
 
 
 def stop(number: int, frame: "FrameType | None") -> None:
@@ -41,7 +43,7 @@ def take(handler: "Callable[[int, Any], object]") -> "dict[int, Any]":
 def give(handlers: "Mapping[int, Any]") -> None:
     """Give each signal to its handler."""
     for number, handler in handlers.items():
-        signal.signal(number, handler)
+        _set(number, handler)
 
 
 def ignore() -> None:
