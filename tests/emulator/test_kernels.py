@@ -54,9 +54,7 @@ def test_kernel_that_cannot_be_emulated_is_reported_with_its_reason() -> None:
 def test_source_that_does_not_compile_is_named_with_its_kernel() -> None:
     folder = source_folder({"broken.cu": "__global__ void f() { nonsense; }"})
     case = replace(cases(discover(), KERNELS[0])[0], kernel=replace(KERNELS[0], source="broken.cu"))
-    with pytest.raises(
-        HostCompileError, match=r"gemm/cuda\.naive: .*broken\.cu:1: `nonsense` is declared neither"
-    ) as refused:
+    with pytest.raises(HostCompileError, match=r"broken\.cu:1: `nonsense` is declared neither") as refused:
         list(complaints(case, ("f",), folder))
     assert str(refused.value).startswith(f"{KERNELS[0].id}: ")
 
