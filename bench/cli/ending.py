@@ -62,9 +62,10 @@ def _ended(work: Callable[[], object]) -> int:
         return INTERRUPTED
     except KeyboardInterrupt:  # before click takes interrupts, or after
         return _complain("interrupted", INTERRUPTED)
-    except (ReaderGone, BrokenPipeError):
+    except (ReaderGone, BrokenPipeError) as error:
         _discard(1, 2)  # either may be what has no reader
-        return OK
+        # click writes an empty line where a command is interrupted
+        return INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else OK
     except OSError as error:
         if error.errno in _OF_MACHINE:
             return _complain(f"the system refuses: {error.strerror}; {_LIMITS}", USAGE)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +32,8 @@ from kernelmark.bench.report.runs import merged_lines, removed_line, runs_table,
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.session import new_run_id
 
+#: Reasons of lines that were not understood, by name.
+_NAMED = 3
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
@@ -163,13 +166,22 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
     require_file(log)
     with log.open(encoding="utf-8", errors="replace") as lines:
         found = read_log(lines, registry)
-    for reason, number in found.skipped.items():
-        click.echo(one_line(f"kernelmark: not understood: {reason} ({number})"), err=True)
     if not found.problems:
-        raise UsageError(f"{log}: has no problem of a library that is known; `kernelmark suite --help` names them")
+        skipped = f" ({count(sum(found.skipped.values()), 'line')} not understood)" if found.skipped else ""
+        raise UsageError(f"{log}: has no problem of a known library{skipped}; `kernelmark suite --help` names these")
     print_or_write(suite_toml(found, registry, f"From {log.name}"), output)
     calls = sum(found.problems.values())
-    click.echo(f"{count(len(found.problems), 'problem')} of {count(calls, 'call')}", err=True)
+    made = f"{count(len(found.problems), 'problem')} of {count(calls, 'call')}"
+    click.echo(one_line(f"{made}{_skipped(found.skipped)}"), err=True)
+
+
+def _skipped(skipped: Mapping[str, int]) -> str:
+    """Return `; not understood: oneDNN reorder (2)`: the most frequent reasons by name, the others by their number."""
+    ordered = sorted(skipped.items(), key=lambda item: -item[1])
+    named = [f"{reason} ({number})" for reason, number in ordered[:_NAMED]]
+    if rest := ordered[_NAMED:]:
+        named.append(f"{count(len(rest), 'other reason')} ({sum(number for _, number in rest)})")
+    return f"; not understood: {', '.join(named)}" if named else ""
 
 
 def _problem(registry: Registry, text: str) -> Problem | None:

@@ -133,6 +133,15 @@ def test_a_standard_error_that_cannot_be_written_changes_no_exit_status(tmp_path
     assert done.returncode == (0 if words == "list" else 2)
 
 
+def test_an_interrupt_has_its_status_where_nothing_reads_standard_error(tmp_path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = BROKEN.format("KeyboardInterrupt")
+    done = subprocess.run([sys.executable, "-c", code, "list"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=write)
+    os.close(write)
+    assert done.returncode == 130
+
+
 def test_the_middle_of_a_long_line_is_left_out_and_its_ends_stay() -> None:
     line = one_line("a" * 500 + " remedy")
     assert len(line) <= MOST

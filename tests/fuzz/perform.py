@@ -258,7 +258,7 @@ STATUSES = (0, 1, 2, 130)
 #: The longest line on standard error.
 MOST = 300
 #: Commands that write progress to standard error, or under --json all that is not JSON.
-TALKS = ("run", "claims", "tune", "suite", "--json")
+TALKS = ("run", "claims", "tune", "--json")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored in")
 #: What is no `Exception` ends the worker in which a plug-in raises it; what its process prints is shown.
 _BEYOND = re.compile(r"^(KeyboardInterrupt|GeneratorExit|\S+\.Base)\b", re.MULTILINE)
@@ -322,8 +322,6 @@ def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
             yield f"a line of {len(line)} characters: {line}"
     ours = [line for line in found if line.startswith("kernelmark: ")]
     others = [] if any(word in step.words for word in TALKS) else [line for line in found if line not in ours]
-    noted = [line for line in ours if "not understood: " in line]  # what a log has beside its problems
-    ours = [line for line in ours if line not in noted]
     if len(ours) > 1 or (len(ours) == 1 and others) or len(others) > 1:
         yield f"{len(ours) + len(others)} lines: {' | '.join(ours + others)}"
     if any(re.search(r"\b[A-Z]\w+Warning\b", line) for line in others):
@@ -334,8 +332,6 @@ def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
 
 def _data(step: Step, outcome: Outcome) -> Iterator[str]:
     """JSON and CSV can be read."""
-    if outcome.interrupted:
-        return
     other = {"--help", "-h", "_KERNELMARK_COMPLETE"}.intersection((*step.words, *step.variables))
     if outcome.status != 0 or step.out != "file" or other:
         return
