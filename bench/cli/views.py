@@ -236,12 +236,9 @@ def export(
     _check_style(style, {
         "--columns": (bool(columns), ("csv", "json")), "--no-empty": (no_empty, ("csv",)),
         "--metric": (metric != "time", _TABLES), "--sizes": (sizes, _TABLES), "--siunitx": (siunitx, ("latex",)),
-        "--width": (width != COLUMN_MM, ("latex",)),
+        "--width": (width != COLUMN_MM, ("latex",)), "--spreadsheet": (spreadsheet, ("csv",)),
+        "--tuned": (where is not None, ("c",)),
     })  # fmt: skip
-    if spreadsheet and style != "csv":
-        raise UsageError(f"--spreadsheet: changes CSV, not {style}; leave out one of it and --format")
-    if where is not None and style != "c":
-        raise UsageError(f"--tuned: names the tiles of --format c, not of {style}; leave it out")
     if style == "c":
         if len(run_id) > 1:
             raise UsageError("--format c: takes one run, the race of a tuning; name one")

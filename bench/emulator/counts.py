@@ -125,18 +125,27 @@ def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA, wi
     if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
         sampled = tuple(Sampled(launch, {}) for launch in planned)
         outcomes = _outcomes(worker, buffers, sampled)
-    if asked := _asked(worker, outcomes, widths or {}):
-        outcomes = _outcomes(worker, buffers, sampled, asked)
-    return _merged(worker, sampled, outcomes, footprints)
+    return _merged(worker, sampled, _at_widths(worker, buffers, sampled, outcomes, widths), footprints)
 
 
 def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widths: Widths | None = None) -> Tallies:
     """Return the counts of one launch of a program that counts. Raises as `tallies` does."""
     sampled = (Sampled(launch, {}),)
     outcomes = _outcomes(worker, buffers, sampled)
-    if asked := _asked(worker, outcomes, widths or {}):
-        outcomes = _outcomes(worker, buffers, sampled, asked)
-    return _merged(worker, sampled, outcomes, _footprints(outcomes, sampled))
+    footprints = _footprints(outcomes, sampled)
+    return _merged(worker, sampled, _at_widths(worker, buffers, sampled, outcomes, widths), footprints)
+
+
+def _at_widths(
+    worker: Path,
+    buffers: Mapping[str, Buffer],
+    sampled: Sequence[Sampled],
+    outcomes: list[Outcome],
+    widths: Widths | None,
+) -> list[Outcome]:
+    """Run again with accesses at these widths where the outcomes have others."""
+    asked = _asked(worker, outcomes, widths) if widths else []
+    return _outcomes(worker, buffers, sampled, asked) if asked else outcomes
 
 
 def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:

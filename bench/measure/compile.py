@@ -120,11 +120,12 @@ def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
 
 def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed."""
+    include = [str(cuda_sources()), str(path.parent), *header_folders()]
+    if cuda_sources() in path.resolve().parents:  # our own need no header of the host
+        return _with_nvrtc(path, name, entries, arch, include, None)
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
         host_headers.write(Path(folder), with_includes(path, cuda_sources()).values())
-        include = [str(cuda_sources()), str(path.parent), *header_folders(), folder]
-        first = None if cuda_sources() in path.resolve().parents else host_headers.FIRST
-        return _with_nvrtc(path, name, entries, arch, include, first)
+        return _with_nvrtc(path, name, entries, arch, [*include, folder], host_headers.FIRST)
 
 
 def _with_nvrtc(

@@ -267,7 +267,9 @@ def test_an_export_into_what_is_no_file_is_refused(exported, tmp_path, style):
 def test_spreadsheets_are_csv_that_a_switch_asks_for(exported):
     assert exported("--spreadsheet").out == exported().out
     for style in ("json", "markdown", "latex", "parquet"):
-        assert f"--spreadsheet: changes CSV, not {style}" in exported("--format", style, "--spreadsheet").refusal
+        assert (
+            f"--spreadsheet: is of --format csv, not of {style}" in exported("--format", style, "--spreadsheet").refusal
+        )
 
 
 @pytest.mark.parametrize(

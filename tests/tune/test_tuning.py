@@ -436,7 +436,7 @@ def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, 
             ("--format", "c", "--tuned", "no.json"),
             "no.json: cannot be read: No such file or directory; `kernelmark tune",
         ),
-        (("--tuned", "auto"), "--tuned: names the tiles of --format c, not of csv; leave it out"),
+        (("--tuned", "auto"), "--tuned: is of --format c, not of csv; leave one of the two out"),
         (("no-run", "--format", "c"), "there is no store; "),
     ],
 )
