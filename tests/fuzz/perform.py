@@ -42,7 +42,7 @@ SCRIPT = Path(sys.executable).with_name("kernelmark")
 LIMIT_S, BUSY = 10.0, 5
 #: How many times the limit a command has that draws all figures of a run twice.
 SLOW = {"report": 2}
-#: The first interrupt of a run lets the job in hand finish, so others follow; two in one moment are one.
+#: The first interrupt of a run lets the job in hand finish, so a second one follows.
 AGAIN_S = 1.0
 #: How long the processes that a step has started may outlive it.
 GRACE_S = 10.0
@@ -121,7 +121,7 @@ def _performed(step: Step, place: Path, limit_s: float) -> Outcome:
         _become(step, place, [file for file, _ in streams], limit_s)
     for file, _ in streams:
         os.close(file)
-    due = [(signal.SIGINT, step.patience_s + again_s) for again_s in (0.0, AGAIN_S, 5 * AGAIN_S) if step.patience_s]
+    due = [(signal.SIGINT, step.patience_s + again_s) for again_s in (0.0, AGAIN_S) if step.patience_s]
     due.append((signal.SIGKILL, BUSY * limit_s))
     ended, elapsed_s = os.pidfd_open(pid), 0.0  # time in which this process was stopped too does not count
     while ended not in (ready := select.select([ended, *readers], [], [], TICK_S)[0]):
