@@ -54,7 +54,7 @@ OWNERS = {
     "cupy.cuda.cufft.PlanNd()": "cufft.planned cufft.plans[]",
     "cupy.cuda.nccl": "nccl._library()",
     "cupy.cuda.nccl.NcclCommunicator()": "rank",
-    "cupy.ndarray()": "cuda.buffer cuda.source cuda.target cufft.source cufft.copied draw.flat "
+    "cupy.ndarray()": "cuda.buffer cuda.source cuda.target cufft.source cufft.copied cupy.matrix draw.flat "
     "draw.reshape() draw.view() host.source host.target operands._buffers[] operands.guard operands.raw spread.part",
     "libcuda": "cuda.CDLL() present.CDLL()",
     "libcuda.cuTensorMapEncodeIm2col": "encode_im2col()",

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernelmark.bench.measure.device import Clock
+from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
 #: Time for another contender's idle threads to stop spinning (see IDLE in machine.py), or 2^28 ticks if they do not.
@@ -245,11 +246,13 @@ class CudaClock:
 def captured(launch: Launch, stream: Any) -> Launch:
     """The launch recorded as a CUDA graph, and what replays it: the cost of each call of the driver is paid once.
 
-    Raises what CuPy raises where the launch does something that no graph can hold.
+    Raises what CuPy raises where the launch does something that no graph can hold, Unsupported where CuPy refuses it.
     """
     stream.begin_capture()
     try:
         launch()
+    except NotImplementedError as error:
+        raise Unsupported(f"cannot be captured: {error}") from None
     finally:
         graph = stream.end_capture()  # without this the stream would stay in capture mode and refuse every other use
     return partial(graph.launch, stream)

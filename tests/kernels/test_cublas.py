@@ -5,15 +5,19 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from kernelmark.bench.measure.cpu import Cpu
+from kernelmark.bench.measure.cuda import Cuda
+from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.present import EXTRAS
 from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.modes import Mode
@@ -84,6 +88,59 @@ def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(tmp_p
         assert _cublas.binding() == "ctypes"
     finally:
         _cublas._nvmath.cache_clear()
+
+
+CUPY = REGISTRY.kernels["gemm/cupy.matmul"]
+
+
+class Gpu(Cpu):
+    """Has operands in the types in which a GPU has them."""
+
+    dtype = Cuda.dtype
+
+    def upload(self, target: Any, source: Any) -> None:
+        super().upload(target, source.view(target.dtype))
+
+
+class CuPy(ModuleType):
+    """Stands for CuPy 14: multiplies arrays of one floating type; counts what it copies first, of which C is a part."""
+
+    copied_bytes = 0
+
+    def matmul(self, a: Any, b: Any, out: Any) -> None:
+        assert a.dtype == b.dtype == out.dtype
+        assert a.dtype in [numpy_dtype(dtype) for dtype in CUPY.domain["dtype"]]
+        for one in (a, b, out):
+            may_be_turned = one.ndim == 2 and one is not out
+            if not (one.flags.c_contiguous or (may_be_turned and one.flags.f_contiguous)):
+                self.copied_bytes += one.nbytes
+        out[...] = a.astype(np.float64) @ b.astype(np.float64)
+
+
+@pytest.mark.parametrize("sizes", ["m5n7k4", "m1n7k4", "m5n1k1", "m1n1k1"])
+@pytest.mark.parametrize("options", ["", "/batch3", "/lda+3/ldb+1/ldc+5", "/batch2/lda+1"])
+def test_cupy_is_asked_for_the_problem_and_what_it_copies_is_counted(sizes, options, monkeypatch) -> None:
+    for dtype, layout in itertools.product(CUPY.domain["dtype"], LAYOUTS):
+        problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}{options}")
+        if CUPY.refuses(problem):
+            assert "m1n1" in sizes, problem.id
+            assert dtype in ("f16", "bf16")
+            continue
+        monkeypatch.setitem(sys.modules, "cupy", cupy := CuPy("cupy"))
+        operands, draw = OperandSet(problem, Gpu()), Draw(problem, 0)
+        draw.redraw()
+        operands.load(draw)
+        operands.poison()
+        reference = problem.reference(draw.views("C"), np.random.default_rng(0))
+        CUPY.launch(problem, Operands(operands, "C", Gpu(), 1, ScratchBuffers(Gpu())))()
+        verdict = problem.check(operands.outputs("C"), reference, CUPY.numerics_for(problem))
+        assert (verdict.reason, operands.damage(draw)) == (None, None), problem.id
+        assert CUPY.library_scratch(problem) == cupy.copied_bytes, problem.id
+
+
+@pytest.mark.parametrize("option", ["alpha2", "beta1", "epi-sigmoid", "groups3-equal"])
+def test_cupy_has_the_plain_product_alone(option: str) -> None:
+    assert CUPY.refuses(REGISTRY.problem(f"gemm/m5n7k4/f32/NN/{option}"))
 
 
 LT = {k.name: k for k in REGISTRY.kernels.values() if k.provider == "cublaslt"}

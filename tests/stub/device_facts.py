@@ -4,7 +4,7 @@ import os
 from traceback import format_exc
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import cuda.core as core
 import cupy
@@ -18,6 +18,7 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.timing import captured
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import Unsupported
 from stub import control
 from stub.programs import launch, new_stream, nothing
 
@@ -114,6 +115,8 @@ def a_captured_launch_runs_only_when_it_is_replayed_and_one_that_fails_leaves_th
     replay()
     with pytest.raises(ZeroDivisionError):
         captured(lambda: 1 // 0, device.stream)
+    with pytest.raises(Unsupported, match="cannot be captured: calling cuBLAS API"):
+        captured(Mock(side_effect=NotImplementedError("calling cuBLAS API during stream capture")), device.stream)
     call()
     device.stream.synchronize()
     control.run_launches_with(lambda launched: 0)
