@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.figures import draw, kinds
+from kernelmark.bench.report.figures import Drawn, draw, kinds
 from kernelmark.bench.report.figures.style import Kind, file_name
-from kernelmark.bench.report.figures.winners import TITLE as MAP
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.method import software
 from kernelmark.bench.report.noise import noise_of
@@ -64,8 +63,8 @@ RUNS = (
 HEAD = r"""# Figures
 
 `kernelmark report --out out/report` draws what a run has the data for, as SVG and PDF in `out/report/figures/`. Here is
-one figure of each kind. The files have print size: a column of 85 mm, letters of 7 points. `python tools/figures.py`
-measures and draws this page.
+one figure of each kind, with the run that it shows. The files have print size: a column of 85 mm, letters of 7 points.
+`python tools/figures.py` measures and draws this page.
 
 Tables for a paper come with them. `out/report/tables/results.tex` holds problems x kernels of each operation, with
 captions, labels, intervals and the mark of noisy cells. `results-gemm.tex` and its like hold one operation each, for
@@ -79,10 +78,11 @@ report of the third run of a case, and of later ones, shows its time over runs.
 
 
 class Shown(NamedTuple):
-    """A figure on the page: its kind, file and words, the run that it was drawn from, and where that was measured."""
+    """A figure on the page: its kind, file, heading and caption, the run that it shows, and where that was measured."""
 
     title: str
     name: str
+    heading: str
     caption: str
     words: str
     origin: str
@@ -104,7 +104,9 @@ def main(words: Sequence[str] = ()) -> int:
             _measure(db.absolute(), Path(folder), run, asked.max_time)
         with closing(Store(db, create=False)) as store:
             shown = _drawn(store)
-    (DOCS / "figures.md").write_text("\n".join([HEAD, *map(_section, shown)]), encoding="utf-8")
+    first = {figure.words: figure.title for figure in reversed(shown)}
+    sections = [_section(figure, first[figure.words]) for figure in shown]
+    (DOCS / "figures.md").write_text("\n".join([HEAD, *sections]), encoding="utf-8")
     return 0
 
 
@@ -138,8 +140,8 @@ def _drawn(store: Store) -> list[Shown]:
         data = RunData(store, run)
         for kind in [*kinds(data, discover()), *(_selector(store, data.run_id) if words == SHAPES else [])]:
             name = file_name(kind.title if shown else QUESTION.removesuffix(".toml"))
-            if kind.title not in shown and (caption := _first(kind, target / f"{name}.svg")):
-                shown[kind.title] = Shown(kind.title, name, caption, words, _origin(data))
+            if kind.title not in shown and (figure := _first(kind, target / f"{name}.svg")):
+                shown[kind.title] = Shown(kind.title, name, figure.title, figure.caption, words, _origin(data))
     for path in target.iterdir():
         if path.name not in {f"{figure.name}.svg" for figure in shown.values()}:
             path.unlink()
@@ -160,14 +162,14 @@ def _selector(store: Store, run: str) -> list[Kind]:
     return [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
 
 
-def _first(kind: Kind, path: Path) -> str:
+def _first(kind: Kind, path: Path) -> Drawn | None:
     with tempfile.TemporaryDirectory() as folder:
         for figure in draw([kind], Path(folder)):
             svg = slim(figure.svg)
             if len(svg.encode()) <= MOST_BYTES:
                 path.write_text(svg, encoding="utf-8")
-                return f"{figure.title}\n\n{figure.caption}"
-    return ""
+                return figure
+    return None
 
 
 def slim(svg: str) -> str:
@@ -178,23 +180,24 @@ def slim(svg: str) -> str:
     return svg.replace("DejaVuSans-Bold-", "b").replace("DejaVuSans-", "n")
 
 
-def _section(shown: Shown) -> str:
-    lines = [f"## {shown.title}", "", f"![{shown.title}]({FOLDER}/{shown.name}.svg)", "", shown.caption, ""]
-    return "\n".join([*lines, *_commands(shown.words, shown.title), "", shown.origin, ""])
+def _section(shown: Shown, first: str) -> str:
+    """Return a figure with its caption; only the first figure of a run has the run's commands and origin."""
+    lines = [f"## {shown.title}", "", f"![{shown.heading}]({FOLDER}/{shown.name}.svg)", "", shown.caption, ""]
+    if shown.title != first:
+        return "\n".join([*lines, f"Drawn from the run of [{first}](#{file_name(first)}).", ""])
+    return "\n".join([*lines, *_commands(shown.words), "", shown.origin, ""])
 
 
-def _commands(words: str, title: str) -> Iterator[str]:
+def _commands(words: str) -> Iterator[str]:
     if words == QUESTION:
-        yield "The [tutorial](tutorial.md) makes it, in its sections 3 and 7."
+        yield "The [tutorial](tutorial.md) measures it, in its section 3."
         return
     if words == SHAPES:
-        again, whole = f" is that of the [map](#{file_name(MAP)}):\n", f":\n\n```toml\n{SHAPES_FILE}```\n"
-        yield f"`{words.split()[0]}`{whole if title == MAP else again}"
+        yield f"`{words.split()[0]}`:\n\n```toml\n{SHAPES_FILE}```\n"
     quoted = re.sub(r"\S*\*\S*", r"'\g<0>'", words)
     yield f"    kernelmark run {quoted}"
     if words == SHAPES:
         yield "    kernelmark select --train --figures out"
-    yield "    kernelmark report --out out/report"
 
 
 if __name__ == "__main__":
