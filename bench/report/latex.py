@@ -366,7 +366,9 @@ def _number(cell: Cell | None, siunitx: bool) -> str:
     if cell is None:
         return ""
     text = escape(cell.text) if cell.text[:1].isdigit() or cell.text == "--" else rf"{{\tiny {escape(cell.text)}}}"
-    text = rf"\num{{{cell.text}}}" if siunitx and cell.number else text
+    if siunitx and cell.number:
+        bold = "[text-series-to-math]" * cell.best  # by itself siunitx takes no weight from \textbf
+        text = rf"\num{bold}{{{cell.text}}}"
     return MARKED * cell.noisy + (rf"\textbf{{{text}}}" if cell.best else text)
 
 

@@ -13,6 +13,8 @@ from support.pages import DOCUMENT, EVERY, IDENTITY, KIND
 from support.rows import begin
 from support.tools import needed, script
 
+SIUNITX, BEGIN = r"\usepackage{siunitx}", r"\begin{document}"
+
 
 @pytest.fixture
 def begun(store):
@@ -41,13 +43,17 @@ def latex(store):
 
 @pytest.fixture
 def compiled(tmp_path):
-    """The log of a compiled page with the table on it. Without pdflatex the call skips the test, in CI it fails it."""
+    """The log of a compiled page with the table on it. Without LaTeX the call skips the test, in CI it fails it."""
 
     def of(table):
         missing = "pdflatex is not there; apt-get install texlive-latex-base texlive-latex-recommended"
         needed(None if shutil.which("pdflatex") else missing)
+        wanted = SIUNITX * table.partition("\n")[0].endswith(SIUNITX)
+        if wanted:
+            found = subprocess.run(["kpsewhich", "siunitx.sty"], capture_output=True).returncode == 0
+            needed(None if found else "siunitx is not there; apt-get install texlive-science")
         (tmp_path / "table.tex").write_text(table)
-        (tmp_path / "page.tex").write_text(DOCUMENT)
+        (tmp_path / "page.tex").write_text(DOCUMENT.replace(BEGIN, wanted + BEGIN))
         words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=60)
         assert done.returncode == 0, done.stdout[-2000:]

@@ -20,7 +20,7 @@ from kernelmark.bench.report.latex import (
     write_latex_files,
 )
 from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, table
-from kernelmark.bench.report.pivot import MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
+from kernelmark.bench.report.pivot import METRICS, MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
 from support.pages import EVERY, TIME, lines, sound
 from support.rows import DISTURBED, fail, put
 
@@ -251,10 +251,12 @@ def test_sizes_are_columns_and_numbers_are_commands_of_siunitx_on_request(styled
     assert lines[0].endswith(r"\usepackage{booktabs,graphicx,longtable}\usepackage{siunitx}")
     assert r"problem & M & N & K & & \rotatebox{90}{some.fast} & \rotatebox{90}{some.base} \\" in lines
     (line,) = [line for line in lines if line.startswith("NT & 8 & 8 & 8 &")]
-    assert re.fullmatch(r".* & \\unit\{\\micro\\second\} & \\textbf\{\\num\{\d+\}\} & \\num\{\d+\} .*", line)
+    assert re.fullmatch(r".* & \\unit\{\\micro\\second\} & \\textbf\{\\num\[.*\]\{\d+\}\} & \\num\{\d+\} .*", line)
     assert re.search(r"\{\\tiny \[\\num\{\d+\}, \\num\{\d+\}\]\}", text)
-    ours = r"\newcommand\num[1]{#1}\newcommand\unit[1]{#1}\newcommand\micro{}\newcommand\second{s}"
-    compiled(ours + text)
+    others = [styled(metric, siunitx=True) for metric in METRICS if metric != "time"]
+    log = compiled(text + "".join(others))
+    assert "Overfull" not in log
+    assert re.search(r"cmbx\d+\.pfb", log), "what is in bold has a bold font"
 
 
 def test_a_table_is_parted_only_where_it_is_wider_than_asked(begun):
