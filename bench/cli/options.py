@@ -17,6 +17,8 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.selection import Selection
 
 OK, AGAINST, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 3, 130
+#: What an interrupted command says that measures what is missing.
+KEPT = "interrupted; every row is kept, and the same command goes on"
 
 
 def complete_suites(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -14,6 +14,7 @@ from kernelmark.bench.claims.views import statements, write_files
 from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
+    KEPT,
     OK,
     Read,
     complete_suites,
@@ -104,7 +105,11 @@ def claims(
         check_writable(csv_path)
     with closing(Store(db or default_store(), create=run_id is None)) as store:
         if run_id is None:
-            found = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
+            try:
+                found = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
+            except KeyboardInterrupt:
+                click.echo(KEPT, err=True)
+                sys.exit(INTERRUPTED)
         else:
             found = ExperimentRuns([store.find_run(run_id)["run_id"]])
         if prices_path is not None:

@@ -12,6 +12,7 @@ import msgspec
 from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
+    KEPT,
     OK,
     Choice,
     complete_kernels,
@@ -112,8 +113,8 @@ def tune(
         rig = Rig(store, registry, workers.run, stack.enter_context(interruptible()), _tell)
         try:
             _carry_out(Tuning(subjects, suite, plan, SearchOptions(strategy, budget, where), rig), file)
-        except Interrupted:
-            click.echo("interrupted; every row is kept, and the same command goes on")
+        except (Interrupted, KeyboardInterrupt):
+            click.echo(KEPT)
             sys.exit(INTERRUPTED)
         except DefaultFailed as error:
             click.echo(one_line(f"kernelmark: {error}"), err=True)

@@ -1,7 +1,7 @@
 """The signals that end a command: an interrupt, that of `kill` and schedulers, and that of a terminal that is closed.
 
-The first one lets a run finish the row in hand, the second one ends it at once. Until the command takes the signals, an
-interrupt leaves a traceback; so this module, which is loaded first, loads little.
+The first one gives a run ten seconds to finish the row in hand, the second one ends it at once. Until the command takes
+the signals, an interrupt leaves a traceback; so this module, which is loaded first, loads little.
 """
 
 import os
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+#: How long after the first signal a row in hand may take: schedulers kill what goes on after 10 to 30 seconds, and a
+#: user waits no longer.
+FINISH_S = 10.0
 _came: list[int] = []
 #: As it is before plug-ins, one of which may replace it: it is called until the process ends.
 _set = signal.signal
@@ -52,8 +55,8 @@ def ignore() -> None:
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first signal into a flag; the next one does what it did before."""
+def interruptible(finish_s: float = FINISH_S) -> Iterator[Callable[[], bool]]:
+    """Turn the first signal into a flag; the next, or the end of `finish_s` (0: never), raises KeyboardInterrupt."""
     hits: list[int] = []
 
     def handle(number: int, frame: "FrameType | None") -> None:
@@ -62,11 +65,15 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         if number == signal.SIGHUP:
             _leave_terminal()
         give(before)
+        _set(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, finish_s)
 
     before = take(handle)
     try:
         yield lambda: bool(hits)
     finally:
+        if hits:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         give(before)
 
 

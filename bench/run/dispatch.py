@@ -118,7 +118,7 @@ class Dispatch:
         progress = progress or Progress()
         self._plan_groups(jobs, progress)
         try:
-            with interruptible() as interrupted:
+            with interruptible(finish_s=0) as interrupted:
                 waiting, at_work = deque(range(len(self._groups))), dict[int, int]()
                 while at_work or (waiting and not interrupted()):
                     while waiting and not interrupted() and len(at_work) <= 2 * self._broker.workers:

@@ -183,7 +183,10 @@ def run_jobs(
     progress: Progress | None = None,
     plan: Plan | None = None,
 ) -> bool:
-    """Measure everything; return True if it was not interrupted. The first signal lets the job in hand finish."""
+    """Measure everything; return True if it was not interrupted.
+
+    The first signal gives the job in hand ten seconds to finish.
+    """
     with interruptible() as interrupted:
         if run_passes(session, planned_jobs, notify, progress, interrupted, plan):
             session.finish()

@@ -88,6 +88,14 @@ def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, registry, tin
     assert [r.problem for r, _ in store.results(found.run_ids[0])] == [TINY[0]] * 2
 
 
+def test_a_second_interrupt_says_that_the_rows_are_kept(called, monkeypatch):
+    def measured(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kernelmark.bench.cli.report.measure_missing", measured)
+    assert called("claims")[::2] == (130, "interrupted; every row is kept, and the same command goes on\n")
+
+
 def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registry, tiny, monkeypatch):
     several = msgspec.structs.replace(experiments.experiment(tiny), processes=2, spread=0.0)
     monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: several)

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import kernelmark
 from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.run.commit import COMMIT_FILE, git_commit, write_commit_file
 from kernelmark.bench.run.session import new_run_id
@@ -124,6 +126,20 @@ def test_a_second_sigint_stops_at_once_and_keeps_what_was_committed(measured, st
     with pytest.raises(KeyboardInterrupt):
         measured(SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",))
     assert [r.problem for r, _ in store.results(store.find_run(None)["run_id"])] == [SMALL]
+
+
+def test_what_takes_too_long_after_a_signal_is_given_up():
+    def interrupted(takes_s):
+        with interruptible(0.05):
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(takes_s)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(10.0)
+    interrupted(0.0)
+    time.sleep(0.1)  # what ended in time is not ended later
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("set_to", ["/somewhere", "", None])
