@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
@@ -78,14 +79,28 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", WIDE)
 
 
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    """Everything that is discovered; what a test registers is forgotten after it."""
+@contextmanager
+def forgetting() -> Iterator[Registry]:
+    """Everything that is discovered; what is registered meanwhile is forgotten, and can be loaded again."""
     found = discover()
     known, plugins = (copy(found.kernels), copy(found.operations)), dict(discovery._loaded)
     yield found
     found.kernels, found.operations = known
-    discovery._loaded = plugins  # what was forgotten can be loaded again
+    discovery._loaded = plugins
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """Everything that is discovered; what a test registers is forgotten after it."""
+    with forgetting() as found:
+        yield found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_after_a_module() -> Iterator[None]:
+    """What the tests of a module load is unknown to those of the next."""
+    with forgetting():
+        yield
 
 
 @pytest.fixture
@@ -170,7 +185,7 @@ def refused(kernelmark: Callable[..., Finished]) -> Callable[..., str]:
 
 @pytest.fixture
 def called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], registry: Registry
 ) -> Callable[..., Called]:
     """Call a command in this test's folder, in this process: most of a process's time goes into imports."""
     from kernelmark.bench.cli import main
