@@ -68,10 +68,12 @@ def step(weights, replicas, rows, lr, start, stop):
 
 @jit
 def to_bf16(sent, row, start, stop):
-    """Sent = the upper halves of row's numbers, rounded to nearest, ties to even."""
+    """Sent = the upper halves of row's numbers, rounded to nearest, ties to even. NaN stays NaN."""
     to, bits = sent[start:stop], row[start:stop].view(np.uint32)
     for j in range(len(to)):
-        to[j] = (bits[j] + np.uint32(0x7FFF) + ((bits[j] >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        rounded = bits[j] + np.uint32(0x7FFF) + ((bits[j] >> np.uint32(16)) & np.uint32(1))
+        is_nan = bits[j] & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)  # it might be rounded to a number
+        to[j] = (np.uint32(0x7FC00000) if is_nan else rounded) >> np.uint32(16)
 
 
 @jit

@@ -1,0 +1,239 @@
+"""NaN and infinities in operands come out of every kernel where the reference has them, and nowhere else.
+
+A product with NaN, of 0 too, and a sum with it are NaN. max(0, NaN) is NaN, as in PyTorch and cuDNN. What is moved
+keeps its bits.
+"""
+
+import gc
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from _pytest.mark import ParameterSet
+
+from emulator.proof import Overflow, _rank, all_cases, is_kept
+from kernelmark.bench.emulator.build import CUDA, program
+from kernelmark.bench.emulator.report import unwaived
+from kernelmark.bench.emulator.sweep import EmulatedCase, _buffer, _view, entries, launches
+from kernelmark.bench.emulator.worker import run
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.kernels.aggregate._formats import FORMATS
+from kernelmark.kernels.aggregate._team import team_of
+from kernelmark.kernels.conv._convolve import convolve
+from kernelmark.kernels.conv._sizes import as_nchw
+from kernelmark.kernels.conv._tolerance import TRANSFORMED
+from support.emulated import host_compiler, program_entries
+from support.kernels import REGISTRY, set_up
+
+Arrays = dict[str, Array]
+pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
+#: Numerics that divide a number into parts, of which some are NaN where it is infinite.
+DIVIDED = ("3xtf32", *TRANSFORMED)
+#: A kernel that transforms two real arrays as one complex one, so that NaN in one spoils the other.
+PAIRED = "fft/cuda.small"
+
+
+class Planted(NamedTuple):
+    """What was drawn, with zeros among it, and the same with NaN and infinities."""
+
+    clean: Arrays
+    inputs: Arrays
+
+
+def planted(problem: Problem, views: Arrays) -> Planted:
+    """Put two NaN, one with all bits, and both infinities far apart into each operand, or one NaN into a small one."""
+    clean = {}
+    for name, array in views.items():
+        array[np.unravel_index(np.arange(3, array.size, 7), array.shape)] = 0
+        clean[name] = array.copy()
+        if array.dtype.kind == "i":
+            continue
+        specials = np.array([np.nan, np.nan, np.inf, -np.inf]).astype(array.dtype)
+        specials.view(f"u{array.itemsize}")[1] |= (1 << 8 * array.itemsize - 1) - 1
+        parts, count = 2 if problem.op == "fft" and array.ndim == 4 else 1, 4 if array.size >= 64 else 1
+        places = ((2 * np.arange(count) + 1) * (array.size // parts) // (2 * count) + np.arange(count)) * parts
+        for part in range(parts):
+            array[np.unravel_index(places + part, array.shape)] = specials[:count]
+    return Planted(clean, {name: array.copy() for name, array in views.items()})
+
+
+def wrong(problem: Problem, kernel: Kernel, values: Planted, outputs: Arrays) -> str | None:
+    """Return what is wrong with the outputs of planted inputs, or None."""
+    numerics, inputs = kernel.numerics_for(problem), values.inputs
+    clean, want = (problem.reference(each, np.random.default_rng(1)) for each in values)
+    if numerics == "exact":
+        return problem.check(outputs, want, numerics).reason
+    if numerics in FORMATS:  # nothing is lost: what is not sent is kept
+        offered, left = (inputs["g"].sum(0) + inputs["e"].sum(0), outputs["e"].sum(0) + outputs.get("s", 0))
+        return "NaN is lost" if (np.isfinite(left) & ~np.isfinite(offered)).any() else None
+    patched = {name: array.copy() for name, array in outputs.items()}
+    for name, before in _values(problem, clean).items():
+        expected = _values(problem, want)[name]
+        got = as_nchw(patched[name], problem.layout) if problem.op == "conv" else patched[name].reshape(before.shape)
+        spoilt = ~np.isfinite(got)
+        if problem.op == "fft" and problem.kind != "c2r":  # a complex number is NaN if a part of it is
+            spoilt |= spoilt[..., ::-1]
+        reached, unsure, free = _reached(problem, kernel, inputs, before, expected)
+        right = np.where(unsure, spoilt, np.isclose(got.astype(np.float64), expected, 0.02, 0.02, equal_nan=True))
+        if (missed := reached & ~right).any():
+            at = tuple(np.argwhere(missed)[0])
+            return f"{name}{[*map(int, at)]} is {got[at]}, expected {expected[at]}: {missed.sum()} of {reached.sum()}"
+        got[reached | free] = before[reached | free]
+    if "replicas" in patched:
+        same = np.isclose(outputs["replicas"], outputs["weights"], 0, 0, equal_nan=True)
+        patched["replicas"] = np.where(same, patched["weights"], outputs["replicas"])
+    if "e" in patched and np.array_equal(patched["e"], inputs["e"], equal_nan=True):
+        patched["e"] = values.clean["e"]
+    return problem.check(patched, clean, numerics).reason
+
+
+def _values(problem: Problem, reference: Any) -> Arrays:
+    """Return the values that a reference has for each output."""
+    name = next(operand.name for operand in problem.operands() if operand.role != "in")
+    if isinstance(reference, dict):
+        return {name: reference["want"]} if problem.op == "aggregate" else reference
+    return {
+        getattr(one, "name", name): getattr(one, "values", one)
+        for one in (reference, *getattr(reference, "beside", ()))
+    }
+
+
+class Reached(NamedTuple):
+    """Which values depend on what was planted, which of these need only be NaN or infinite, and which are free."""
+
+    reached: Array
+    unsure: Array
+    free: Array
+
+
+def _reached(problem: Problem, kernel: Kernel, inputs: Arrays, before: Array, want: Array) -> Reached:
+    nothing, numerics = np.zeros(want.shape, bool), kernel.numerics_for(problem)
+    if problem.op == "fft":
+        x = inputs["x"].reshape(len(before), -1)
+        hit = nothing | ~np.isfinite(x).all(1).reshape(-1, *[1] * (want.ndim - 1))
+        return Reached(hit, hit, ~hit & (kernel.id == PAIRED and problem.kind != "c2c"))
+    if problem.op != "conv":
+        hit = want != before
+        return Reached(hit, hit & ~np.isfinite(want) & (numerics in DIVIDED), nothing)
+    # Zeros of the padding are multiplied by a filter, or left out; transforms spread a value over its plane.
+    reached, planes = nothing.copy(), nothing.copy()
+    arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
+    for name, array in arrays.items():
+        ones, bad = {other: np.ones(each.shape) for other, each in arrays.items()}, ~np.isfinite(array)
+        reached |= convolve(problem, ones | {name: bad}) > 0
+        if numerics in TRANSFORMED or name == "w" or (problem.direction, name) == ("wgrad", "y"):
+            wide = np.broadcast_to(bad.any((-1, -2), keepdims=True), bad.shape)
+            planes |= (convolve(problem, ones | {name: wide}) > 0).any((-1, -2), keepdims=True)
+    return Reached(reached, reached & (planes | (numerics in DIVIDED)), planes & ~reached)
+
+
+def complaint(case: EmulatedCase, cuda: Path = CUDA) -> str | None:
+    """Return what an emulated kernel, from the sources in a folder, makes wrong of planted operands."""
+    problem, rng = case.problem, np.random.default_rng(3)
+    buffers = {operand.name: _buffer(operand, rng) for operand in problem.operands()}
+    values = planted(problem, {o.name: _view(o, buffers[o.name].data) for o in problem.operands() if o.role != "out"})
+    worker = program(cuda / case.kernel.source, (program_entries if cuda == CUDA else entries)([case]), include=cuda)
+    (outcome,) = run(worker, buffers, list(launches(case, buffers)), orders=("forward",))
+    outputs = {o.name: _view(o, outcome.outputs[o.name]) for o in problem.operands() if o.role != "in"}
+    return next(map(str, unwaived(outcome.reports)), None) or wrong(problem, case.kernel, values, outputs)
+
+
+#: Words of problems that have code of their own in kernels.
+WORDS = ("epilogue", "direction", "step", "feedback", "kind", "place")
+
+
+def _cases() -> Iterator[ParameterSet]:
+    """Yield a case of each kernel for each of its words and storage types; the short run takes those of one type.
+
+    Those of `fma` are left out, which coarsen their operands.
+    """
+    for every in all_cases().values():
+        seen: set[tuple[str, ...]] = set()
+        for case in sorted(filter(is_kept, every), key=_rank):
+            words = tuple(getattr(case.problem, word, "") for word in WORDS)
+            variant = (*words, case.problem.dtype)
+            if variant not in seen and case.kernel.op != "fma" and case.problem.dtype != "s8.s32":
+                yield pytest.param([case], id=case.id, marks=pytest.mark.long if words in seen else ())
+                seen |= {words, variant}
+
+
+@pytest.mark.parametrize("every", list(_cases()))
+def test_emulated_kernel_keeps_nan_and_infinities(every: list[EmulatedCase]) -> None:
+    host_compiler()
+    assert not complaint(*every)
+
+
+#: Problems of CPU kernels; each runs all that it takes.
+PROBLEMS = (
+    *(f"copy/m37n41/{dtype}" for dtype in ("f64", "f32", "f16", "bf16")),
+    *(f"transpose/m37n41/{dtype}/{place}" for dtype in ("f64", "f32", "f16", "bf16") for place in ("out", "in")),
+    *(f"transfer/n1031/f32/h2h{work}" for work in ("", "/work64")),
+    *(
+        f"gemm/m37n41k53/{dtype}/{layout}{words}"
+        for dtype in ("f32", "f64")
+        for layout in ("NT", "TN")
+        for words in ("", "/beta1", "/alpha1.5/beta0.5", "/batch3", "/epi-bias-relu", "/epi-sigmoid", "/epi-update")
+    ),
+    *(f"gemm/m40n48k56/{dtype}/NT/groups3-skewed" for dtype in ("f32", "bf16")),
+    *(f"fft/b3h12w10/{dtype}/{kind}" for dtype in ("f32", "f64") for kind in ("r2c", "c2r", "c2c", "c2c/inverse")),
+    *(f"aggregate/w2n1539/f32{words}" for words in ("", "/update", "/ef", "/update/ef")),
+    *(
+        f"conv/n2c6h13w19k6r3s3pad1/f32/{words}"
+        for words in ("nchw/fprop", "nchw/dgrad", "nchw/wgrad", "nhwc/fprop", "nchw/fprop/g2", "nchw/fprop/g6")
+    ),
+)
+
+
+def _on_cpu() -> Iterator[ParameterSet]:
+    """Yield each kernel of the CPU that takes reals; each process of its own loads Numba, which takes seconds."""
+    for kernel in REGISTRY.kernels.values():
+        if kernel.device == "cpu" and kernel.op != "fma" and kernel.domain.get("dtype") != ("s8.s32",):
+            yield pytest.param(kernel, id=kernel.id, marks=pytest.mark.long if kernel.provider == "process" else ())
+
+
+@pytest.mark.parametrize("kernel", list(_on_cpu()))
+def test_kernel_of_the_cpu_keeps_nan_and_infinities(kernel: Kernel) -> None:
+    problems = [p for p in map(REGISTRY.problem, PROBLEMS) if p.op == kernel.op and kernel.refuses(p) is None]
+    if kernel.provider == "process" and not problems:
+        pytest.skip("two processes need two CPUs")
+    assert problems
+    for problem in problems:
+        launch, operands, draw, _ = set_up(problem.id, kernel.id)
+        values = planted(problem, draw.views(kernel.order))
+        operands.load(draw)
+        operands.poison()
+        launch()
+        reason = wrong(problem, kernel, values, operands.outputs(kernel.order))
+        assert not reason, f"{problem.id}: {reason}"
+    if kernel.provider == "process":
+        gc.collect()
+        team_of(2).close()
+
+
+_RELU = ("gemm/epilogue.cuh", "if (x[i] < 0.0f) x[i] = 0.0f")
+_X, _SUM = "-scaled(sums[i], held[i], by)", "sum += smem_a[threadIdx.y][i] * smem_b[i][threadIdx.x]"
+#: Losses of NaN, each with the kernel and a word of the problem that meet it.
+LOST = {
+    Overflow(*_RELU, "x[i] = x[i] > 0.0f ? x[i] : 0.0f", "gemm/async_fused.cu"): ("async_fused", "/epi-bias-relu"),
+    Overflow(*_RELU, "x[i] = fmaxf(x[i], 0.0f)", "gemm/async_fused.cu"): ("async_fused", "/epi-bias-relu"),
+    Overflow("gemm/epilogue.cuh", _X, f"fminf({_X}, 88.0f)", "gemm/async_fused.cu"): ("async_fused", "/epi-sigmoid"),
+    Overflow("gemm/tiled.cu", _SUM, f"if (smem_b[i][threadIdx.x] != 0.0f) {_SUM}"): ("tiled", "/f32"),
+    Overflow("aggregate/packs.cuh", "+= pack.e[v]", "+= isnan(pack.e[v]) ? 0 : pack.e[v]", "aggregate/sum.cu"): (
+        *("device", "/f32"),
+    ),
+    Overflow("aggregate/int8.cuh", "x[k] -=", "x[k] = isnan(x[k]) ? 0 : x[k] -", "aggregate/int8.cu"): ("int8", "/ef"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("lost", "meets"), LOST.items(), ids=lambda value: getattr(value, "id", ""))
+def test_nan_that_a_kernel_loses_is_missed(lost: Overflow, meets: tuple[str, str]) -> None:
+    host_compiler()
+    cases: Iterator[EmulatedCase] = (param.values[0][0] for param in _cases())  # type: ignore[index]
+    case = next(c for c in cases if c.kernel.name == meets[0] and meets[1] in c.problem.id)
+    assert re.search("expected nan|NaN is lost", complaint(case, lost.folder()) or "")
