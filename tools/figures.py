@@ -5,6 +5,7 @@
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,23 +31,9 @@ FOLDER = "figures"
 MOST_BYTES = 60_000
 #: The runs that together have the data for every kind of figure. The first is that of the tutorial, with its file.
 QUESTION = "question.toml"
-#: The run that a selector is trained on, and its suite: channels x image sides for each of three filters.
+#: The run that a selector is trained on, and its suite.
 SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct --kernels conv/pyfftw.tiled"
-SHAPES_FILE = """\
-[[sweep]]
-op = "conv"
-dtype = "f32"
-direction = "fprop"
-n = 1
-k = 32
-c = {pow2 = [2, 6]}
-axes = ["r", "s", "pad", "h", "w"]
-points = [
-    [7, 7, 3, 14, 14], [7, 7, 3, 28, 28], [7, 7, 3, 56, 56], [7, 7, 3, 112, 112],
-    [11, 11, 5, 14, 14], [11, 11, 5, 28, 28], [11, 11, 5, 56, 56], [11, 11, 5, 112, 112],
-    [15, 15, 7, 14, 14], [15, 15, 7, 28, 28], [15, 15, 7, 56, 56], [15, 15, 7, 112, 112],
-]
-"""
+SHAPES_FILE = Path(__file__).with_name("data") / "shapes.toml"
 RUNS = (
     QUESTION,
     "gemm/m256n512k512/f32/NN gemm/m256n512k512/f32/NT gemm/m256n512k512/f32/TN gemm/m256n512k512/f32/TT --threads 1,2",
@@ -99,7 +86,7 @@ def main(words: Sequence[str] = ()) -> int:
         tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8")
         text = tutorial.partition(f"`{QUESTION}`:\n\n```toml\n")[2].partition("```")[0]
         Path(folder, QUESTION).write_text(text, encoding="utf-8")
-        Path(folder, SHAPES.split()[0]).write_text(SHAPES_FILE, encoding="utf-8")
+        shutil.copy(SHAPES_FILE, folder)
         for run in RUNS:
             _measure(db.absolute(), Path(folder), run, asked.max_time)
         with closing(Store(db, create=False)) as store:
@@ -193,7 +180,7 @@ def _commands(words: str) -> Iterator[str]:
         yield "The [tutorial](tutorial.md) measures it, in its section 3."
         return
     if words == SHAPES:
-        yield f"`{words.split()[0]}`:\n\n```toml\n{SHAPES_FILE}```\n"
+        yield "The suite is [tools/data/shapes.toml](../tools/data/shapes.toml).\n"
     quoted = re.sub(r"\S*\*\S*", r"'\g<0>'", words)
     yield f"    kernelmark run {quoted}"
     if words == SHAPES:
