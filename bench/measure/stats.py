@@ -18,10 +18,12 @@ MIN_SAMPLES = 6
 _LAGS = 16
 #: With fewer samples no correlation can be estimated.
 _CORRELATED = 16
+#: The largest logarithm of a factor that an interval may have: that of a double overflows just above.
+_WIDEST = 700.0
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A median with its interval; low and high are NaN where the samples are too few for any."""
+    """A median with its interval; low and high are NaN if the samples are too few, or scatter too much, for any."""
 
     median: float
     low: float
@@ -35,7 +37,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class BaselineRatio(msgspec.Struct, frozen=True):
-    """Baseline's time over the kernel's, with its interval, how it was formed, and the ratio of the fastest samples."""
+    """The baseline's time over the kernel's, with its interval, its method, and the ratio of the fastest samples."""
 
     median: float
     low: float
@@ -45,9 +47,9 @@ class BaselineRatio(msgspec.Struct, frozen=True):
 
 
 def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
-    """The median and the order statistics between which it lies with probability 1 - alpha.
+    """Return the median and the order statistics between which it lies with probability 1 - alpha.
 
-    The sign test turned round: as many samples lie below the true median as heads fall in n tosses. Correlated samples
+    The inverted sign test: as many samples lie below the true median as heads fall in n tosses. Correlated samples
     are worth fewer tosses, n / tau with tau the integrated autocorrelation time of the signs, so the spread of the
     count grows by sqrt(tau). Where the samples are worth too few tosses, the interval is their whole range.
     """
@@ -135,7 +137,7 @@ class Looks:
         self._count = 0
 
     def due(self, n: int) -> bool:
-        """Return whether n samples call for a look; a look that is due is taken."""
+        """Return whether n samples call for a look, and take it."""
         if n < self._next:
             return False
         self._next = math.ceil(max(self._next, n) * self._growth)
@@ -144,15 +146,15 @@ class Looks:
 
     @property
     def alpha(self) -> float:
-        """Return what the present look may spend; before any look (a stop by time alone) the whole of it."""
+        """Return the error probability of the present look; before any look (a stop by time alone) the whole of it."""
         return ALPHA / (self._count * (self._count + 1)) if self._count else ALPHA
 
 
 def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> Interval:
-    """The median of positive values that several processes found, with an interval that holds for the next process.
+    """Return the median of positive values of several processes, with an interval that holds for the next process.
 
-    What a process finds differs from the next by more than its own samples show: placement in memory, neighbours, the
-    time of day. So the processes, not the samples, are what is drawn independently: the interval is Student's over the
+    Processes differ by more than their own samples show: placement in memory, neighbours, the
+    time of day. So the processes, not the samples, are independent draws: the interval is Student's over the
     logarithms of their medians (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013), set around
     the median of all samples, in which each process weighs the same. One group gives `median_interval`.
     """
@@ -164,6 +166,8 @@ def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> 
     logs = np.log([np.median(group) for group in groups])
     quantile = float(stdtrit(len(groups) - 1, 1 - alpha / 2))  # of Student's t
     half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(groups))
+    if half > _WIDEST:
+        return Interval(median, math.nan, math.nan)
     return Interval(median, median * math.exp(-half), median * math.exp(half))
 
 
@@ -178,7 +182,7 @@ def _pooled_median(groups: Sequence[Sequence[float]]) -> float:
 
 
 def outliers(samples: Sequence[float]) -> int:
-    """How many samples lie more than three interquartile ranges outside the quartiles (Tukey 1977); none is dropped."""
+    """Return how many samples lie over three interquartile ranges outside the quartiles (Tukey 1977)."""
     ordered = sorted(samples)
     low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
     reach = 3 * (high - low)
@@ -195,11 +199,12 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def speedup(
     baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]], alpha: float = ALPHA
 ) -> BaselineRatio | None:
-    """How much faster than the baseline; by process, from samples taken in turn, the i-th of each in the i-th round.
+    """Return how much faster than the baseline it is, by process, from samples taken in turn, round by round.
 
-    Rounds go forward and backward (ABBA), so the ratio of sums over two neighbouring rounds is free of linear drift.
-    With fewer than 12 rounds the six quads that an interval needs are not there, and single rounds are used. The
-    ratio of the fastest samples, which no disturbance slowed, stands beside it as a cross-check.
+    The i-th samples are of the i-th round. Rounds go forward and backward (ABBA), so the ratio of sums over two
+    neighbouring rounds is free of linear drift. With fewer than 12 rounds the six quads that an interval needs are not
+    there, and single rounds are used. The ratio of the fastest samples, which no disturbance slowed, stands beside it
+    as a cross-check.
     """
     rounds = min((min(len(b), len(s)) for b, s in zip(baseline, samples, strict=True)), default=0)
     if rounds < MIN_SAMPLES:

@@ -194,6 +194,12 @@ def test_equal_processes_leave_no_doubt() -> None:
     assert (interval.low, interval.median, interval.high) == (2.0, 2.0, 2.0)
 
 
+def test_processes_that_scatter_beyond_all_numbers_have_no_interval():
+    interval = pooled_interval([[1e-3], [10.0]], 0.003)
+    assert math.isnan(interval.low)
+    assert math.isnan(interval.high)
+
+
 def test_the_interval_between_processes_is_students() -> None:
     # Logarithms of the medians 0, 1, 2: mean 1, standard deviation 1; t(0.975, 2) = 4.3027 (any table).
     interval = pooled_interval([[1.0], [math.e], [math.e**2]])
