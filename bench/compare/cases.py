@@ -1,4 +1,4 @@
-"""Two runs, case by case: which is the same, faster, slower or unclear."""
+"""Compare two runs case by case: same, faster, slower or unclear."""
 
 import math
 from array import array
@@ -47,8 +47,8 @@ class CasePair(NamedTuple):
 class Comparison:
     """Two runs, read twice from their stores: once for the p-values, which are judged together, once for the verdicts.
 
-    base_only, new_only: cases of one run alone; vanished: those of BASE that were `ok`; timed: cases with a time on
-    both sides; alone: those with a single process on one; devices: pairs of names that differ.
+    base_only, new_only: cases of one run only; vanished: those of BASE that were `ok`; timed: cases with a time on both
+    sides; alone: those with a single process on one side; devices: pairs of names that differ.
     """
 
     def __init__(self, base: Side, new: Side, margin: float) -> None:
@@ -129,7 +129,7 @@ class Comparison:
 
 
 def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[CaseRow | None, CaseRow | None]]:
-    """Yield the rows of both runs by case, None for one that is not there; both come in the order of their cases."""
+    """Yield the rows of both runs by case, None for a missing one; both come in the order of their cases."""
     left, right = iter(base), iter(new)
     a, b = next(left, None), next(right, None)
     while a is not None or b is not None:

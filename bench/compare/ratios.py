@@ -1,4 +1,4 @@
-"""Ratios of variants in two runs: how each has changed, free of what slowed both variants of a run."""
+"""Ratios of variants in two runs: the change of each, independent of what slowed both variants of a run."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class Siblings(NamedTuple):
 
     @property
     def change(self) -> Ratio:
-        """Return the ratio in NEW over the one in BASE; what slowed both siblings of a run is not in it."""
+        """Return the ratio in NEW over the one in BASE, from which a common slowdown of both siblings cancels."""
         return self.new.over(self.base)
 
 
@@ -74,7 +74,7 @@ class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def as_row(pair: Siblings) -> ComparedRatio:
-    """Return a pair as `compare --json` prints it."""
+    """Return a pair in the form of `compare --json`."""
     numbers = (number for ratio in (pair.base, pair.new, pair.change) for number in ratio[:3])
     return ComparedRatio(pair.one.kernel, pair.one.problem, pair.other.problem, *numbers)  # type: ignore[arg-type]
 

@@ -78,7 +78,7 @@ class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `compare --json` prints. machines, differs: `what: base -> new`; base_only, new_only: cases of one alone.
+    """What `compare --json` prints. machines, differs: `what: base -> new`; base_only, new_only: cases of one run only.
 
     gate: what --fail-slower cannot see, and why it fails. ratios: of variants that both runs measured in turn.
     """
@@ -100,9 +100,9 @@ COLUMNS = ("base_run", "new_run", "machines", *ComparedCase.__struct_fields__)
 
 
 class Gate(NamedTuple):
-    """When `compare` exits with 1: a case is slower by more than a fraction, or broke, or has no time any more.
+    """The conditions under which `compare` exits with 1: a case is slower by a fraction, broke, or lost its time.
 
-    unclear: also where that fraction cannot be seen. allow_missing: not for cases that NEW lacks or cannot time.
+    unclear: also if that fraction could not be seen. allow_missing: not for cases that NEW lacks or cannot time.
     """
 
     slower: float
@@ -111,7 +111,7 @@ class Gate(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """How many cases have each verdict, the worst of those that are not the same, and changes of status.
+    """The number of cases with each verdict, the worst of those that differ, and changes of status.
 
     counts: `open` cases may be slower by more than the gate allows; `lost` ones were `ok` and no longer are.
     """
@@ -130,7 +130,7 @@ class Findings(NamedTuple):
 
 
 def judged(gate: Gate, comparison: Comparison, found: Findings) -> tuple[list[str], bool]:
-    """Return what the gate has to say, first what it cannot see, and whether a case fails."""
+    """Return the gate's messages, first on what it cannot see, and whether a case fails."""
     _, least = comparison.detectable() or (0.0, 0.0)
     blind = [
         f"cannot detect {percent(gate.slower)} here; smallest detectable {percent(least)} (median of "
@@ -190,7 +190,7 @@ def _badness(case: CasePair) -> tuple[int, float]:
 
 
 def render(comparison: Comparison, found: Findings) -> str:
-    """Return the table, pairs of siblings, statuses that changed, what one run alone has, and the tally."""
+    """Return the table, pairs of siblings, changed statuses, cases of one run only, and the tally."""
     pairs = list(siblings(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
     notes = _statuses(found), [_smallest(comparison), untested]
@@ -262,7 +262,7 @@ def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) ->
 
 
 def as_row(case: CasePair) -> ComparedCase:
-    """Return a case as it is written; unknown is None."""
+    """Return a case in the form in which it is written; None for unknown values."""
     base, new = case.base, case.new
     statuses = (base.status, new.status, len(base.medians), len(new.medians))
     numbers = [x if math.isfinite(x) else None for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
@@ -294,7 +294,7 @@ def compare_runs(
 ) -> tuple[str, bool]:
     """Return the comparison as text, and whether a case fails. Raises UsageError for runs that cannot be compared.
 
-    base, new: a store and what its run is named by. margin: a fraction.
+    base, new: a store and the run's name. margin: a fraction.
     """
     if csv_path is not None:
         check_writable(csv_path)

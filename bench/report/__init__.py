@@ -1,1 +1,1 @@
-"""What is shown: tables and exports, read from the store."""
+"""Show results: tables and exports, read from the store."""

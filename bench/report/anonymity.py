@@ -1,4 +1,4 @@
-"""What names a person or a machine in a published report: host names, user names and UUIDs become hashes."""
+"""Hide the names of persons and machines in a published report: host names, user names and UUIDs become hashes."""
 
 import getpass
 import hashlib
@@ -33,7 +33,7 @@ def hashed(kind: str, text: str) -> str:
 
 
 def hidden(column: str, value: Any) -> Any:
-    """Return the value of a column as it may leave this machine; one that is a hash already stays."""
+    """Return the value of a column with host and device names hashed; a hash stays as it is."""
     kind = NAMES.get(column)
     if not kind or not value or re.fullmatch(rf"{kind}-[0-9a-f]{{8}}", value):
         return value
@@ -41,19 +41,19 @@ def hidden(column: str, value: Any) -> Any:
 
 
 def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Record]:
-    """Yield the rows of a run as they may leave this machine; as they are where the store `identifies`."""
+    """Yield the rows of a run with host and device names hashed, unless the store `identifies`."""
     found = store.records(run_id, samples)
     return found if store.identifies else map(_nameless, found)
 
 
 def nameless(store: Reader, ceiling: Ceiling) -> dict[str, Any]:
-    """Return a ceiling as plain data that may leave this machine; as it is where the store `identifies`."""
+    """Return a ceiling as plain data, with host and device names hashed, unless the store `identifies`."""
     found = msgspec.structs.asdict(ceiling)
     return found | {name: hidden(name, found[name]) for name in (() if store.identifies else NAMES)}
 
 
 def facts(store: Reader, run_id: str) -> dict[str, Any]:
-    """Return the facts of a run as they may leave this machine: its GPUs are hashes, unless the store `identifies`."""
+    """Return the facts of a run, with its GPUs hashed, unless the store `identifies`."""
     found: dict[str, Any] = {**store.find_run(run_id)}
     gpus = found["plan"].get("gpus")
     if store.identifies or not isinstance(gpus, list):
@@ -72,7 +72,7 @@ def _nameless(record: Record) -> Record:
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:
-    """Return what hashes UUIDs, the names of users, of this host and of those given in a text."""
+    """Return a function that hashes UUIDs, user names, this host's name and the given names in a text."""
     own = socket.gethostname()
     names = {name for name in (own, own.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
     host = _words(names)

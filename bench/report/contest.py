@@ -32,9 +32,9 @@ _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 
 
 class Ratio(NamedTuple):
-    """How many times faster one is than another, and the interval of that; in_turn: whether they shared a job.
+    """How many times faster one row is than another, with the interval; in_turn: whether they shared a job.
 
-    elsewhere: they were measured on different hosts or devices.
+    elsewhere: whether they were measured on different hosts or devices.
     """
 
     median: float
@@ -57,7 +57,7 @@ class Ratio(NamedTuple):
 
     @property
     def apart(self) -> str:
-        """Return why the two were not sampled in turn; nothing if they were."""
+        """Return why the two were not sampled in turn, or nothing if they were."""
         return "" if self.in_turn else ELSEWHERE if self.elsewhere else APART
 
     @property
@@ -73,12 +73,12 @@ class Ratio(NamedTuple):
         return fmt.factor(self.median, self.low, self.high)
 
     def scaled(self, factor: float) -> "Ratio":
-        """Return the ratio and its interval, times a number that is known exactly."""
+        """Return the ratio and its interval, multiplied by an exact number."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Ratio(self.median * factor, low, high, self.in_turn, self.elsewhere)
 
     def plus(self, number: float) -> "Ratio":
-        """Return the number and its interval, with another added that is known exactly."""
+        """Return the ratio and its interval, with an exact number added."""
         low, high = (None if end is None else end + number for end in (self.low, self.high))
         return Ratio(self.median + number, low, high, self.in_turn, self.elsewhere)
 
@@ -91,7 +91,7 @@ class Ratio(NamedTuple):
 
 
 def time_of(r: Result) -> Ratio:
-    """Return the time of a row in seconds with its interval, as a number that others are divided by."""
+    """Return the time of a row in seconds, with its interval, as a divisor of other times."""
     assert r.time_s_median is not None
     return Ratio(*fmt.row_time(r))  # type: ignore[arg-type]  # the median is there
 
@@ -106,7 +106,7 @@ def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
 
 
 def faster(store: Reader, one: Result, other: Result, pair: tuple[Groups, Groups] | None = None) -> Ratio:
-    """Return how many times faster `one` is than `other`. pair: the samples of `other` and its own, if read before."""
+    """Return how many times faster `one` is than `other`. pair: the samples of `other` and of `one`, if read before."""
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
     if in_turn:
         base, own = pair or (store.by_process(one.run_id, r.case) for r in (other, one))
@@ -125,10 +125,10 @@ def _is_elsewhere(one: Result, other: Result) -> bool:
 
 
 def by_columns(one: Result, other: Result) -> Ratio:
-    """Return how many times faster `one` is than `other`, from their columns alone, as a reader of the CSV would.
+    """Return how many times faster `one` is than `other`, from their columns alone, as a reader of the CSV can.
 
-    Where both have a speedup over one baseline that was measured in turn, or one of them is the baseline, these are
-    divided, and otherwise the times.
+    Where both have a speedup over one baseline that was measured in turn, or one of them is the baseline, divide the
+    speedups; otherwise divide the times.
     """
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
     if in_turn and one.problem == other.problem:
@@ -146,9 +146,10 @@ def speedup_of(r: Result) -> Ratio:
 
 
 def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -> Ratio:
-    """Return how many batches that many workers finish while one alone computes one.
+    """Return how many batches `workers` workers finish in the time in which one worker computes one batch.
 
-    compute: the seconds of a batch. added: what a batch takes besides, in parallel; hidden: while it computes.
+    compute: the seconds of a batch. added: seconds that a batch takes besides, when workers run in parallel; hidden:
+    whether these overlap with the computation.
     """
 
     def gain(share: float) -> float:
@@ -195,12 +196,12 @@ def _comparable(dtype: str, numerics: str) -> str:
 
 
 def order(r: Result) -> str:
-    """Return `column-major` for a kernel that reads the buffers so, else nothing."""
+    """Return `column-major` for a kernel that reads the buffers as column-major matrices, else nothing."""
     return _COLUMN_MAJOR if r.kernel.endswith(_COLMAJOR) else ""
 
 
 def why_unranked(r: Result) -> str:
-    """Return why a timed row has no rank among the others; nothing for one that has."""
+    """Return why a timed row has no rank among the others, or nothing if it has one."""
     if ran_beyond(r.disturbed):
         return "ran on CPUs beyond its own"
     return "reads the operands as column-major matrices: another product" if order(r) else ""
@@ -209,8 +210,8 @@ def why_unranked(r: Result) -> str:
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
     """Return rows by setting, thread counts ascending.
 
-    A kernel that has one thread in all of them stands at each thread count of the others too, since no more can be had
-    of it.
+    A kernel that has one thread in all settings is listed at each thread count of the others too, since it cannot use
+    more.
     """
     alike: dict[tuple[str, ...], list[Result]] = {}
     for r in rows:
@@ -225,7 +226,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first. known: ratios computed before."""
+    """The timed kernels of one problem in one setting, fastest first. known: ratios that were computed before."""
 
     problem: str
     setting: Setting
@@ -246,9 +247,9 @@ class Contest(NamedTuple):
         return self.faster(self.ranked[0], self.ranked[1]) if len(self.ranked) > 1 else None
 
     def by_lead(self) -> "Contest":
-        """Return the contest with its first two in the order of the samples that they took in turn.
+        """Return the contest with its first two kernels ordered by the samples that they took in turn.
 
-        Their medians may have another, where one of them was slow for a while that the other did not see.
+        Their medians may have the other order, where one of them was slow for a while and the other was not.
         """
         if self.lead is None or self.lead.side != "slower":
             return self
@@ -270,7 +271,7 @@ class Contest(NamedTuple):
 
 
 def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
-    """Return for each kernel its times over those of the fastest, contest by contest."""
+    """Return for each kernel its times divided by those of the fastest, contest by contest."""
     by_kernel: dict[str, list[float]] = defaultdict(list)
     for c in found:
         for r in c.ranked:
@@ -284,7 +285,7 @@ def is_timed(r: Result) -> bool:
 
 
 def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
-    """Return the timed rows by problem and setting, in the order of the rows; without kernels that had further CPUs."""
+    """Return the timed rows by problem and setting, in row order, without kernels that used CPUs beyond their own."""
     problems: dict[str, list[Result]] = {}
     for r in (r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)):
         problems.setdefault(r.problem, []).append(r)
@@ -296,7 +297,7 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
 
 
 def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Form the leads of a run's contests from one pass over its rows: a question for each would take far longer."""
+    """Form the leads of a run's contests in one pass over its rows: a query for each would take far longer."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in found:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
@@ -320,10 +321,10 @@ _LIKE = 0.01  # of the time: two of the vendors' kernels that differ by less are
 
 
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
-    """Return contests, those on a GPU with each speedup formed over a vendor's kernel of the same job.
+    """Return contests, with speedups on a GPU formed over a vendor's kernel of the same job.
 
-    An operation has one baseline in a setting: the vendors' kernel with the most problems, of these the fastest. A
-    contest without it has the next; one without any stays as it is.
+    A setting of an operation has one baseline: the vendors' kernel with the most problems, and the fastest of these. A
+    contest without it takes the next one; a contest without any keeps its baseline.
     """
     alike: dict[tuple[str, Setting], list[Contest]] = defaultdict(list)
     for c in found:

@@ -1,4 +1,4 @@
-"""The fastest kernel of each problem of a suite, and where another certainly takes over, as tables, CSV and JSON."""
+"""Find the fastest kernel of each problem of a suite and where another takes over, as tables, CSV and JSON."""
 
 import csv
 from collections import defaultdict
@@ -33,9 +33,10 @@ MOST_LISTED = 200_000
 
 
 class Change(NamedTuple):
-    """Along an axis one kernel takes over from another: before, `old` is certainly faster; after, `new` is.
+    """A takeover along an axis: before it, `old` is certainly faster; after it, `new` is.
 
-    here, there: the axis at both. gain_before: old against new, before; gain: new against old, after.
+    here, there: the values of the axis before and after. gain_before: the ratio of old to new before it; gain: of new
+    to old after it.
     """
 
     along: str
@@ -96,7 +97,7 @@ def fastest_fft(c: Contest) -> Result | None:
 
 
 def fft_speedup(c: Contest) -> Ratio | None:
-    """Return the speedup of the fastest FFT over the fastest kernel that is none."""
+    """Return the speedup of the fastest FFT over the fastest kernel that is not an FFT."""
     fft, rest = fastest_fft(c), next((r for r in c.ranked if r.numerics != "fft"), None)
     return c.faster(fft, rest) if fft and rest else None
 
@@ -145,7 +146,7 @@ def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) 
 
 
 def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
-    """Return each kernel on the problems of a group and on the first of them, the plainer of the two last."""
+    """Return the ratio of each kernel on the problems of a group to the plainest of them."""
     at = {(contest.problem, contest.setting): contest for contest in found}
     settings = list(dict.fromkeys(contest.setting for contest in found))
     return [
@@ -201,9 +202,10 @@ KIN = (
 
 
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
-    """A problem in a setting. Its first columns are those of the fastest kernel; "" or null if there is none.
+    """A problem in a setting. The first columns are those of its fastest kernel; "" or null if there is none.
 
-    ratio: how many times faster than the runner-up. from, previous: the neighbour where another kernel won, and which.
+    ratio: how many times faster it is than the runner-up. from, previous: the neighbouring problem that another kernel
+    won, and that kernel.
     """
 
     suite: str
@@ -239,7 +241,7 @@ class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CrossoverDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `crossover --json` prints. problems: how many the suite has, with a time or without."""
+    """What `crossover --json` prints. problems: the number of problems of the suite, with a time or without."""
 
     run: RunSummary
     suite: str
@@ -251,7 +253,7 @@ COLUMNS = CrossoverRow.__struct_encode_fields__
 
 
 def render(suite: Suite, found: Sequence[Contest]) -> str:
-    """Return a table for each setting, the takeovers along the axes that the suite sweeps, and siblings in turn."""
+    """Return a table for each setting, the takeovers along the axes of the suite, and the ratios of siblings."""
     if not found:
         return f"{suite.name}: this run has no time for any of its problems"
     settings: dict[Setting, list[Contest]] = defaultdict(list)
@@ -316,9 +318,10 @@ def _sentence(change: Change) -> str:
 
 
 def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
-    """Write a row for each problem and setting; `from` and `previous`: where another kernel won, and which.
+    """Write a row for each problem and setting.
 
-    `ratio_in_turn` and the like: whether the two kernels shared a job, so that the interval is one of paired samples.
+    `from` and `previous`: the neighbouring problem that another kernel won, and that kernel. `ratio_in_turn` and the
+    like: whether the two kernels shared a job, so that the interval comes from paired samples.
     """
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()

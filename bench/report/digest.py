@@ -1,4 +1,4 @@
-"""What `run` prints: a line a problem, or an operation where a suite has many; then notes, once; then the verdict."""
+"""Print a run: a line a problem, or an operation where a suite has many; then each note once; then the verdict."""
 
 import textwrap
 from collections import Counter, defaultdict
@@ -74,7 +74,7 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
 
 
 def verdict_line(data: RunData, variants: bool = True) -> str:
-    """Return what `--quiet` prints: the verdict, or how many kernels are right where none was to be timed."""
+    """Return the line that `--quiet` prints: the verdict, or how many kernels are right where none was timed."""
     if data.run.plan.get("mode") == Mode.VERIFY or not data.rows:
         return status_line(Counter(r.status for r in data.rows))
     text = verdict(data, variants)

@@ -19,10 +19,10 @@ _Key = tuple[str, str, str]
 
 
 class Estimate(NamedTuple):
-    """Seconds of the cases that were measured before: the median, the shortest and the longest.
+    """Seconds that the cases took when they were measured before: the median, the shortest and the longest.
 
-    runs: those that they come from. unknown: cases that no run has measured. limit_s: the sum of their
-    time limits. row_bytes: of a row in this store, if it has any.
+    runs: the runs that these come from. unknown: cases that no run has measured. limit_s: the sum of their time limits.
+    row_bytes: bytes of a row in this store, if it has any.
     """
 
     cases: int
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any]) -> Estimate:
-    """Return what jobs would take on the machine with these facts, by what a store holds; None is an empty store."""
+    """Return what jobs would take on a machine with these facts, from the runs of a store. None: an empty store."""
     runs = [run for run in store.runs() if run["machine"] == machine] if store else []
     timed = [run for run in runs if _is_alike(run, plan)]
     known: dict[_Key, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Rows as CSV, JSON, Markdown or LaTeX, written as they are read from the store."""
+"""Write rows as CSV, JSON, Markdown or LaTeX, as they are read from the store."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,10 +23,10 @@ from kernelmark.bench.report.trackers import write_asv, write_bencher, write_git
 
 
 class Options(NamedTuple):
-    """What of the rows is written, and how.
+    """Options of an export.
 
-    columns: of CSV and JSON, in this order; all by default. filled: without the columns of CSV that are empty
-    throughout. style: of pivots in Markdown and LaTeX.
+    columns: the columns of CSV and JSON, in this order; all by default. filled: leave out columns of CSV that are empty
+    in all rows. style: of the pivots in Markdown and LaTeX.
     """
 
     columns: Sequence[str] = ()
@@ -48,7 +48,7 @@ def write_csv(store: Store, run_ids: Sequence[str], out: IO[str], options: Optio
 
 
 def write_spreadsheet(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write CSV that is safe to open in a spreadsheet: a text that it would take for a formula begins with `'`."""
+    """Write CSV that is safe to open in a spreadsheet: text that would be taken for a formula begins with `'`."""
     with store.snapshot():
         found = _columns(store, run_ids, options)
         out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in found)
@@ -190,7 +190,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError now, and not after an hour of measuring, where a file cannot be written."""
+    """Raise UsageError before anything is measured if a file cannot be written."""
     require_file(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
-    """Write a run in one of the styles of `WRITERS`; LaTeX to a file an operation besides. Raises UsageError."""
+    """Write a run in one of the styles of `WRITERS`; LaTeX also to a file an operation. Raises UsageError."""
     write_runs(store, [run_id], style, path)
 
 

@@ -26,7 +26,7 @@ MOST_FASTEST, MOST_OPERATIONS = 12, 4
 
 
 class Fastest(NamedTuple):
-    """The fastest kernel of a problem in a setting, as the cells of a table."""
+    """The fastest kernel of a problem in a setting, as cells of a table."""
 
     problem: str
     setting: str
@@ -38,7 +38,7 @@ class Fastest(NamedTuple):
 
 
 class Winner(NamedTuple):
-    """The kernel that wins most contests of an operation, in how many, and by how much the winner of each leads."""
+    """The kernel that wins most contests of an operation, the number that it wins, and each winner's lead."""
 
     op: str
     kernel: str
@@ -48,7 +48,7 @@ class Winner(NamedTuple):
 
     @property
     def who(self) -> str:
-        """Return the kernel, if it wins most of the contests, or else that none does."""
+        """Return the kernel if it wins most of the contests, or else that none does."""
         return short(self.kernel) if self.leads_most else "no overall winner"
 
     @property
@@ -63,9 +63,8 @@ class Winner(NamedTuple):
 def verdict(data: RunData, variants: bool = True) -> str:
     """Return the answer of a run in a few sentences: of a tuning, to the founding question, or who is fastest.
 
-    Then follow the ratios of variants that were measured in turn, unless they stand elsewhere.
-
-    It names the kernels that head tables without being ranked. The page begins with this text, and `run` ends with it.
+    The ratios of variants that were measured in turn follow, unless they are printed elsewhere, and the kernels that
+    head tables without being ranked. The page begins with this text, and `run` ends with it.
     """
     if data.tunes:
         return tuning.verdict(data)
@@ -77,7 +76,7 @@ def verdict(data: RunData, variants: bool = True) -> str:
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence for each reason why a kernel heads tables of these rows and is not ranked."""
+    """Yield a sentence for each reason why the kernel that heads a table of these rows is not ranked."""
     tables: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     for r in rows:
         tables[r.problem, r.mode, r.isa].append(r)
@@ -143,7 +142,7 @@ def of_contests(contests: Sequence[Contest]) -> str:
 
 
 def sentences(data: RunData) -> list[str]:
-    """Return for each operation who wins how often, and which speedups are certain."""
+    """Return for each operation which kernel wins how often, and which speedups are certain."""
     by_op: dict[str, list[Contest]] = defaultdict(list)
     for c in data.contests:
         by_op[c.op].append(c)
@@ -188,7 +187,7 @@ def _named(ratio: Ratio, r: Result) -> str:
 
 
 def fastest(data: RunData) -> tuple[list[Fastest], int]:
-    """Return the fastest kernel of the problems that take longest, in the order of the run; and how many there are."""
+    """Return the fastest kernel of the longest problems, in the order of the run, and the number of problems."""
     decided = _decided(data.contests)
     long = sorted(decided, key=lambda c: -(c.fastest.time_s_median or 0.0) * c.fastest.count)[:MOST_FASTEST]
     chosen = [c for c in decided if any(c is one for one in long)]
@@ -203,7 +202,7 @@ def _fastest(c: Contest) -> Fastest:
 
 
 class Refusal(NamedTuple):
-    """Rows that have no result for one reason, and their kernels; against: whether a check failed."""
+    """Rows without a result for one reason, and their kernels; against: whether a check failed."""
 
     status: str
     reason: str
@@ -213,7 +212,7 @@ class Refusal(NamedTuple):
 
 
 def refusals(rows: Sequence[Result]) -> list[Refusal]:
-    """Return what has no result, by its reason: where a check failed first, then the most frequent."""
+    """Return the rows without a result, by reason: those where a check failed first, then the most frequent."""
     kernels: dict[tuple[str, str], list[str]] = defaultdict(list)
     for r in rows:
         if r.status != Status.OK:
@@ -226,7 +225,7 @@ def refusals(rows: Sequence[Result]) -> list[Refusal]:
 
 
 def tally(rows: Sequence[Result]) -> str:
-    """Return `199 rows: 190 ok, 9 unsupported`, or that there is none."""
+    """Return `199 rows: 190 ok, 9 unsupported`, or that there are none."""
     if not rows:
         return "This run has no rows."
     text = summary(rows)
@@ -239,7 +238,7 @@ MOST_TITLES = 2
 
 
 def title(data: RunData, registry: Registry | None) -> str:
-    """Return the titles of the run's suites; the name of one that cannot be found here."""
+    """Return the titles of the run's suites, or the name of a suite that cannot be found here."""
     asked = data.run.plan.get("suites") or data.run.suites
     titles = [_title_of(text, registry) for text in asked]
     rest = len(titles) - MOST_TITLES
@@ -258,7 +257,7 @@ def _title_of(text: str, registry: Registry | None) -> str:
 
 
 def date(data: RunData) -> str:
-    """Return `22 November 2026, 15:35 UTC`; what was recorded where that is no time."""
+    """Return `22 November 2026, 15:35 UTC`, or the recorded text if it is no time."""
     try:
         began = datetime.fromisoformat(data.run.started_at)
     except ValueError:
@@ -267,7 +266,7 @@ def date(data: RunData) -> str:
 
 
 def numbers(data: RunData) -> list[Number]:
-    """Return three numbers: of a tuning, of the founding question, of the one contest, or of all; fewer of few rows."""
+    """Return three numbers: of a tuning, of the founding question, of the one contest, or of all; or fewer."""
     if data.tunes:
         return tuning.numbers(data)
     if founding := answers(data):

@@ -1,4 +1,4 @@
-"""How numbers and names are written: digits, times, sizes, spreads, ratios, counts, short names."""
+"""Write numbers and names: digits, times, sizes, spreads, ratios, counts, short names."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ def decimals(value: float) -> int:
 
 
 def digits(value: float | None) -> str:
-    """Write three significant digits without an exponent; nothing for None, and for what is beyond all numbers."""
+    """Write three significant digits without an exponent; nothing for None, infinity and NaN."""
     return "" if value is None or not math.isfinite(value) else f"{value:.{decimals(value)}f}"
 
 
@@ -36,7 +36,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Write bytes with a decimal prefix: `219 MB`; nothing for none."""
+    """Write bytes with a decimal prefix: `219 MB`; nothing for None."""
     if not value:
         return ""
     for name, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -46,14 +46,14 @@ def size(value: int | None) -> str:
 
 
 def interval(low: float | None, high: float | None, write: Callable[[float], str]) -> str:
-    """Write both ends in brackets: `[1.2, 1.3]`; nothing where one is None or no number."""
+    """Write both ends in brackets: `[1.2, 1.3]`; nothing where an end is None or NaN."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f"[{write(low)}, {write(high)}]"
 
 
 def rounded(middle: float, low: float | None, high: float | None) -> tuple[str, str]:
-    """Write a number and its interval to the places that the interval's half-width, of two digits at most, justifies.
+    """Write a number and its interval, rounded to two digits of the interval's half-width at most.
 
     The interval is empty where an end is not known; the number then has three significant digits.
     """
@@ -71,7 +71,7 @@ def time(middle: float | None, low: float | None, high: float | None) -> str:
 
 
 def factor(middle: float, low: float | None = None, high: float | None = None) -> str:
-    """Write a ratio with its interval: `1.4x [1.3, 1.5]`; one that rounds to 1 as `1.00x`, as it was measured."""
+    """Write a ratio with its interval: `1.4x [1.3, 1.5]`; a ratio that rounds to 1 is `1.00x`."""
     text = f"{middle:.3g}"
     return f"{'1.00' if text == '1' else text}x {interval(low, high, '{:.3g}'.format)}".rstrip()
 
@@ -96,7 +96,7 @@ def row_time(r: "Result") -> tuple[float | None, float | None, float | None]:
 
 
 def flop_unit(rates: Iterable[float | None]) -> tuple[str, float]:
-    """Return the unit in which rates in GFLOP/s are written together, and that unit in GFLOP/s."""
+    """Return the common unit of several rates in GFLOP/s, and that unit in GFLOP/s."""
     fastest = max((rate or 0.0 for rate in rates), default=0.0)
     return ("TFLOP/s", 1e3) if fastest >= 1e3 else ("GFLOP/s", 1.0)
 
@@ -108,7 +108,7 @@ def flop_rate(gflop_per_s: float) -> str:
 
 
 def rate(r: "Result") -> str:
-    """Write what a row computes in a second, `12.3 GFLOP/s`, or else what it moves; nothing where neither is known."""
+    """Write the rate of a row, `12.3 GFLOP/s`, or else its bandwidth; nothing where neither is known."""
     if r.gflop_per_s:
         return flop_rate(r.gflop_per_s)
     return f"{digits(r.gbyte_per_s)} GB/s" if r.gbyte_per_s else ""
@@ -134,7 +134,7 @@ LONG_NAME = 40
 
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Return names for a figure. A long tile is shortened to the values in which its kernel's tiles differ."""
+    """Return names for a figure, with long tiles shortened to the values in which a kernel's tiles differ."""
     found = {kernel: short(kernel) for kernel in kernels}
     tiles: dict[str, list[set[str]]] = {}
     for name in found.values():
@@ -150,12 +150,12 @@ def figure_names(kernels: Iterable[str]) -> dict[str, str]:
 
 
 def operation(name: str) -> str:
-    """Return the operation that the id of a kernel or of a problem begins with."""
+    """Return the operation of a kernel's or a problem's id."""
     return name.partition("/")[0]
 
 
 def percent(share: float) -> str:
-    """Write a share of one in per cent, two digits or more: `1.4 %`, `24 %`, `130 %`."""
+    """Write a fraction in per cent, with at least two digits: `1.4 %`, `24 %`, `130 %`."""
     value = 100 * share
     return f"{value:.2g} %" if abs(value) < 10 else f"{value:.0f} %"
 
@@ -163,7 +163,7 @@ def percent(share: float) -> str:
 def pace(speed: float) -> str:
     """Write a ratio of speeds in words: `1.4 % slower than`, `2.3x as fast as`.
 
-    Something is slower by the time that it takes in addition.
+    The per cent of `slower` are those of the additional time.
     """
     if speed < 1:
         return f"{percent(1 / speed - 1 if speed else math.inf)} slower than"

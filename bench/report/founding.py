@@ -18,7 +18,7 @@ LEAST_SPEED = 0.95
 
 
 class TransposeFirst(NamedTuple):
-    """A way to transpose B first, `out of place` or `in place`: its fastest kernel, and its speed over that of op_T."""
+    """A way to transpose B first, `out of place` or `in place`: its fastest kernel, and its speed relative to op_T."""
 
     place: str
     row: Result
@@ -26,7 +26,7 @@ class TransposeFirst(NamedTuple):
 
 
 class FoundingProduct(NamedTuple):
-    """The contest of a founding product: op_T, op_n (where it was measured), and the ways around op_T."""
+    """The contest of a founding product: op_T, op_n (where it was measured), and the ways that avoid op_T."""
 
     contest: Contest
     op_t: Result
@@ -100,9 +100,9 @@ def _apart(ratio: Ratio) -> str:
 
 
 def answers(data: RunData) -> list[FoundingProduct]:
-    """Return an answer for each founding product that was also computed by transposing B first; none of a tuning.
+    """Return an answer for each founding product that was also computed by transposing B first; none for a tuning.
 
-    Those where op_N was measured are first, then those on a GPU, cold ones, in fp32, and with the most threads.
+    Products with op_N come first, then those on a GPU, in cold mode, in fp32, and with the most threads.
     """
     products = [c for c in data.contests if is_founding(data, c)] if data.tunes is None else []
     products.sort(key=lambda c: (

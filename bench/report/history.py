@@ -1,6 +1,6 @@
 """The history of a kernel on a problem: each version that was tried, its rates, and what changed from one to the next.
 
-Only versions that shared a job were sampled in turn; any other two have the quotient of their intervals, marked so.
+Only versions that shared a job were sampled in turn; other ratios are the quotient of two intervals, and marked.
 """
 
 import difflib
@@ -45,7 +45,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """What a version was sampled in turn with. kernel: an id, or ""; version: an earlier one, by its number."""
+    """The rival of a version in one job. kernel: an id, or ""; version: the number of an earlier version."""
 
     kernel: str
     version: int | None
@@ -53,7 +53,7 @@ class Against(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryVersion(msgspec.Struct, forbid_unknown_fields=True):
-    """A version. digest: of its sources. right: null where it was not judged. diff: to the version before it."""
+    """A version. digest: of its sources. right: null if it was not judged. diff: to the version before it."""
 
     number: int
     digest: str

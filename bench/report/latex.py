@@ -1,7 +1,7 @@
-r"""Tables for papers: LaTeX with booktabs, with captions and labels, each fit for a column of 85 mm in \scriptsize.
+r"""Write tables for papers: LaTeX with booktabs, with captions and labels, fit for a column of 85 mm in \scriptsize.
 
 An operation with several problems is a pivot, problems x kernels; one with a single problem is a list of its kernels.
-A long table is a `longtable`, which has to stand outside of two columns; others are floats.
+A long table is a `longtable`, which cannot stand in a two-column page; others are floats.
 """
 
 import itertools
@@ -42,7 +42,7 @@ _SPECIAL = {
 
 
 def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, most_lines: int) -> str:
-    """Return a float, or a `longtable` where it has more lines than that."""
+    """Return a float, or a `longtable` for a table with too many lines."""
     words = f"\\caption{{{caption}}}\\label{{tab:{key}}}"
     form = f"{{@{{}}{layout}@{{}}}}"
     if len(body) <= most_lines:
@@ -66,7 +66,7 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
 
 
 def unused(name: str, used: set[str]) -> str:
-    """Return a label that no table has yet, and note it."""
+    """Return a label that no table has yet, and record it."""
     base = label(name)
     names = (f"{base}-{i}" if i > 1 else base for i in itertools.count(1))
     found = next(key for key in names if key not in used)
@@ -80,7 +80,7 @@ def label(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Return text escaped for LaTeX; what pdflatex has no glyph for is written as `\u4e2d`."""
+    r"""Return text escaped for LaTeX; a character without a glyph in pdflatex is written as `\u4e2d`."""
     return "".join(_SPECIAL.get(char, char) for char in comment(text))
 
 
@@ -95,7 +95,7 @@ PAGE_LINES = 45
 
 
 class LatexColumn(NamedTuple):
-    """A header, how its cells are aligned, and what they hold: a number, or a number and what stands right after it."""
+    """A header, the alignment of its cells, and their contents: a number, or a number and the text right after it."""
 
     header: str
     align: str
@@ -111,7 +111,7 @@ class LatexColumn(NamedTuple):
 
 
 def listed(suite: str, op: str, groups: Sequence[list[Result]], source: str, used: set[str]) -> Iterator[str]:
-    """Yield tables of the rows of each problem, as many problems at a time as a page holds."""
+    """Yield tables of the rows of each problem, as many problems as fit on a page at a time."""
     part: list[list[Result]] = []
     for rows in groups:
         if part and sum(len(other) + 1 for other in (*part, rows)) > PAGE_LINES:
@@ -224,7 +224,7 @@ _BOLD = "in bold where certain; below them their 95\\,\\% intervals."
 
 
 class Style(NamedTuple):
-    """How pivots are written. width: millimetres within which a table is not parted. siunitx: with its commands."""
+    """How pivots are written. width: millimetres above which a table is split. siunitx: use its commands."""
 
     wanted: Wanted = TIMES
     width: float = COLUMN_MM

@@ -1,6 +1,6 @@
-"""Tables and paragraphs that fit a terminal's width: texts wrap, spare columns are left out, ids stay whole.
+"""Lay out tables and paragraphs for a terminal's width: text wraps, spare columns are left out, ids stay whole.
 
-In Markdown, what others named or wrote is shown as it is, and becomes no cell, no tag and no link.
+In Markdown, names and texts from outside are escaped, so that they become no cell, tag or link.
 """
 
 import re
@@ -19,12 +19,12 @@ _SHOWN = {"\\": r"\\", "|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;", "]": 
 
 
 def in_markdown(text: str) -> str:
-    """Return a text that GitHub shows as these words, on one line, in a cell of a table or out of it."""
+    """Return a text that GitHub shows literally, on one line, in a cell of a table or outside."""
     return _MARKUP.sub(lambda found: _SHOWN[found[0]], escaped(text))
 
 
 def github_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as GitHub shows it; nothing for no row."""
+    """Return a table as GitHub shows it, or nothing without rows."""
     from tabulate import tabulate  # which takes a fifth of `kernelmark list`
 
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
@@ -43,25 +43,25 @@ _BOLD, _RESET = "\033[1m", "\033[0m"
 
 
 def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a person reads the stream: a terminal with bold and blocks, and no NO_COLOR (no-color.org)."""
+    """Whether the stream is a terminal that shows bold text and blocks, and NO_COLOR is not set (no-color.org)."""
     plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
     return stream.isatty() and not plain and (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def width() -> int:
-    """Return how many characters a line may have: `COLUMNS`, or what the terminal has, or `PIPE` without one."""
+    """Return how many characters a line may have: `COLUMNS`, or the terminal's width, or `PIPE` without a terminal."""
     return max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
 
 
 def bar(percent: float) -> str:
-    """Return a bar that is full at 100 %, to an eighth of a character, as wide as any other."""
+    """Return a bar that is full at 100 %, drawn to an eighth of a character, always of the same width."""
     eighths = round(min(max(percent, 0.0), 100.0) / 100 * BAR_WIDTH * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(BAR_WIDTH)
 
 
 def with_bars(cells: Sequence[Sequence[str]], column: int) -> list[list[str]]:
-    """Return the cells of a table, each number of this column with its bar after it; none where the column is empty."""
+    """Return the cells of a table with a bar after each number of this column; without bars if the column is empty."""
     shown = any(row[column] for row in cells)
     return [
         [f"{text} {bar(float(text or 0))}" if shown and i == column else text for i, text in enumerate(row)]
@@ -127,7 +127,7 @@ def table(
 
 
 def natural_width(columns: Sequence[TableColumn], rows: Rows) -> int:
-    """Return the width of a table of which nothing is wrapped or left out but empty columns."""
+    """Return the width of a table without its empty columns, and with nothing wrapped or left out."""
     return _total([max(map(len, (c.header, *cells))) for c, *cells in zip(columns, *rows, strict=True) if any(cells)])
 
 
@@ -152,7 +152,7 @@ def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
 
 
 def paragraph(text: str, first: str = "", rest: str = "    ", style: str = "simple") -> str:
-    """Return a text as wide as the terminal, its further lines indented; in a file's style it stays one line."""
+    """Return a text as wide as the terminal, its further lines indented; in the style of a file it stays one line."""
     return first + in_markdown(text) if style == "github" else "\n".join(wrapped(text, width(), first, rest))
 
 

@@ -1,4 +1,4 @@
-"""How a run was measured, in the words of a paper, from what it recorded."""
+"""Describe how a run was measured, in the words of a paper, from the recorded facts."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from kernelmark.bench.report.run_data import RunData
 
 
 def paragraph(data: RunData) -> str:
-    """Return the methodology of a run."""
+    """Return the paragraph on the method of a run."""
     if not data.rows:
         return " ".join([*_where(data), "The run recorded no case."])
     parts = [*_where(data), *_what(data), *_how(data), *_result(data)]
@@ -34,7 +34,7 @@ def _where(data: RunData) -> Iterator[str]:
 
 
 def software(run: Run) -> str:
-    """Return version and commit as captions name them: `kernelmark 0.1.0 (commit c0ffee123456)`."""
+    """Return version and commit for a caption: `kernelmark 0.1.0 (commit c0ffee123456)`."""
     version = f"kernelmark {run.environment.get('kernelmark', '')}".strip()
     return version + _commit(run.git_commit)
 

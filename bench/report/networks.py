@@ -1,8 +1,8 @@
-"""What `show` sums over rows of a run: seconds a batch of networks, shares of a training step, overlaps of transfers.
+"""Sum rows of a run for `show`: seconds a batch of networks, shares of a training step, overlaps of transfers.
 
-A batch is the sum of a network's layers, each as often as the network has it. The share of a step is the transfer of
-the parameters over that batch. Both are measured: the transfer is a row of `transfer`, times the elements that the
-network has over those of the row. What the founding text states stands beside it, computed from its figures.
+A batch is the sum of a network's layers, each as often as the network has it. The share of a step is the time of
+transferring the parameters over that batch. Both are measured: the transfer is a row of `transfer`, scaled by the
+network's elements over those of the row. Beside it stands what the founding text states, computed from its figures.
 """
 
 import math
@@ -40,7 +40,7 @@ PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")
 
 
 def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
-    """Return the seconds of layers, each as often as the network has it; None where there is none or one has no time.
+    """Return the seconds of layers, each as often as the network has it; None without a time.
 
     The interval has the sums of the layers' ends: it holds whatever their errors have in common.
     """
@@ -56,7 +56,7 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
-    """Return a table of the networks: each kernel with all layers of an operation, and the fastest of each layer."""
+    """Return a table of the networks: each kernel with all layers of an operation, and each layer's fastest."""
     if not layers:
         return "no network: none of the run's suites declares which part of one its problems are"
     rows = list(results)
@@ -80,15 +80,16 @@ def by_network(layers: Sequence[Layer]) -> dict[str, list[Layer]]:
 
 
 def weights(forward: Iterable[tuple[int, Problem]]) -> int:
-    """Return the elements of the second operands of forward passes, each as often as it occurs; biases are left out."""
+    """Return the elements of the forward passes' second operands, each as often as it occurs, without biases."""
     return sum(count * math.prod(problem.operands()[1].shape) for count, problem in forward)
 
 
 def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
-    """Return of how many elements an aggregation moves as much as a step of model parallelism exchanges.
+    """Return the elements of an aggregation that moves as much as a step of model parallelism.
 
-    Half of the outputs of all layers, which go to all workers, and of the gradients of their inputs but the first's,
-    which are summed: an aggregation by stripes does both with each element. Raises IndexError without layers.
+    That is half of the outputs of all layers, which go to all workers, and of the gradients of all inputs but the
+    first layer's, which are summed: an aggregation by stripes does both with each element. Raises IndexError without
+    layers.
     """
     found = [(count, problem.operands()) for count, problem in forward]
     outputs = sum(count * o.elements for count, operands in found for o in operands if o.role != "in")
@@ -105,7 +106,7 @@ Times = dict[str, dict[str, Result]]  # by problem, by kernel
 
 
 class Batch(NamedTuple):
-    """A batch forward and backward, by the fastest kernel of each layer: seconds, and the rows that they are of."""
+    """A batch forward and backward, by the fastest kernel of each layer: its seconds, and the rows of these layers."""
 
     seconds: Ratio
     rows: list[Result]
@@ -155,14 +156,14 @@ def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[st
 
 
 def fastest_of(by_kernel: dict[str, Result], kernel: str | None = None) -> Result | None:
-    """Return this kernel's time for a layer of its own operation; the fastest for those of the others."""
+    """Return the time of a layer by this kernel if the layer has its operation, and by the fastest kernel otherwise."""
     if kernel is not None and any(operation(name) == operation(kernel) for name in by_kernel):
         return by_kernel.get(kernel)
     return min(by_kernel.values(), key=lambda r: r.time_s_median or 0.0, default=None)
 
 
 def summed(store: Store, run_id: str, by: str, step: bool) -> str:
-    """Return the tables of a run by `network`, or the share of its step, or by `overlap`."""
+    """Return the tables of a run by `network`, by `overlap`, or as shares of the networks' step."""
     if by == "overlap":
         return overlap_table(store, store.results(run_id))
     if step:
@@ -184,7 +185,7 @@ Found = tuple[Result, dict[str, Any]]
 
 
 class Overlap(NamedTuple):
-    """One overlapped transfer: its row, those of the two that it is set against, and the share that it hides."""
+    """An overlapped transfer: its row, the rows of `serial` and `arrived`, and the share that it hides."""
 
     row: Result
     serial: Result
@@ -193,7 +194,7 @@ class Overlap(NamedTuple):
 
 
 def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
-    """Yield the overlap of each transfer with work that was measured in turn with both that it is set against.
+    """Yield the overlap of each transfer with work that was measured in turn with `serial` and `arrived`.
 
     (t_copy + t_work - t) / min(t_copy, t_work), where `serial` takes t_copy + t_work and `arrived` takes t_work.
     """
@@ -237,7 +238,7 @@ def _share(store: Reader, *rows: Result) -> Ratio | None:
 
 
 def overlap_table(store: Reader, results: Iterable[Found], style: str = "simple") -> str:
-    """Return the table of overlaps, or a line that names the command which measures some."""
+    """Return the table of overlaps, or a line that names the command that measures some."""
     found = list(overlaps(store, results))
     if not found:
         return paragraph(
@@ -270,7 +271,7 @@ SHARES = (
 
 
 class StatedTransfer(NamedTuple):
-    """What a text states: the seconds of a transfer at a rate, beside those of a batch."""
+    """A transfer that a text states: its seconds at a rate, beside those of a batch."""
 
     network: str
     transfer_s: float
@@ -280,7 +281,7 @@ class StatedTransfer(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """Return the FP32 elements that its two figures come to."""
+        """Return the number of FP32 elements that follows from the text's two figures."""
         return round(self.transfer_s * self.bytes_per_s / 4)
 
 
@@ -292,7 +293,7 @@ STATED = StatedTransfer(
 
 
 class TransferShare(NamedTuple):
-    """One network's parameters by one row of `transfer`, of whose time theirs is `scaled` times."""
+    """The time of transferring a network's parameters: `scaled` times that of a row of `transfer`."""
 
     network: str
     parameters: int
@@ -304,7 +305,7 @@ class TransferShare(NamedTuple):
 
 
 def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[TransferShare]]:
-    """Return the shares of a run's networks by setting; the transfers are of that run, or of the latest with any."""
+    """Return the shares of a run's networks by setting; the transfers are of that run, or of the latest with some."""
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
     found: dict[Setting, list[TransferShare]] = {}
@@ -351,7 +352,7 @@ def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> It
 
 
 def step_table(store: Store, registry: Registry, run_id: str, style: str = "simple") -> str:
-    """Return a table for each setting, and what the founding text states; a line where something is missing."""
+    """Return a table for each setting, and what the founding text states; or a line that names what is missing."""
     found = shares(store, registry, run_id)
     parts = []
     for setting, own in found.items():

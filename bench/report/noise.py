@@ -1,4 +1,4 @@
-"""Which rows were measured on a noisy machine, how they are marked, and the sentence on them in tables and pages."""
+"""Find the rows that were measured on a noisy machine, mark them, and say so in tables and pages."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ CLEAN, NOISY = "clean", "noisy"
 
 
 class Noise(NamedTuple):
-    """How many of the timed rows are noisy, and the cause that lasted longest in any of them."""
+    """The number of timed rows and of noisy ones, and the cause that lasted longest in any of them."""
 
     noisy: int
     timed: int
@@ -44,7 +44,7 @@ def marked(time: str, r: Result) -> str:
 
 
 def share(r: Result) -> str:
-    """Return the percentage of the roofline, with the mark of a ceiling that was disturbed before it."""
+    """Return the percentage of the roofline, with a mark before it if the ceiling was disturbed."""
     mark = MARK * (r.roofline_pct is not None and bool(low_ceilings(r.disturbed)))
     return mark + digits(r.roofline_pct)
 

@@ -43,7 +43,7 @@ from kernelmark.bench.report.variants import variant_lines
 
 
 class DotMark(NamedTuple):
-    """A dot with its whisker: places from the left in per cent of the lane, from above in per cent of its height."""
+    """A dot with its whisker: the place in per cent of the lane, from the left, and of its height, from the top."""
 
     at: float
     low: float
@@ -55,7 +55,7 @@ class DotMark(NamedTuple):
 
 
 class DotRow(NamedTuple):
-    """A lane of a dot plot, below a head where that is new."""
+    """A lane of a dot plot, below a heading if the problem is new."""
 
     head: str
     name: str
@@ -67,7 +67,7 @@ class DotRow(NamedTuple):
 
 
 class DotPlot(NamedTuple):
-    """A dot plot of the page; ticks: their places with their texts."""
+    """A dot plot of the page; ticks: their places and texts."""
 
     title: str
     caption: str
@@ -77,7 +77,7 @@ class DotPlot(NamedTuple):
 
 
 class HeatRow(NamedTuple):
-    """A problem of a heat map; cells: (text, how dark in per cent, `wins`, `ties` or empty), or None."""
+    """A problem of a heat map; cells: (text, darkness in per cent, `wins`, `ties` or empty), or None."""
 
     problem: str
     cells: list[tuple[str, int, str] | None]
@@ -159,7 +159,7 @@ _Figure = TypeVar("_Figure")
 
 
 class Statement(NamedTuple):
-    """A claim as the page shows it: verdict, the claim in words, the number that it is about, and what was found."""
+    """A claim as the page shows it: verdict, the claim in words, the number that it is about, the measured result."""
 
     verdict: str
     words: str
@@ -168,7 +168,7 @@ class Statement(NamedTuple):
 
 
 class Statements(NamedTuple):
-    """How many claims have which verdict, and the claims that the run has numbers for."""
+    """The number of claims for each verdict, and the claims that the run has numbers for."""
 
     tally: str
     shown: Sequence[Statement]
@@ -346,7 +346,7 @@ def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, A
 
 
 def script_json(found: Any) -> str:
-    """Return JSON that can stand in a script element: no text of a row ends it or begins another."""
+    """Return JSON that is safe in a script element: no text of a row ends it or begins another."""
     return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
 
 

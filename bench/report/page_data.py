@@ -1,4 +1,4 @@
-"""The rows of a run as the page carries them: columns, each as a constant, a dictionary with codes, or floats."""
+"""Encode the rows of a run for the page: columns, each as a constant, a dictionary with codes, or floats."""
 
 import base64
 import math
@@ -34,7 +34,7 @@ def page_columns(data: RunData) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def page_data(data: RunData) -> dict[str, Any]:
-    """Return plain data for JSON but for the columns; samples of all rows follow each other as 32-bit floats."""
+    """Return plain data for JSON except the columns; the samples of all rows follow one another as 32-bit floats."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
     if whole:
@@ -94,7 +94,7 @@ def _minutes(values: list[Any], codes: Array) -> dict[str, Any]:
 
 
 def column(values: Sequence[Any]) -> dict[str, Any]:
-    """Return a column of few values as a dictionary (in the order of appearance), numbers as 32-bit floats."""
+    """Return a column of few values as a dictionary (in the order of appearance), or numbers as 32-bit floats."""
     values = [finite(value) if isinstance(value, float) else value for value in values]
     known = {value: i for i, value in enumerate(dict.fromkeys(values))}
     if len(known) > _FEW and all(value is None or isinstance(value, float) for value in known):

@@ -1,4 +1,4 @@
-"""A run on the screen: all of its tables where they are few; else what its kernels come to, and a page of tables."""
+"""A run on the screen: all of its tables if they are few; else totals by kernel, and a page of tables."""
 
 from collections.abc import Iterator
 from math import ceil
@@ -18,14 +18,14 @@ PAGE = 100
 
 
 def run_page(store: Store, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
-    """Yield the paragraphs that `show` prints. Raises UsageError for a page that is not there."""
+    """Yield the paragraphs that `show` prints. Raises UsageError for a page that does not exist."""
     with store.snapshot():
         yield from run_tables(store, run_id, page, style)
         yield from run_end(store, run_id, page)
 
 
 def run_tables(store: Store, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
-    """Yield the tables of a page. Raises UsageError for a page that is not there."""
+    """Yield the tables of a page. Raises UsageError for a page that does not exist."""
     pages = _pages(store, run_id)
     if not 1 <= page <= pages:
         raise UsageError(f"page {page}: run {run_id} has {pages}; --page 1 shows the first")
@@ -33,7 +33,7 @@ def run_tables(store: Store, run_id: str, page: int = 1, style: str = "simple") 
 
 
 def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
-    """Yield the paragraphs below a page of tables: what holds for the whole run, and its verdict."""
+    """Yield the paragraphs below a page of tables: the notes on the whole run, and its verdict."""
     pages, tally = _pages(store, run_id), store.statuses(run_id)
     if pages > 1:
         yield paragraph(_where(run_id, page, pages), rest="")

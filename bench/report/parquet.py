@@ -36,17 +36,17 @@ _TYPES = {int: "int64", float: "float64", str: "string"}
 
 
 def unit(column: str) -> str:
-    """Return the unit of a column of the contract; empty for what has none. Dimensions have none."""
+    """Return the unit of a column; empty without one. Dimensions have none."""
     if column.startswith("time_s_"):
         return "s"
     return next((text for ending, text in _UNITS.items() if column.endswith(ending)), "")
 
 
 def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
-    """Write a column for each of the CSV, null where it is empty there, and `samples_s` (seconds a call).
+    """Write a column for each of the CSV, null where that is empty, and `samples_s` (seconds a call).
 
-    Units are in the fields' metadata under `unit`; what the run was asked for, machine and environment are in the
-    file's under `kernelmark`, as JSON, of several runs as a list. Raises UsageError where pyarrow is missing.
+    Units are in the fields' metadata under `unit`; plan, machine and environment of the run are in the file's metadata
+    under `kernelmark`, as JSON, a list for several runs. Raises UsageError if pyarrow is missing.
     """
     arrow, parquet = _pyarrow()
     with store.snapshot():
@@ -62,7 +62,7 @@ def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
 
 
 def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None:
-    """Call `write_parquet` on a file, which is not touched where pyarrow is missing. Raises UsageError."""
+    """Call `write_parquet` on a file, which is not touched if pyarrow is missing. Raises UsageError."""
     _pyarrow()
     with replacing(path) as beside, beside.open("wb") as out:
         write_parquet(store, run_ids, out)

@@ -1,4 +1,4 @@
-"""Problems x kernels: a metric of an operation as one table, in one unit a line, for papers and for Markdown."""
+"""Problems x kernels: a metric of an operation as one table, one unit a line, for papers and for Markdown."""
 
 import re
 from collections import defaultdict
@@ -34,7 +34,7 @@ _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
 
 
 class Cell(NamedTuple):
-    """A number as it is printed, with its interval, or a word in its place; best: certainly, of the line."""
+    """A number as it is printed, with its interval, or a word in its place; best: certainly the best of its line."""
 
     text: str
     interval: str = ""
@@ -46,7 +46,7 @@ class Cell(NamedTuple):
 class PivotLine(NamedTuple):
     """A problem, the unit of its cells, and a cell for each kernel; None where a kernel has no row.
 
-    sizes: those of the problem, where they are columns of their own.
+    sizes: the problem's sizes, if these have columns.
     """
 
     label: str
@@ -56,7 +56,7 @@ class PivotLine(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a pivot shows: one of `METRICS`; sizes: with a column for each size of a problem."""
+    """What a pivot shows: one of `METRICS`; sizes: whether each size of a problem has a column."""
 
     metric: str = "time"
     sizes: bool = False
@@ -74,9 +74,9 @@ METRICS = {
 
 
 class Pivot(NamedTuple):
-    """The kernels of one operation in one setting; shared: what the ids of all problems have in common.
+    """The kernels of one operation in one setting; shared: the part that the ids of all problems have in common.
 
-    sizes: the names of the sizes that have columns. words: what the cells hold.
+    sizes: the names of the sizes that have columns. words: a description of the cells.
     """
 
     suite: str
@@ -119,7 +119,7 @@ def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[P
 
 
 def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
-    """Return a pivot for each setting of the rows of one operation; none where they have one problem or no time."""
+    """Return a pivot for each setting of the rows of one operation; none if they have one problem or no time."""
     rows = [r for group in groups for r in group]
     if len({r.problem for r in rows}) < 2:
         return []
@@ -234,7 +234,7 @@ def _unit(c: Contest, metric: str) -> tuple[str, float]:
 
 
 def measured(r: Result, metric: str) -> Ratio | None:
-    """Return a metric of a timed row with its interval; None where it is not known."""
+    """Return a metric of a timed row with its interval, or None if it is not known."""
     if metric == "time":
         return time_of(r)
     if metric in ("speedup", "ratio"):
@@ -263,7 +263,7 @@ def _word(r: Result | None) -> Cell | None:
 
 
 def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what the ids of these problems share, and what each has of its own: `k512 f32`, `m64n64 NT`."""
+    """Return the part that the ids of these problems share, and the rest of each: `k512 f32`, `m64n64 NT`."""
     parts = [_tokens(problem) for problem in problems]
     shared = [token for token in parts[0] if all(token in tokens for tokens in parts)]
     labels = [_joined([token for token in tokens if token not in shared]) for tokens in parts]
@@ -289,7 +289,7 @@ def _joined(tokens: Iterable[Token]) -> str:
 
 
 def markdown(pivot: Pivot) -> str:
-    """Return the pivot as a table in GitHub's Markdown, with what it shows above."""
+    """Return the pivot as a table in GitHub's Markdown, below a description."""
     scope = f", {pivot.processes} processes each" if pivot.processes > 1 else ""
     what = pivot.words[0].lower() + pivot.words[1:].replace(" in the unit of the line", "")
     facts = in_markdown(f"(suite {pivot.suite}; {pivot.setting.title}{scope}): {what} and 95 % intervals")

@@ -1,7 +1,7 @@
-"""Where a run was measured: its hosts and devices side by side, and how far these differ by their ceilings.
+"""Where a run was measured: its hosts and devices side by side, and their difference by the ceilings.
 
-Every host and every GPU of a run measures ceilings, which are the same problems everywhere. So they show how far two
-machines differ, or two devices of one name.
+Every host and every GPU of a run measures the same ceilings. So they show how far two machines differ, or two
+devices of one name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,9 +24,9 @@ _PLACES = (
 
 
 def places(store: Reader, run_id: str, style: str = "simple", identify: bool = True) -> Iterator[str]:
-    """Yield tables of a run's hosts and devices and of their ceilings; nothing where it has one host and one GPU.
+    """Yield tables of a run's hosts and devices and of their ceilings; nothing for one host and one GPU.
 
-    identify: hosts and devices have their names, not hashes.
+    identify: show the names of hosts and devices, not hashes.
     """
     found = store.machines(run_id)
     if len({m.host for m in found}) < 2 and len({m.device_uuid for m in found if m.device_uuid}) < 2:
@@ -46,7 +46,7 @@ def places(store: Reader, run_id: str, style: str = "simple", identify: bool = T
 
 
 def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need, Ceiling]]:
-    """Return the best of each ceiling that holds, by the host and the UUID of the device that measured it."""
+    """Return the best value of each valid ceiling, by host and device UUID."""
     best: dict[tuple[str, str], dict[Need, Ceiling]] = {}
     for ceiling, doubt in store.ceilings(run_id):
         own = best.setdefault((ceiling.host, ceiling.device_uuid), {})
@@ -58,7 +58,7 @@ def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need
 def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "simple") -> Iterator[str]:
     """Yield a table of the ceilings that several have measured, and a sentence on how many of them agree.
 
-    best: by the number of the shard or the place, which is `what`.
+    best: by the number of the shard or the place. what: `shard` or `place`, as the table names them.
     """
     cells, unlike = [], list[str]()
     for need in dict.fromkeys(need for own in best.values() for need in own):

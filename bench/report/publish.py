@@ -1,7 +1,7 @@
-"""A published report: a folder `reports/<machine>/` that grows, and reads well where repositories are browsed.
+"""Write a published report: a folder `reports/<machine>/` that grows, and reads well where repositories are browsed.
 
-`make publish` and `make gpu` write it by the same functions, from the runs in a store. A file is text that is made when
-it is asked for, so that one that cannot be made harms no other.
+`make publish` and `make gpu` write it by the same functions, from the runs in a store. Each file is made separately,
+so that one that cannot be made does not affect the others.
 """
 
 import csv
@@ -61,10 +61,10 @@ Row = dict[str, str]
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published: the machine, the runs (what each was for, and its id), and whether names stay as they are.
+    """A publication: the machine, the runs (the purpose of each, and its id), and whether names are kept.
 
-    main: the run that the first lines speak of; if empty, the one with the most times. command: what made it.
-    sections: headings and text that a README has besides. anyway: it is noisy, and is published all the same.
+    main: the run that the first lines are about; if empty, the one with the most times. command: the command that made
+    it. sections: further headings and texts of the README. anyway: publish it although it is noisy.
     """
 
     title: str
@@ -89,9 +89,9 @@ def noise(store: Store, runs: Mapping[str, str]) -> Noise:
 
 
 class Report:
-    """The files of a report, from the runs in a store, and from its folder, which may have rows of earlier ones.
+    """The files of a report, from the runs in a store and from its folder, which may have rows of earlier ones.
 
-    shown: the runs that answer questions on a GPU, the earliest first, which figures and the first lines speak of.
+    shown: the runs with answers on a GPU, the earliest first, which figures and the first lines are about.
     """
 
     def __init__(self, store: Store, about: Publication, folder: Path, shown: Sequence[str] = ()) -> None:
@@ -110,12 +110,12 @@ class Report:
             self.main = SeveralRuns(store, answering)
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
-        """Return what makes each file but the README, which is made last, of what lies in the folder then."""
+        """Return a function for each file except the README, which is made last, from the folder's contents."""
         files = {RESULTS: self._rows, ENVIRONMENT: self._environment, TABLES: self._tables}
         return {name: lambda make=make: self._mask(make()) for name, make in files.items()}  # type: ignore[misc]
 
     def readme(self, folder: Path, drawn: Sequence[Drawn] = ()) -> str:
-        """Return the README, the answer first; the claims are read from the file of claims, if it is there."""
+        """Return the README, the answer first; claims are read from the file of claims, if it exists."""
         parts = [f"# {self._about.title}, {self._about.date}", *self._answer(), *figures(drawn), *self._fastest()]
         parts += [*self._networks(), *self._judged(folder / CLAIMS), *self._measured(), *self._quality()]
         for heading, text in (*self._about.sections, *self._before()):
@@ -192,7 +192,7 @@ class Report:
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
-        """Draw the first figures of the main run as SVG, and remove those of before."""
+        """Draw the first figures of the main run as SVG, and remove the previous ones."""
         if self.main is None:
             return []
         figures = folder / FIGURES
@@ -271,7 +271,7 @@ def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
 
 
 def within_device(rows: list[Result]) -> list[Result]:
-    """Return rows without the speedups of problems whose baseline ran on another device: no GPU is held to NumPy."""
+    """Return rows without speedups over a baseline on another device: no GPU is compared with NumPy."""
     device = {r.kernel: r.device for r in rows}
     across = {r.problem for r in rows if device.get(r.baseline, r.device) != r.device}
     none = {"baseline": "", "speedup": None, "speedup_ci95_low": None, "speedup_ci95_high": None}
@@ -279,7 +279,7 @@ def within_device(rows: list[Result]) -> list[Result]:
 
 
 def listed(folder: Path, files: Mapping[str, str]) -> str:
-    """Return the section on the files that lie in a folder, each with its words."""
+    """Return the section on the files in a folder, each with a description."""
     found = (
         f"- [{name}]({name}): {text}" for name, text in files.items() if name == README or (folder / name).exists()
     )
@@ -313,7 +313,7 @@ def _first(text: str) -> str:
 
 
 def write(folder: Path, report: Report, registry: Registry) -> None:
-    """Write all files but the claims, which have to lie there by now. Raises UsageError."""
+    """Write all files except the claims, which must exist by now. Raises UsageError."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in report.texts().items():
@@ -323,7 +323,7 @@ def write(folder: Path, report: Report, registry: Registry) -> None:
 
 
 def refuse_noise(found: Noise, anyway: bool) -> None:
-    """Raise UsageError for noisy runs that are not to be published anyway."""
+    """Raise UsageError for noisy runs, unless they are published anyway."""
     if found.noisy and not anyway:
         raise UsageError(
             f"publish: {found.sentence}; expected quiet runs: measure again in a quiet hour (--fresh), or publish them "
@@ -332,7 +332,7 @@ def refuse_noise(found: Noise, anyway: bool) -> None:
 
 
 class EarlierRun(NamedTuple):
-    """A run of an earlier report: its id, when it began, how many rows it has, the commit that was measured."""
+    """A run of an earlier report: its id, start, number of rows, and commit."""
 
     run: str
     began: str
@@ -377,8 +377,8 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 class SeveralRuns(RunData):
     """The GPU's part of several runs, the earliest first; facts are those of the last.
 
-    A contest is of one run: of the one with the most kernels, their tiles not counted, of these the one that measured
-    most problems in turn with it, of these the newest. No ratio is of two runs. A kernel alone contends with none.
+    Each contest comes from one run: the one with the most kernels (tiles not counted), then the one that measured most
+    problems in turn with it, then the newest. No ratio is formed between runs, and a kernel alone is no contest.
     """
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
@@ -417,7 +417,7 @@ class SeveralRuns(RunData):
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
-        """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
+        """Return the contests of at least two kernels, each with the lead of its fastest over the next."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     def samples(self, r: Result) -> list[float]:

@@ -24,7 +24,7 @@ EMPTY = """No machine has been published yet. `make publish` measures this one w
 
 
 class Price(msgspec.Struct, frozen=True):
-    """What an hour of a device costs, and from where; a declaration, not a measurement."""
+    """The price of an hour of a device, and its source; a declaration, not a measurement."""
 
     per_hour: float
     currency: str
@@ -32,7 +32,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """Seconds that a batch of a network takes by the fastest kernel of each layer, its interval, and joules.
+    """Seconds of a batch of a network by the fastest kernel of each layer, its interval, and joules.
 
     noisy: whether the row of any layer is.
     """
@@ -48,7 +48,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A report as a line of the index; founding: whether the answer is that to the founding question."""
+    """A report as a line of the index; founding: whether its answer is to the founding question."""
 
     title: str
     date: str
@@ -60,7 +60,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct):
-    """What the index reads of `environment.json`."""
+    """The fields of `environment.json` that the index reads."""
 
     report: Summary | None = None
 
@@ -83,7 +83,7 @@ def summary(store: Store, title: str, date: str, price: Price | None, data: RunD
 
 
 def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
-    """Yield the passes of each network in each setting, where every layer has a time."""
+    """Yield the passes of each network in each setting where every layer has a time."""
     for network, own in by_network(layers).items():
         parts = {layer.part for layer in own}
         for setting, times in times_of(own, rows).items():

@@ -1,4 +1,4 @@
-"""A run, read once, as the report needs it: facts, rows, ceilings, contests; samples when they are asked for."""
+"""A run, read once for the report: facts, rows, ceilings, contests; samples on demand."""
 
 import json
 import re
@@ -23,7 +23,7 @@ MOST_TRENDS = 10_000
 
 
 class RunData:
-    """The facts, rows and ceilings that a run left in its store."""
+    """The facts, rows and ceilings of a run in a store."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
@@ -49,8 +49,8 @@ class RunData:
     def contests(self) -> list[Contest]:
         """Return a contest for each problem in each setting, in the order of the rows.
 
-        Kernels on column-major buffers compute another product: their rows stand in the tables, and they win nothing
-        here where others were measured. On a GPU speedups are over the vendors' kernels.
+        Kernels on column-major buffers compute another product: their rows are in the tables, but they win nothing here
+        if others were measured. On a GPU speedups are over the vendors' kernels.
         """
         found = contests(self.timed, self._store)
         found = over_vendors([c for c in found if not c.setting.order] or found)
@@ -59,12 +59,12 @@ class RunData:
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
-        """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
+        """Return the contests of at least two kernels, each with the lead of its fastest over the next."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     @cached_property
     def trends(self) -> list[TrendCase]:
-        """Return the cases of the run over all runs of the store; none for a run of many rows, or where it is alone."""
+        """Return the trends of the run's cases over all runs of the store; none for many rows, or for a single run."""
         if len(self.rows) > MOST_TRENDS or len(self._store.run_ids()) < 2:
             return []
         return trend(self._store, self.run_id, "", {r.problem for r in self.timed}).cases
@@ -79,7 +79,7 @@ class RunData:
         return list(places(self._store, self.run_id, "html", identify=self._store.identifies))
 
     def opened(self) -> AbstractContextManager[Store]:
-        """Open the run's store once more, for what selects rows in it."""
+        """Open the run's store once more, for queries that select rows."""
         return closing(Store(self._store.path, create=False))
 
     def faster(self, one: Result, other: Result) -> Ratio:
@@ -95,22 +95,22 @@ class RunData:
         return self._store.sample_blobs(self.run_id)
 
     def by_process(self, r: Result) -> list[Sequence[float]]:
-        """Return the samples of each process that a row was measured in."""
+        """Return the samples of a row by process."""
         return self._store.by_process(self.run_id, r.case)
 
     @cached_property
     def resources(self) -> Mapping[str, LaunchResources]:
-        """Return what the tiles of a tuning take of a GPU, by their cases."""
+        """Return the GPU resources of the tiles of a tuning, by case."""
         return self._store.resources(self.run_id)
 
     @cached_property
     def tunes(self) -> Tunes | None:
-        """Return what a run of a tuning tunes; None for any other run."""
+        """Return what a run of a tuning tunes, or None for any other run."""
         return msgspec.convert(self.run.plan.get("tunes"), Tunes | None)
 
     @cached_property
     def search(self) -> "RunData | None":
-        """Return the search of a tuning: the run itself, or the one that it is the race of, if the store has that."""
+        """Return the search of a tuning: the run itself, or the search of this race, if the store has it."""
         if self.tunes is None or not self.tunes.search:
             return self if self.tunes else None
         known = self.tunes.search in self._store.run_ids()
@@ -118,7 +118,7 @@ class RunData:
 
     @cached_property
     def race(self) -> "RunData | None":
-        """Return the race of a tuning: the run itself, or the latest race of the search that it is, if there is one."""
+        """Return the race of a tuning: the run itself, or the latest race of this search, if there is one."""
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self._store.runs()}
@@ -148,13 +148,13 @@ def variant(problem: str) -> str:
 
 
 def flop_and_bytes(r: Result) -> tuple[float, float]:
-    """Return the executed operations and compulsory traffic of a timed row; 0 where it has none."""
+    """Return the executed operations and compulsory traffic of a timed row; 0 if it has none."""
     median = r.time_s_median or 0.0
     nominal = (r.gflop_per_s or 0.0) * 1e9 * median
     return (nominal if r.executed_flop is None else r.executed_flop), (r.gbyte_per_s or 0.0) * 1e9 * median
 
 
 def work(r: Result) -> float:
-    """Return the size of a problem: its nominal operations, or the bytes that are moved where there are none."""
+    """Return the size of a problem: its nominal operations, or the bytes moved if it has none."""
     rate = r.gflop_per_s or r.gbyte_per_s
     return (rate or 0.0) * 1e9 * (r.time_s_median or 0.0)

@@ -1,4 +1,4 @@
-"""Runs of a store in one line each, a whole run as JSON, and what a merge of shards has come to."""
+"""Runs of a store in one line each, a whole run as JSON, and the result of a merge of shards."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One run. cases_planned: None where the run does not record it, as imported ones; noisy: of those timed."""
+    """One run. cases_planned: None if the run does not record it, as an imported one; noisy: of the timed cases."""
 
     run_id: str
     name: str
@@ -56,11 +56,11 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def cases(self) -> str:
-        """Return `26 of 199`, or `26` where their number was not recorded."""
+        """Return `26 of 199`, or `26` if the number of planned cases was not recorded."""
         return f"{self.cases_done}" + (f" of {self.cases_planned}" if self.cases_planned is not None else "")
 
     def partial(self, store: Path) -> str:
-        """Return `partial: 26 of 199 cases; ...` with how to go on; nothing for a run that is complete."""
+        """Return `partial: 26 of 199 cases; ...` and how to continue, or nothing for a complete run."""
         if self.cases_planned is None or self.cases_done >= self.cases_planned:
             return ""
         if self.command == MERGED:

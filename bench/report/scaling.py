@@ -2,7 +2,7 @@
 
 Nothing here is measured, and nothing is written to a store. The batch is the sum of the network's layers, the additions
 are a row of `aggregate`, and the link is stated by the user; docs/scaling.md has the formula and what it assumes.
-Tables and JSON have what texts state beside what is computed.
+Tables and JSON show the figures that texts state beside the computed ones.
 """
 
 import math
@@ -29,7 +29,7 @@ FLOAT_BYTES = 4
 
 
 class ScalingQuestion(NamedTuple):
-    """What the user states: a network, numbers of workers, and what each link carries in a second, each way."""
+    """The user's question: a network, numbers of workers, and the rate of each link, each way."""
 
     network: str
     workers: Sequence[int]
@@ -39,8 +39,8 @@ class ScalingQuestion(NamedTuple):
 class Point(NamedTuple):
     """One strategy at one number of workers.
 
-    row: of whose time `aggregation` is `scaled` times, the seconds that the additions take; link_s: those of the link.
-    speedup: with nothing hidden; hidden: if all of it were hidden while the batch is computed.
+    aggregation: seconds of the additions, `scaled` times the time of `row`; link_s: seconds on the link. speedup: with
+    nothing hidden; hidden: with all of it hidden while the batch is computed.
     """
 
     kernel: str
@@ -54,7 +54,7 @@ class Point(NamedTuple):
 
 
 class ScalingSection(NamedTuple):
-    """The points of a setting, in which the batch and the additions were measured.
+    """The points of one setting: that of the measured batch and additions.
 
     points: of data parallelism. divided: of model parallelism, in which each worker computes a part of every layer.
     """
@@ -66,9 +66,9 @@ class ScalingSection(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """What is computed for a network. parameters: weights without biases; the runs: of the batch, of the additions.
+    """The computed scaling of a network. parameters: weights without biases; the runs: of the batch, of the additions.
 
-    exchanged: elements of which an aggregation moves as much as a step of model parallelism.
+    exchanged: elements of the aggregation that moves as much as a step of model parallelism.
     """
 
     asked: ScalingQuestion
@@ -89,7 +89,7 @@ Found = tuple[Result, dict[str, Any]]
 def computed(
     store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
 ) -> Scaling:
-    """Compute the model from the rows of a run, and of another for aggregation; by default of the latest that have any.
+    """Compute the model from the rows of a run, and of another for aggregation; by default from the latest.
 
     The store shows rows of aggregations alone afterwards. Raises UsageError where rows are missing.
     """
@@ -231,7 +231,7 @@ TEXTS = (
 
 
 class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A strategy at a number of workers, computed. Seconds are those of a batch; null: an end that is not known.
+    """A computed strategy at a number of workers. Seconds are those of a batch; null stands for an unknown end.
 
     aggregation_s: `scaled` times the time of the row of `aggregation_problem`. hidden: the speedup if additions and
     link were hidden while the batch is computed.
@@ -262,7 +262,7 @@ class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a text states, and what is computed here. low, high: null where it gives no number."""
+    """A speedup that a text states, and the one computed here. low, high: null if the text gives no number."""
 
     what: str
     workers: int
@@ -276,7 +276,7 @@ class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `scaling --json` prints: nothing of it is measured but the times of the rows that it is computed from.
+    """What `scaling --json` prints: computed, except the times of the rows that it is computed from.
 
     computed: by data parallelism. model_parallel: by model parallelism, whose steps exchange as much as an aggregation
     of `exchanged` elements.
@@ -294,7 +294,7 @@ class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def render(found: Scaling) -> str:
-    """Return the paragraph that states what is computed from what, and the tables of each setting."""
+    """Return a paragraph on the inputs of the computation, and the tables of each setting."""
     return "\n\n".join([_head(found), *(part for section in found.sections for part in _section(found, section))])
 
 
@@ -347,7 +347,7 @@ def _cells(point: Point) -> Sequence[str]:
 
 
 def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
-    """Yield what the texts state with the fastest point of the same strategy and number of workers."""
+    """Yield the stated figures with the fastest point of the same strategy and number of workers."""
     for stated in STATED:
         for name in stated.strategies:
             own = [p for p in points if strategy_name(p.kernel) == name and p.workers == stated.workers]

@@ -1,4 +1,4 @@
-"""Strategies of aggregation as the model of scaling takes them: what crosses a link, and who adds what.
+"""Strategies of aggregation in the model of scaling: the bytes that cross a link, and who adds what.
 
 docs/scaling.md explains each number.
 """
@@ -12,11 +12,11 @@ ONE_BIT, EIGHT_BITS = 2048 / 72, 1024 / 260
 
 
 class Strategy(NamedTuple):
-    """How one of them uses the workers and their links.
+    """How a strategy uses the workers and their links.
 
-    crossings: gradients that cross the busiest link, one after the other, for w workers. share: the part of the
-    additions, which one machine made when they were measured, that no other worker makes at the same time.
-    smaller: how many times smaller a gradient is on the wire.
+    crossings: gradients that cross the busiest link, one after the other, for w workers. share: the share of the
+    measured additions that one worker makes, where workers add at the same time. smaller: how many times smaller a
+    gradient is on the wire.
     """
 
     crossings: Callable[[int], float]
@@ -24,7 +24,7 @@ class Strategy(NamedTuple):
     smaller: float = 1.0
 
     def link_s(self, workers: int, gradient_bytes: int, bytes_per_s: float) -> float:
-        """Return the seconds that the links need for an aggregation; none for one worker."""
+        """Return the seconds that the links need for an aggregation; 0 for one worker."""
         crossings = self.crossings(workers) if workers > 1 else 0.0
         return crossings * gradient_bytes / self.smaller / bytes_per_s if crossings else 0.0
 
@@ -63,14 +63,14 @@ ACROSS = ("p2p", "nccl")
 
 
 def strategy_name(kernel: str) -> str:
-    """Return `host_serial` of `aggregate/cpu.host_serial@THREADS=2`, and `p2p.ring` of what crosses links itself."""
+    """Return the strategy of a kernel: `host_serial` of `aggregate/cpu.host_serial@THREADS=2`, or `p2p.ring`."""
     whole = kernel.partition("@")[0].rpartition("/")[2]
     provider, _, name = whole.partition(".")
     return whole if provider in ACROSS or whole in STRATEGIES else name
 
 
 class StatedSpeedup(NamedTuple):
-    """A speedup that a text states. low, high: None where there is no number. strategies: the first measured."""
+    """A speedup that a text states. low, high: None if it gives no number. strategies: in order of preference."""
 
     what: str
     workers: int
@@ -81,7 +81,7 @@ class StatedSpeedup(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return `3.6-3.8x`, or that it is nearly linear."""
+        """Return `3.6-3.8x`, or that the speedup is nearly linear."""
         if self.low is None or self.high is None:
             return "nearly linear"
         return f"{self.low:g}x" if math.isclose(self.low, self.high) else f"{self.low:g}-{self.high:g}x"

@@ -78,7 +78,7 @@ NOTE = "one process cannot show run-to-run variation; --processes 5 does"
 
 
 def run_table(results: Iterable[Result], style: str = "simple") -> str:
-    """Return a table for each problem, mode and isa: its kernels fastest first, then those without a time and why."""
+    """Return a table for each problem, mode and isa: its kernels fastest first, then rows without a time and why."""
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         groups.setdefault((result.problem, result.mode, result.isa), []).append(result)
@@ -86,7 +86,7 @@ def run_table(results: Iterable[Result], style: str = "simple") -> str:
 
 
 def group_table(rows: Sequence[Result], style: str = "simple") -> str:
-    """Return the table of rows that share problem, mode and isa, and below it what has no time."""
+    """Return the table of rows that share problem, mode and isa, followed by the rows without a time."""
     timed = [r for r in rows if r.time_s_median]
     parts = [kernel_table(rows, style), *(paragraph(line, "  ", style=style) for line in _below(rows, timed))]
     # In Markdown a line right below a table would be another row of it.
@@ -94,7 +94,7 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
 
 
 def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.maxsize) -> str:
-    """Return the title and the timed rows of these, fastest first; most: how many of them, of a longer table."""
+    """Return the title and the timed rows of a table, fastest first; most: how many rows of a longer table."""
     timed = sorted((r for r in rows if r.time_s_median), key=lambda r: r.time_s_median or 0.0)
     parts = [_title(rows, style)]
     if timed:
@@ -140,7 +140,7 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
 
 
 def correct(r: Result) -> str:
-    """Return `correct: a.b (largest error 1e-7, bound 2e-6)` of a row without a median; nothing of any other."""
+    """Return `correct: a.b (largest error 1e-7, bound 2e-6)` for a row without a median; nothing for any other."""
     if r.status != Status.OK or r.time_s_median:
         return ""
     if r.time_s_mean:
@@ -149,7 +149,7 @@ def correct(r: Result) -> str:
 
 
 def scope_note(results: Iterable[Result]) -> str:
-    """Return what intervals within one process cannot show, if any of the rows has one; else nothing."""
+    """Return a note on what intervals within one process cannot show, if any row has one; else nothing."""
     return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 
@@ -199,7 +199,7 @@ def _threads(r: Result, shown: _Shown) -> str:
 
 
 def by_name_only(r: Result) -> bool:
-    """Whether an in-place kernel took scratch of more than a tenth of the matrix, which is read and written once."""
+    """Whether an in-place kernel used scratch of more than a tenth of the matrix."""
     if "in" not in r.problem.split("/") or not (r.time_s_median and r.gbyte_per_s and r.scratch_bytes):
         return False
     return r.scratch_bytes > r.time_s_median * r.gbyte_per_s * 1e9 / 2 / 10
@@ -230,7 +230,7 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
-    """Return the ceilings that rows of a run stand on, with the kernel that reached each and any reason against it."""
+    """Return the ceilings of a run's rows, with the kernel that reached each and any reason to doubt it."""
     cells = []
     for c, doubt in in_force(ceilings):
         rate = flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{digits(c.rate * 1e-9)} {c.rate_unit}"

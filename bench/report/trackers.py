@@ -1,6 +1,6 @@
-"""Rows as programs take them that follow benchmarks over commits: github-action-benchmark, Bencher and asv.
+"""Write rows for programs that follow benchmarks over commits: github-action-benchmark, Bencher and asv.
 
-Each timed row is a benchmark by the name of its case. The formats are those of the programs' documentation:
+Each timed row is a benchmark with the name of its case. The formats are those of the programs' documentation:
 https://github.com/benchmark-action/github-action-benchmark, https://bencher.dev/docs/reference/bencher-metric-format,
 https://asv.readthedocs.io/en/stable/dev.html.
 """
@@ -58,8 +58,8 @@ def _metric(found: Sequence[float | None]) -> dict[str, float]:
 def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     """Write a file of asv's results: medians and samples in seconds, by benchmark.
 
-    asv has the date of the commit, which is not known here: that of the run is in its place. Its intervals are of 99 %,
-    ours of 95 %, so these are left out.
+    asv expects the date of the commit, which is not known here: that of the run takes its place. asv's intervals are of
+    99 %, ours of 95 %, so these are left out.
     """
     run_id = _only(run_ids, "asv")
     with store.snapshot():

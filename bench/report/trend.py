@@ -1,7 +1,7 @@
 """A case over runs, commits and library versions: where its time stepped, judged by the processes of the runs.
 
-Two runs that follow each other are compared as `compare` does: Welch's test on their processes' medians, all tests of a
-question together by Holm. A run of one process is a point without a test.
+Consecutive runs are compared as `compare` does: Welch's test on their processes' medians, with all tests of a
+question corrected together (Holm). A run of one process is a point without a test.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
 
 class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A row of the case, with what it was measured with. processes: one shows no step."""
+    """A row of the case, with commit and versions. processes: a point of one process shows no step."""
 
     run_id: str
     started_at: str
@@ -42,7 +42,7 @@ class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of a run to a later one. ratio: the time in `to` over that in `since`; changed: `what: was -> is`."""
+    """A change from one run to a later one. ratio: the time in `to` over that in `since`; changed: what differs."""
 
     since: str
     to: str
@@ -61,7 +61,7 @@ class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
-    """A case on one machine, its runs in the order of their begin. drift: from the first run to the last, as a step."""
+    """A case on one machine, its runs in order of their start. drift: from the first run to the last, as a step."""
 
     case: str
     kernel: str
@@ -74,7 +74,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `trend --json` prints. single: cases that one run alone has. tests: pairs of runs that were tested."""
+    """What `trend --json` prints. single: cases of one run only. tests: the number of tested pairs of runs."""
 
     subject: str
     margin: float
@@ -84,7 +84,7 @@ class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), margin: float = MARGIN) -> TrendDocument:
-    """Return the trends of the cases of some problems, or with a text in their names."""
+    """Return the trends of the cases of some problems, or of cases whose names contain a text."""
     with store.snapshot():
         runs = {run["run_id"]: run for run in store.runs()}
         cases, medians, single = [], [], 0
@@ -166,7 +166,7 @@ def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
 
 
 def write_json(found: TrendDocument, out: IO[str]) -> None:
-    """Write the document a case at a time: as one text, hundreds of thousands of points would take as many kB."""
+    """Write the document case by case: as one text, hundreds of thousands of points would take as many kB."""
     head = {name: getattr(found, name) for name in found.__struct_fields__ if name != "cases"}
     out.write(msgspec.json.encode(head).decode()[:-1] + ',\n"cases": [')
     for i, case in enumerate(found.cases):

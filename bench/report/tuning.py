@@ -1,4 +1,4 @@
-"""A tuning in a report: what its search found, what its race decided, the verdict and three numbers.
+"""A tuning in a report: the result of its search and of its race, the verdict and three numbers.
 
 The race's intervals are those of 99 %, widened by Bonferroni's correction, so that those of all its tiles hold
 together.
@@ -36,7 +36,7 @@ TUNABLES = (
 
 
 class TimedTile(NamedTuple):
-    """A tile that was timed, and its speed over that of the default, in turn."""
+    """A timed tile, and its speed relative to the default, sampled in turn."""
 
     row: Result
     tile: Mapping[str, int]
@@ -49,7 +49,7 @@ class TimedTile(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """What was measured on a problem. trials: the tiles that have a time, the fastest first."""
+    """The measurements on a problem. trials: the tiles that have a time, the fastest first."""
 
     tunes: Tunes
     space: SearchSpace
@@ -68,7 +68,7 @@ class Searched(NamedTuple):
 
     @property
     def varied(self) -> dict[str, list[int]]:
-        """Return the values of each tunable that more than one value was timed of."""
+        """Return the values of each tunable that was timed at more than one value."""
         found = {name: sorted({trial.tile[name] for trial in self.trials}) for name in self.trials[0].tile}
         return {name: values for name, values in found.items() if len(values) > 1}
 
@@ -78,7 +78,7 @@ class Searched(NamedTuple):
 
 
 def searches(data: RunData | None) -> list[Searched]:
-    """Return what a search has measured on each problem whose default has a time, in the order of its spaces."""
+    """Return the search on each problem whose default has a time, in the order of its spaces."""
     if data is None or data.tunes is None:
         return []
     kernel, by_problem = data.tunes.kernel, dict[str, list[Result]]()
@@ -103,18 +103,18 @@ def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
 
 
 def searched_words(found: Searched) -> str:
-    """Return what the search of a problem has found, for a terminal."""
+    """Return the result of the search of a problem, for a terminal."""
     return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), tunables_table(found))))
 
 
 def size_words(space: SearchSpace) -> str:
-    """Return `112 tiles, 56 valid`."""
+    """Return the size of the space: `112 tiles, 56 valid`."""
     about = "" if space.exact else f"about {space.valid} valid, {space.listed} of them drawn"
     return f"{count(space.size, 'tile')}, {about or f'{space.valid} valid'}"
 
 
 def space_words(found: Searched) -> str:
-    """Return how large the space is, what became of the tiles that were measured, and how many are near the best."""
+    """Return the size of the space, the fate of the measured tiles, and how many are near the best."""
     statuses = Counter(row.status for row in found.rows)
     how = "" if found.tunes.how == EXHAUSTIVE else f" by {found.tunes.how.partition(',')[0]}"
     each = ", ".join(f"{number} {status}" for status, number in statuses.items())
@@ -124,7 +124,7 @@ def space_words(found: Searched) -> str:
 
 
 def compiled_words(found: Searched) -> str:
-    """Return `38 compiled, 3 of them spilling` of a CUDA kernel; nothing for one that no compiler was asked about."""
+    """Return `38 compiled, 3 of them spilling` of a CUDA kernel; nothing for a kernel that was not compiled."""
     known = [found.resources[row.case] for row in found.rows if row.case in found.resources]
     if not known:
         return ""
@@ -137,7 +137,7 @@ def failures(found: Searched) -> int:
 
 
 def tunables_table(found: Searched, style: str = "simple") -> str:
-    """Return a table of the speed by each value of each tunable that was varied, relative to the default."""
+    """Return a table of the speed by each value of each varied tunable, relative to the default."""
     cells = []
     for name, values in found.varied.items():
         for value in values:
@@ -164,10 +164,10 @@ SUITE = (
 
 
 class Decision(NamedTuple, Generic[Name]):
-    """What follows from the samples of a race.
+    """The decision of a race.
 
     ratios: how many times faster than the default each tile is. best: the tile to adopt, if one is certainly faster.
-    tied: those that cannot be distinguished from the best, or from the default where it stays.
+    tied: tiles that cannot be distinguished from the best, or from the default if it stays.
     """
 
     ratios: dict[Name, Ratio]
@@ -176,7 +176,7 @@ class Decision(NamedTuple, Generic[Name]):
 
 
 class Raced(NamedTuple):
-    """The outcome of a race on one problem: the rows of the default and of the tiles, by tile, and what follows."""
+    """The outcome of a race on one problem: the rows of the default and of the tiles, by tile, and the decision."""
 
     tunes: Tunes
     space: SearchSpace
@@ -186,7 +186,7 @@ class Raced(NamedTuple):
 
     @property
     def overall(self) -> float:
-        """Return the speed of the one tile for all, relative to the default."""
+        """Return the speed of the best tile over the suite, relative to the default."""
         return self._speeds.get(self.tunes.overall, 1.0)
 
     @property
@@ -195,12 +195,12 @@ class Raced(NamedTuple):
 
     @property
     def regret(self) -> float:
-        """Return by how much the one tile for all is slower than the fastest."""
+        """Return how much slower the best tile over the suite is than the fastest here."""
         return self.fastest / self.overall - 1
 
     @property
     def leader(self) -> str | None:
-        """Return the tile to adopt, or else the one with the highest ratio, however uncertain it is."""
+        """Return the tile to adopt, or else the one with the highest ratio, even if uncertain."""
         ratios = self.decision.ratios
         return self.decision.best or max(ratios, key=lambda tile: ratios[tile].median, default=None)
 
@@ -211,7 +211,7 @@ class Raced(NamedTuple):
 
 
 def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decision[Name]:
-    """Return what the samples of the default and of tiles, by process, amount to; raced: how many tiles there were."""
+    """Decide from the samples of the default and of tiles, by process; raced: the number of tiles."""
     ratios = _ratios(default, tiles, raced)
     faster = [name for name, ratio in ratios.items() if ratio.certain and ratio.median > 1]
     best = max(faster, key=lambda name: ratios[name].median, default=None)
@@ -248,7 +248,7 @@ def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
 
 
 def sentence(found: Raced) -> str:
-    """Return which tile to take and what to do with it, or that none is certainly faster."""
+    """Return which tile to take and how to use it, or that none is certainly faster."""
     ratios, best, tied = found.decision
     subject = f"{found.tunes.kernel} on {found.space.problem}"
     default = f"{DEFAULT} ({found.space.default})"
@@ -263,7 +263,7 @@ def sentence(found: Raced) -> str:
 
 
 def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
-    """Return the best tile of each problem, and what the one tile that is best over the suite costs on each."""
+    """Return the best tile of each problem, and the cost on each of the tile that is best over the suite."""
     return table(SUITE, [_cells(each) for each in found], style)
 
 
@@ -288,7 +288,7 @@ MOST_DESCRIBED = 12
 
 
 class Number(NamedTuple):
-    """A number, what it is, and how sure."""
+    """A number, its meaning, and its uncertainty."""
 
     value: str
     label: str
@@ -296,7 +296,7 @@ class Number(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What the page shows of a tuning: for each problem its space in words, the outcome of the race, one tile for all.
+    """The page's view of a tuning: for each problem its space in words, the outcome of the race, one tile for all.
 
     outcome: a table of HTML, or nothing without a race.
     """
@@ -309,7 +309,7 @@ class Learned(NamedTuple):
 
 
 def verdict(data: RunData) -> str:
-    """Return which tile to take, or of how many problems a tile is certainly faster, or that no race was run."""
+    """Return which tile to take, or for how many problems a tile is certainly faster, or that no race was run."""
     raced, searched = races(data.race), searches(data.search)
     if not raced:
         return _undecided(searched) if searched else "Nothing was tuned: the default has no time."
@@ -331,7 +331,7 @@ def _undecided(searched: Sequence[Searched]) -> str:
 
 
 def numbers(data: RunData) -> list[Number]:
-    """Return the gain, how flat the top is, and how much of the space was measured."""
+    """Return the gain, how flat the optimum is, and how much of the space was measured."""
     searched, raced = searches(data.search), races(data.race)
     return [*_gain(raced), *([_flatness(searched), _extent(searched)] if searched else [])]
 
@@ -369,7 +369,7 @@ def _extent(searched: Sequence[Searched]) -> Number:
 
 
 def learned(data: RunData) -> Learned:
-    """Return what the page shows below the numbers."""
+    """Return the part of the page below the numbers."""
     searched, raced = searches(data.search), races(data.race)
     stages = (("search", data.search), ("race", data.race))
     return Learned(

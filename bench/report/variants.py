@@ -14,9 +14,9 @@ _OPEN = "no measurable difference"
 
 
 class VariantPair(NamedTuple):
-    """A row and its ratio to a variant; names: of what differs, of the row first: `NT`, `NN`.
+    """A row and its ratio to a variant; names: how the two differ, the row's first: `NT`, `NN`.
 
-    problem: the id without what differs. by: the kernel on the variant, where it is another than the row's.
+    problem: the id without that part. by: the kernel on the variant, if it is another than the row's.
     """
 
     row: Result
@@ -31,12 +31,12 @@ class VariantPair(NamedTuple):
 
 
 def ratio_of(r: Result) -> Ratio | None:
-    """Return a row's ratio to the variant that it is held against, formed when the job ended; None without one."""
+    """Return a row's ratio to its variant, formed when the job ended, or None without one."""
     return None if r.ratio is None else Ratio(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
 
 
 def variant_pairs(rows: Iterable[Result]) -> list[VariantPair]:
-    """Return the rows that are held against a variant of their problem, in their order."""
+    """Return the rows that are compared with a variant of their problem, in their order."""
     return [_pair(r, ratio) for r in rows if (ratio := ratio_of(r))]
 
 
@@ -53,7 +53,7 @@ def _pair(r: Result, ratio: Ratio) -> VariantPair:
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:
-    """Return two siblings, the one first that is held against the other; the second where neither is."""
+    """Return two siblings, the compared one first; the second one first if neither is compared."""
     held = first.against.partition(" by ")[0] == second.problem
     return (first, second) if held else (second, first)
 
@@ -64,17 +64,17 @@ def words(ratio: Ratio) -> str:
 
 
 def no_difference(ratio: Ratio) -> str:
-    """Return `no measurable difference (1.01x [0.93, 1.12])` of a ratio whose interval includes 1, or has no ends."""
+    """Return `no measurable difference (1.01x [0.93, 1.12])` for a ratio whose interval includes 1 or has no ends."""
     return f"{_OPEN} ({ratio})"
 
 
 def variant_lines(rows: Iterable[Result]) -> list[str]:
     """Return a line for each kind of variants in a setting, by the fastest kernel that has a time on both.
 
-    Of variants without such a kernel, by the fastest.
+    Without such a kernel, the fastest kernels of both are compared.
 
-    `NT vs NN: no measurable difference (1.01x [0.93, 1.12]), numpy.matmul`; over several problems the number of those
-    where it is certain, and the geometric mean of the ratios.
+    `NT vs NN: no measurable difference (1.01x [0.93, 1.12]), numpy.matmul`; over several problems, the number of those
+    with a certain difference, and the geometric mean of the ratios.
     """
     found: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}

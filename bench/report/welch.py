@@ -1,6 +1,6 @@
 """Whether two runs differ: Welch's test on the logarithms of their processes' medians, for many cases at once.
 
-A process, not a sample, is what is drawn independently: placement in memory, neighbours and the time of day make one
+Processes, not samples, are drawn independently: placement in memory, neighbours and the time of day make one
 process differ from the next by more than its own samples show.
 """
 
@@ -36,7 +36,7 @@ class Welch(NamedTuple):
 
 
 def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
-    """Apply Welch's test (Biometrika 34, 1947) to each case; its i-th groups hold its processes' medians, seconds.
+    """Apply Welch's test (Biometrika 34, 1947) to each case; the i-th groups hold its processes' medians in seconds.
 
     Medians that do not scatter at all on either side make any difference certain.
     """
@@ -66,7 +66,7 @@ def _moments(groups: Groups) -> tuple[Array, Array, Array]:
 
 
 def two_sided(freedom: Array, alpha: float) -> Array:
-    """Return the quantile of Student's t that its absolute value exceeds with probability alpha."""
+    """Return the two-sided quantile of Student's t for probability alpha."""
     from scipy.special import stdtrit
 
     quantile: Array = stdtrit(freedom, 1 - alpha / 2)
@@ -76,7 +76,7 @@ def two_sided(freedom: Array, alpha: float) -> Array:
 def holm(p: Array) -> Array:
     """Adjust the p-values of many tests (Holm, Scandinavian Journal of Statistics 6, 1979); NaN, no test, stays NaN.
 
-    Those below alpha hold a false alarm among them with a probability of at most alpha.
+    Values below alpha include a false alarm with a probability of at most alpha.
     """
     adjusted = np.full(len(p), np.nan)
     order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]

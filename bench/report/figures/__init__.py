@@ -61,7 +61,7 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
 
 
 def first(kinds: Sequence[Kind], most: int) -> list[Kind]:
-    """Return kinds with no more figures in all than `most`: the first of each kind, then the second of each."""
+    """Return the kinds with at most `most` figures in all: the first of each kind, then the second of each."""
     places = sorted((rank, at) for at, kind in enumerate(kinds) for rank in range(len(kind.figures)))[:most]
     kept = Counter(at for _, at in places)
     return [kind._replace(figures=kind.figures[: kept[at]]) for at, kind in enumerate(kinds)]

@@ -1,4 +1,4 @@
-"""Aggregation: how much faster each way to sum gradients is than one thread of the host, network by network."""
+"""Aggregation: how much faster each way to sum gradients is than one host thread, for each network."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ SPREAD = 0.7
 
 
 class NetworkLane(NamedTuple):
-    """The gradients of a network, and how many times faster than the baseline each kernel sums them."""
+    """The gradients of a network, and how many times faster each kernel sums them than the baseline."""
 
     name: str
     elements: int
@@ -35,7 +35,7 @@ class NetworkLane(NamedTuple):
 
 
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each device, mode and number of workers in which two gradients or more were summed."""
+    """Return a figure for each device, mode and number of workers with at least two summed gradients."""
     names = _names(registry)
     groups: dict[tuple[str, str, str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in data.timed:

@@ -32,7 +32,7 @@ MARKS = {"wins": Look("#B00020", "*", ""), "ties": Look("#B00020", "o", "")}
 
 
 class CrossoverMap(NamedTuple):
-    """Contests from left to right, what each is called below its column, and the kernels from above.
+    """Contests from left to right, their labels, and the kernels from top to bottom.
 
     turns: where a kernel takes over along the axis, as the command `crossover` finds it; None if no suite sweeps it.
     left_out: problems beyond those shown.
@@ -47,7 +47,7 @@ class CrossoverMap(NamedTuple):
 
 
 def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
-    """Return a figure for each line of convolutions that differ in a size, not in direction, storage or setting."""
+    """Return a figure for each line of convolutions that differ in one size alone."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
         if c.op == "conv" and len(c.ranked) > 1:

@@ -24,7 +24,7 @@ SLOWEST = 8.0
 
 
 class SlowdownMap(NamedTuple):
-    """The contests of an operation in one setting, the order of their kernels, and how many of both there are."""
+    """The contests of an operation in one setting, the order of their kernels, and the total number of both."""
 
     op: str
     setting: Setting
@@ -34,17 +34,17 @@ class SlowdownMap(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, list[str]]:
-        """Return what the ids of the problems share, and what each has of its own."""
+        """Return the part that the ids of the problems share, and the rest of each."""
         return labelled([c.problem for c in self.contests])
 
     def cell(self, c: Contest, kernel: str) -> "HeatCell | None":
-        """Return the cell of a problem and a kernel; None without a time."""
+        """Return the cell of a problem and a kernel, or None without a time."""
         r = c.of(kernel)
         return None if r is None else _cell(c, r)
 
 
 class HeatCell(NamedTuple):
-    """A time over that of the fastest, which shows its time. outline: `wins`, `ties` with the fastest, or empty."""
+    """A time relative to the fastest, whose cell shows the time. outline: `wins`, `ties` with the fastest, or empty."""
 
     slowdown: float
     text: str
@@ -60,7 +60,7 @@ def _cell(c: Contest, r: Result) -> HeatCell:
 
 
 def maps(data: RunData) -> list[SlowdownMap]:
-    """Return a map for each operation, setting and baseline with two problems or more, those with the most first."""
+    """Return a map for each operation, setting and baseline with two problems or more, the largest first."""
     found: dict[tuple[str, Setting, str], list[Contest]] = defaultdict(list)
     for c in data.contests:
         found[c.op, c.setting, max(r.baseline for r in c.ranked)].append(c)
@@ -85,7 +85,7 @@ def heat_maps(data: RunData) -> Kind:
 
 
 def caption(m: SlowdownMap) -> str:
-    """Return what a cell holds, and in which setting."""
+    """Return the caption: what a cell shows, and in which setting."""
     note = f" {m.note}" if m.note else ""
     shared, _ = m.labels
     alike = f"{m.op}, {shared}; " if shared else ""

@@ -32,7 +32,7 @@ class LayoutMap(NamedTuple):
 
 
 def layout_maps(data: RunData) -> Kind:
-    """Return a figure for each size of product with two layouts or more, those with the most rates first."""
+    """Return a figure for each product size with at least two layouts, those with the most rates first."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
         if c.op == "gemm":

@@ -1,4 +1,4 @@
-"""GFLOP/s over size: a line a kernel, for problems that differ in their sizes alone."""
+"""GFLOP/s over size: a line a kernel, for problems that differ only in their sizes."""
 
 from collections import defaultdict
 from functools import partial
@@ -40,13 +40,13 @@ class Lines(NamedTuple):
 
     @property
     def one_dimensional(self) -> bool:
-        """Whether every size grows along the line: points that belong together are joined."""
+        """Whether every size grows along the line, so that the points are joined."""
         found = [numbers(sizes(c.problem)) for c in self.contests]
         return all(all(map(le, small, large)) for small, large in pairwise(found))
 
 
 def rates(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each kind of problem with three sizes or more, those with the most sizes first."""
+    """Return a figure for each kind of problem with at least three sizes, those with the most sizes first."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for contest in data.contests:
         found[contest.op, variant(contest.problem), contest.setting].append(contest)

@@ -82,7 +82,7 @@ def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
 
 
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
-    """Return the highest ceiling of this kind that holds; for memory, the one with the largest copy, in no cache.
+    """Return the highest valid ceiling of this kind; for memory, that of the largest copy, which no cache holds.
 
     by: the problem whose ceilings alone count, if there are any.
     """

@@ -33,7 +33,7 @@ def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
 
 
 def scaling_figures(found: Scaling) -> style.Kind:
-    """Return a figure for each setting with two numbers of workers or more."""
+    """Return a figure for each setting with at least two numbers of workers."""
     return style.kind(TITLE, _figures(found), "one number of workers makes no line; `--workers 1,2,4` does", MOST)
 
 

@@ -32,12 +32,12 @@ class Dot(NamedTuple):
 
     @property
     def span(self) -> tuple[float, float]:
-        """Return the ends of the whisker; both are the median where no interval is known."""
+        """Return the ends of the whisker; both equal the median where no interval is known."""
         return style.ends(*self.ratio[:3])
 
 
 class Lane(NamedTuple):
-    """Dots on one line: those of a row below the head of its problem, or those of a kernel, with their mean."""
+    """Dots on one line: those of a row below the heading of its problem, or those of a kernel, with their mean."""
 
     head: str
     name: str
@@ -89,7 +89,7 @@ class Plot(NamedTuple):
 def plots(data: RunData) -> list[Plot]:
     """Return a plot for each operation, setting and baseline: the first of each operation, then the second of each.
 
-    What takes longest comes first: in a run of many small problems and a large one, that is what was asked about.
+    The longest problems come first: in a run of many small problems and a large one, the large one is the question.
     """
     longest_s: dict[str, float] = defaultdict(float)
     found: dict[tuple[str, Setting, str], list[Result]] = defaultdict(list)

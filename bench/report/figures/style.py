@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Figure(NamedTuple):
-    """A figure that a run has the data for; `draw` is called where Matplotlib is set up.
+    """A figure that the run has the data for; `draw` is called once Matplotlib is set up.
 
-    data: what it shows, where the page lays that out itself.
+    data: the contents, where the page lays them out itself.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Figure(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The figures of one kind, and in one line what was left out and why, or nothing."""
+    """The figures of one kind, and a line on those that were left out and why, or nothing."""
 
     title: str
     figures: list[Figure]
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
 
 def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
-    """Return the first `most` figures of a kind. `lacking`: what the run would need for any."""
+    """Return the first `most` figures of a kind. lacking: why there is none, if the run lacks the data."""
     if not figures:
         return Kind(title, [], lacking)
     more = len(figures) - most
@@ -44,7 +44,7 @@ def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
 
 
 def of_setting(setting: "Setting") -> tuple[str, ...]:
-    """Return the words of a file's name for a setting."""
+    """Return the part of a file name that stands for a setting."""
     return setting.device, f"t{setting.threads}", setting.mode, setting.precision, setting.isa, setting.order
 
 
@@ -99,7 +99,7 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u207
 
 
 class Look(NamedTuple):
-    """What marks a kernel in every figure of a report."""
+    """The colour, marker and hatch of a kernel in every figure of a report."""
 
     colour: str
     marker: str
@@ -125,7 +125,7 @@ def panel(height_mm: float, width: float = WIDTH) -> "tuple[Drawing, Axes]":
 
 
 class Label(NamedTuple):
-    """A text for the point that it belongs to, and how that is marked."""
+    """A text beside a point, and the mark of that point."""
 
     x: float
     y: float
@@ -165,7 +165,7 @@ def mark_points(
 
 
 def ends(middle: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """Return an interval as bars can show it: around the middle, on it where an end is not known."""
+    """Return an interval relative to the middle, as error bars take it; a missing end lies on the middle."""
     return min(middle, low if low and low > 0 else middle), max(middle, high if high and high < math.inf else middle)
 
 
@@ -180,7 +180,7 @@ def whiskers(
 
 
 def spread_apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Return ascending positions near those wanted, `least` apart or more, from low to high where there is room."""
+    """Return ascending positions near the wanted ones, at least `least` apart, between low and high if they fit."""
     placed: list[float] = []
     for position in wanted:
         placed.append(max(position, placed[-1] + least if placed else low))
@@ -194,7 +194,7 @@ def spread_apart(wanted: Sequence[float], least: float, low: float, high: float)
 def ticks(axis: Any, values: Sequence[float]) -> None:
     """Write numbers at these places of a logarithmic axis, and no others.
 
-    They are plain text: to lay out formulas takes Matplotlib as long as all the rest of a figure.
+    They are plain text: Matplotlib takes as long to lay out formulas as for the rest of a figure.
     """
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -213,7 +213,7 @@ def _number(value: float) -> str:
 
 
 def log_ticks(axes: "Axes") -> None:
-    """Write round numbers along both axes, which are logarithmic, within what they show."""
+    """Write round numbers along both logarithmic axes, within their limits."""
     ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
     ticks(axes.yaxis, round_ticks(*axes.get_ylim()))
 
@@ -227,7 +227,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers on a logarithmic axis, as many as have room."""
+    """Return as many round numbers on a logarithmic axis as fit."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     room = (high / low) ** 0.14
     inside: list[float] = []
@@ -241,7 +241,7 @@ def round_ticks(low: float, high: float) -> list[float]:
 def save(figure: "Drawing", stem: Path, pdf: bool) -> str:
     """Write `STEM.svg`, which follows the reader's colour scheme, and `STEM.pdf` if wanted; return the SVG.
 
-    A PDF takes several times as long, since it holds the part of the font that it needs; one of an earlier figure goes.
+    A PDF takes several times as long, since it embeds the glyphs that it uses. The PDF of an earlier figure is removed.
     """
     file, other = stem.with_suffix(".svg"), stem.with_suffix(".pdf")
     figure.savefig(file, metadata={"Date": None})

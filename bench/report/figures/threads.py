@@ -1,4 +1,4 @@
-"""Thread scaling: of the largest problem against the fewest threads, and over size against one thread and ceilings."""
+"""Thread scaling: of the largest problem over the fewest threads, and over size with one thread and the ceilings."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ TITLE = "Thread scaling over size"
 
 
 class Gain(NamedTuple):
-    """A kernel on a problem: its row on the most threads, the ratio to that on one, and what the ceilings allow."""
+    """A kernel on a problem: its row on the most threads, the ratio to one thread, and the most that ceilings allow."""
 
     row: Result
     ratio: Ratio
@@ -99,7 +99,7 @@ class Gain(NamedTuple):
 
 
 def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each operation with two problems or more whose kernels have rows on one thread and more."""
+    """Return a figure for each operation with at least two problems whose kernels ran on one thread and on more."""
     found: dict[tuple[str, str, str], list[Gain]] = defaultdict(list)
     for gain in gains(data):
         found[gain.row.op, gain.row.mode, gain.row.isa].append(gain)
@@ -114,7 +114,7 @@ def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def gains(data: RunData) -> Iterator[Gain]:
-    """Yield the gain of each kernel and problem of a CPU that has rows on one thread and on more."""
+    """Yield the gain of each kernel and problem of a CPU that ran on one thread and on more."""
     rows: dict[tuple[str, ...], list[Result]] = defaultdict(list)
     for r in data.timed:
         if r.device == "cpu" and work(r):

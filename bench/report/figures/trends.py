@@ -1,4 +1,4 @@
-"""A problem over the runs of the store: the time of each kernel with its interval, and where it stepped."""
+"""A problem over the runs of the store: the time of each kernel with its interval, and its steps."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ WIDE = 4
 
 
 def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each problem that three runs or more have on this machine, those with steps first."""
+    """Return a figure for each problem that at least three runs have on this machine, those with steps first."""
     problems: dict[str, list[TrendCase]] = {}
     for case in data.trends:
         if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id:

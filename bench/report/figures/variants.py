@@ -36,7 +36,7 @@ class RatioLines(NamedTuple):
 
 
 def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each kind of variants with two sizes or more, those with the most ratios first."""
+    """Return a figure for each kind of variants with at least two sizes, those with the most ratios first."""
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in data.timed if not why_unranked(r))}
     found: dict[tuple[object, ...], list[VariantPair]] = defaultdict(list)
     for setting, rows in by_setting(pair.row for pair in pairs.values()).items():
@@ -50,7 +50,7 @@ def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) -> RatioLines:
-    """Return the ratios of kernels with two sizes or more; those to other kernels only where there are no others."""
+    """Return the ratios of kernels with at least two sizes; those to other kernels only where there are no others."""
     axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
     own = [pair for pair in pairs if not pair.by] or pairs
     by_kernel: dict[str, list[tuple[float, VariantPair]]] = defaultdict(list)

@@ -29,7 +29,7 @@ STEPS, APART = 32, 1.13
 
 
 class Spot(NamedTuple):
-    """A measured problem, as (channels, side of the image). certain: its kernel is certainly faster than the next."""
+    """A measured problem, as (channels, image side). certain: whether its kernel is certainly faster than the next."""
 
     channels: int
     side: float
@@ -39,7 +39,7 @@ class Spot(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """The problems of one filter. chosen: what a selector chooses for arrays of channels and of sides, or ""."""
+    """The problems of one filter. chosen: a selector's kernel for arrays of channels and of sides, or ""."""
 
     title: str
     spots: list[Spot]
@@ -76,7 +76,7 @@ def is_map(panels: Iterable[Panel]) -> bool:
 
 
 def most_places(panels: Iterable[Panel]) -> list[Panel]:
-    """Return the panels with the most places, in the order in which they came."""
+    """Return the panels with the most places, in their original order."""
     every = list(panels)
     kept = sorted(range(len(every)), key=lambda i: -every[i].places)[:MOST_PANELS]
     return [every[i] for i in sorted(kept)]
