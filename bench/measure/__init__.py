@@ -1,1 +1,1 @@
-"""How it is measured: operands, verdicts, clocks, intervals, devices."""
+"""Measure: operands, verdicts, clocks, intervals, devices."""

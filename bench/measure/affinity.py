@@ -1,4 +1,4 @@
-"""Which CPUs a worker keeps to, and which of its threads really work."""
+"""Choose the CPUs of a worker, and find out which of its threads work."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _open, _read, _close, _list = os.open, os.read, os.close, os.listdir
 
 
 def pin(threads: int) -> None:
-    """Keep this process to as many CPUs as it has threads; where it has no more CPUs than that, to those it has."""
+    """Pin this process to as many CPUs as it has threads, or to all of its CPUs if these are fewer."""
     if not hasattr(os, "sched_setaffinity"):
         return
     usable = os.sched_getaffinity(0)
@@ -32,7 +32,7 @@ def pin(threads: int) -> None:
 
 
 def spread(usable: Iterable[int], count: int) -> list[int]:
-    """Choose this many CPUs: one of each core before a second of any, and a NUMA node's cores before the next one's."""
+    """Choose this many CPUs: one of each core before a second of any, one NUMA node's cores before the next one's."""
     left = set(usable)
     nodes = [sorted(node & left) for node in _nodes()] or [sorted(left)]
     nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the one with most room first
@@ -91,7 +91,7 @@ def listed(cpus: Iterable[int]) -> str:
 
 
 def working_threads(before: Mapping[str, int]) -> int | None:
-    """Return how many threads of this process have worked since `before`; None where that is not reported."""
+    """Return how many threads of this process have worked since `before`, or None if the system does not report it."""
     grown = [ns - before.get(task, 0) for task, ns in thread_times().items()]
     busiest = max(grown, default=0)
     return sum(ns > WORKING_SHARE * busiest for ns in grown) if busiest > 0 else None
@@ -107,7 +107,7 @@ def thread_times() -> dict[str, int]:
 
 
 def family_times() -> dict[str, int]:
-    """Return the nanoseconds that each thread of this process, and of those below it, has been on a CPU."""
+    """Return the nanoseconds that each thread of this process and of its descendants has been on a CPU."""
     times, processes = {}, ["self"]
     for process in processes:
         tasks = f"{PROC}/{process}/task"
@@ -119,7 +119,7 @@ def family_times() -> dict[str, int]:
 
 
 def children_of(pid: str) -> list[str]:
-    """Return the children of a process; none where the system has no lists."""
+    """Return the children of a process; none if the system has no lists."""
     found, tasks = [], f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
     for task in names(tasks):
         with suppress(OSError):  # the thread has ended meanwhile
@@ -128,7 +128,7 @@ def children_of(pid: str) -> list[str]:
 
 
 def cpus_beyond(before: Mapping[str, int]) -> set[int]:
-    """Return CPUs that are not this process's, and that threads which have worked since `before` may run on."""
+    """Return the CPUs outside this process's own on which threads that have worked since `before` may run."""
     grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
     beyond: set[int] = set()
     for task, ns in grown.items():
@@ -139,7 +139,7 @@ def cpus_beyond(before: Mapping[str, int]) -> set[int]:
 
 
 def contents(path: Path | str) -> bytes:
-    """Return what a file holds, in half the time of Path.read_text. Raises OSError."""
+    """Return the contents of a file, in half the time of Path.read_text. Raises OSError."""
     fd, found = _open(path, os.O_RDONLY | os.O_CLOEXEC), b""
     try:
         while piece := _read(fd, _PIECE_BYTES):
@@ -150,7 +150,7 @@ def contents(path: Path | str) -> bytes:
 
 
 def names(folder: Path | str) -> list[str]:
-    """Return the names in a folder, without the paths that Path.iterdir makes of them; none where it is not there."""
+    """Return the names in a folder, without building paths as Path.iterdir does; none if it does not exist."""
     try:
         return _list(folder)
     except OSError:

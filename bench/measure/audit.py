@@ -1,4 +1,4 @@
-"""Whether a right kernel's samples can be trusted: it may spare itself work that it knows, or write its output late.
+"""Audit the samples of a right kernel: it may skip work that it knows, or write its output late.
 
 Each audit returns why a kernel is mistrusted, or None.
 """
@@ -86,7 +86,7 @@ def _worked_ahead(series: Series) -> str | None:
 def spared_when_renewed(series: Series) -> str | None:
     """Compare calls for which all operands have changed with calls for which a few elements have, as in samples.
 
-    Both follow another call and as many writes, so that no start costs either of them more.
+    Both follow another call and as many writes, so that starting up costs both the same.
     """
     pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST_ALONE:

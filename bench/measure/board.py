@@ -1,7 +1,7 @@
-"""What foreign code is being called, and since when: a few shared bytes that show a parent what its worker does.
+"""Record which foreign code is being called, and since when, in shared bytes that a worker's parent can read.
 
-A process that foreign code has forked must not return to the harness: it would answer in place of its worker. Where one
-does, it notes the call here, and ends.
+A process that foreign code has forked must not return to the harness: it would answer in place of its worker. If one
+does, it records the call here, and ends.
 """
 
 import mmap
@@ -25,9 +25,9 @@ _ENTROPY = slice(2 * _LAYOUT.size, 2 * _LAYOUT.size + 16)
 
 
 class Call(NamedTuple):
-    """What is being called for a contender of the job, by its place, and since when (monotonic clock).
+    """The call in progress for a contender of the job, by its place, and its start (monotonic clock).
 
-    The class of a problem is called for the first contender that needs it, and an import for the first of all.
+    Calls of the problem's class count for the first contender that needs them, and imports for the first of all.
     """
 
     contender: int
@@ -47,17 +47,17 @@ class Board:
         self._memory, self._pid = mmap.mmap(fd, _ENTROPY.stop), os.getpid()
 
     def calling(self, contender: int, stage: str) -> "_Calling":
-        """Note what is being called: whatever happens to the process meanwhile is its doing. Calls do not nest."""
+        """Record what is being called: it is blamed for whatever happens to the process. Calls do not nest."""
         return _Calling(self._memory, _NUMBER_OF[stage], contender + 1, self._pid)
 
     def clear(self) -> None:
-        """Note that nothing foreign is being called, and nothing was drawn."""
+        """Record that no foreign code is being called, and nothing was drawn."""
         _NUMBER.pack_into(self._memory, _NUMBER_AT, 0)
         self.entropy = ""
 
     @property
     def entropy(self) -> str:
-        """The bits that operands are drawn with, for the row of a kernel with which the process ends."""
+        """The random bits of the operands, for the row of a kernel with which the process ends."""
         return self._memory[_ENTROPY].hex() if any(self._memory[_ENTROPY]) else ""
 
     @entropy.setter
@@ -71,12 +71,12 @@ class Board:
         return Call(number - 1, STAGES[stage], since_s) if number else None
 
     def returned_twice(self, since_s: float = 0.0) -> Call | None:
-        """The last call from which a forked process returned too, if it began later than this."""
+        """The last call from which a forked process also returned, if it began later than this."""
         began_s, stage, number = _LAYOUT.unpack_from(self._memory, _LAYOUT.size)
         return Call(number - 1, STAGES[stage], began_s) if number and began_s >= since_s else None
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._memory.close()
 
 

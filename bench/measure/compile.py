@@ -41,7 +41,7 @@ _CCCL = ("cub/", "cuda/", "nv/", "thrust/")
 
 
 class CompilerOutput(NamedTuple):
-    """What a compiler made: machine code, lowered symbols by name expression, and its log."""
+    """Output of a compiler: machine code, lowered symbols by name expression, and its log."""
 
     code: bytes
     symbols: dict[str, str]
@@ -62,7 +62,7 @@ def cuda_sources() -> Path:
 
 @lru_cache
 def compiler() -> str:
-    """The compiler in use with its version, such as `NVRTC 13.0.88`. Raises Unsupported where there is none."""
+    """The compiler in use with its version, such as `NVRTC 13.0.88`. Raises Unsupported if there is none."""
     try:
         import cuda.core  # noqa: F401
         from cuda.bindings import nvrtc
@@ -90,7 +90,7 @@ def _nvcc_version(nvcc: str) -> str:
 
 @lru_cache
 def header_folders() -> tuple[str, ...]:
-    """Return the folders with CUDA's own headers: NVIDIA's wheels before toolkits; none where neither is there.
+    """Return the folders with CUDA's own headers: NVIDIA's wheels before toolkits; none if neither exists.
 
     A root may lack some of them: `crt/mma.h` comes in a wheel of its own, and a toolkit has it too.
     """
@@ -108,7 +108,7 @@ def header_folders() -> tuple[str, ...]:
 
 @lru_cache
 def header_version() -> str:
-    """Return CUDA_VERSION of CUDA's own headers, such as `13000`; "" where there are none."""
+    """Return CUDA_VERSION of CUDA's own headers, such as `13000`; "" without headers."""
     files = [file for folder in header_folders() if (file := Path(folder, "cuda.h")).is_file()]
     found = re.search(rb"#define\s+CUDA_VERSION\s+(\d+)", files[0].read_bytes()) if files else None
     return found[1].decode() if found else ""
@@ -205,7 +205,7 @@ class Cubin(msgspec.Struct, frozen=True):
 
 
 class Program(NamedTuple):
-    """A program to compile: the .cu, the name expressions of its kernels, and the id of a kernel for messages."""
+    """A program to compile: the .cu, the name expressions of its kernels, and a kernel's id for messages."""
 
     source: str
     entries: tuple[str, ...]
@@ -213,10 +213,10 @@ class Program(NamedTuple):
 
 
 def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = "") -> Cubin:
-    """The cubin of `source` (below `cuda/`, or absolute) with the kernels that `entries` (name expressions) name.
+    """Return the cubin of `source` (below `cuda/`, or absolute) with the kernels of these name expressions.
 
-    arch is `sm_90a` or the like, `kernel` the id for error messages. Raises CompileError, Unsupported where there is no
-    compiler, UsageError where the file or the architecture is none.
+    arch is `sm_90a` or the like, `kernel` the id for error messages. Raises CompileError, Unsupported without a
+    compiler, UsageError if the file or the architecture does not exist.
     """
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise UsageError(f"arch {arch!r}: expected sm_ and the compute capability, such as sm_90a")
@@ -241,10 +241,10 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
 
 
 def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) -> list[str]:
-    """Compile programs on all processors into a folder where compile_cubin looks; return a line for each that fails.
+    """Compile programs on all processors into a folder that compile_cubin reads; return a line for each that fails.
 
-    Cubins are found again by the same version of the compiler. Raises Unsupported where there is none, OSError where
-    the folder cannot be written.
+    Cubins are found again by the same version of the compiler. Raises Unsupported without a compiler, OSError if the
+    folder cannot be written.
     """
     found = compiler()
     folder.mkdir(parents=True, exist_ok=True)
@@ -262,7 +262,7 @@ def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) 
 
 
 def in_parallel(compiled: Callable[[Wanted], Made], wanted: Sequence[Wanted]) -> list[Made]:
-    """Compile on all processors, and return what came of each in their order.
+    """Compile on all processors, and return the results in order.
 
     The first is compiled alone: threads that import the compiler at once fail.
     """
@@ -280,9 +280,9 @@ def _key(path: Path, entries: Sequence[str], arch: str, compiler_: str) -> str:
 
 
 def with_includes(path: Path, include: Path) -> dict[Path, bytes]:
-    """The file and every file that it includes from beside it and from `include`, with their contents.
+    """Return the file and every file that it includes from its folder and from `include`, with their contents.
 
-    The headers of CUDA are not among them: they go with the compiler's version.
+    CUDA's headers are left out: they follow from the compiler's version.
     """
     texts: dict[Path, bytes] = {}
     waiting = [path]

@@ -1,4 +1,4 @@
-"""A kernel on its way through a job: set up, judged, timed, concluded."""
+"""A kernel on its way through a job: set up, verified, timed, concluded."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ OF_A_TIMED_CALL = "the output of a timed call, on operands of which a few elemen
 
 
 class Contender:
-    """A kernel on its way through a job, with what its set-up made."""
+    """A kernel on its way through a job, with the results of its set-up."""
 
     def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, called: Called) -> None:
         self.kernel, self.problem, self.device = kernel, problem, device
@@ -63,12 +63,12 @@ class Contender:
 
     @property
     def place(self) -> Place:
-        """Return where its operands lie."""
+        """Return where the operands lie."""
         return place_of(self.kernel, self.problem, self.device)
 
     @property
     def live(self) -> bool:
-        """Return whether nothing has gone against it so far."""
+        """Return whether the kernel has passed every check so far."""
         return self.report.status == Status.OK
 
     def fail(self, error: BaseException) -> None:
@@ -172,7 +172,7 @@ class Contender:
             self._take(verdict)
 
     def audit_renewed(self) -> None:
-        """Mistrust a kernel that computes anew only what depends on changed elements, once all have been judged."""
+        """Mistrust a kernel that recomputes only what depends on changed elements, after all outputs were judged."""
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * median(self.series.samples):
                 return
@@ -180,7 +180,7 @@ class Contender:
                 self.mistrust(reason)
 
     def note_launched(self) -> None:
-        """Report which GPU kernels a call launches, where all of them run on one GPU and none waits for the host."""
+        """Record which GPU kernels a call launches, if all of them run on one GPU and none waits for the host."""
         if self.kernel.device == "cpu" or self.kernel.spread or Mode.GRAPH.refuses(self.kernel):
             return
         with self._blamed(), self.called("verification"):
@@ -206,7 +206,7 @@ class Contender:
         shared: Sequence[Change],
         checksums: Checksums,
     ) -> None:
-        """Warm up, ready for sampling. shared: changes of the operands that it is judged on."""
+        """Warm up, ready for sampling. shared: the changes of the operands on which the kernel is judged."""
         does = self._job.mode.does
         with self._blamed():
             if does.replays:  # captured once it has run freely, so that nothing is loaded or tuned inside
@@ -236,7 +236,7 @@ class Contender:
                 observer.after()
 
     def observe(self) -> None:
-        """Ask the observers for their columns, once the samples are taken."""
+        """Collect the observers' columns, once the samples are taken."""
         with self._blamed():
             for observer in self._observers if self.live else ():
                 for column, value in observer.results(self._job.budget.max_time_s).items():
@@ -258,15 +258,15 @@ class Contender:
                 self.mistrust(reason)
 
     def mistrust(self, reason: str) -> None:
-        """Take the time back, and keep it as evidence."""
+        """Remove the time, and keep it as evidence."""
         if self.series:
             self._keep_samples(self.series)
         self.report.mistrust(reason)
 
     def judge_snapshot(self, number: int, references: References) -> None:
-        """Verify what a timed call has written, of the values of a shared change: its output was kept at once.
+        """Verify the output of a timed call, which was copied at once, on the values of a shared change.
 
-        A kernel is wrong here that does less when it is timed, or that returns an old result.
+        This finds a kernel that does less when it is timed, or that returns an old result.
         """
         assert self.series is not None
         if (snapshot := self.series.snapshots.pop(number, None)) is None:
@@ -278,7 +278,7 @@ class Contender:
             self._take(verdict, OF_A_TIMED_CALL)
 
     def conclude(self) -> None:
-        """Report the samples and their interval, once both verdicts stand."""
+        """Report the samples and their interval, once both verdicts are known."""
         if not self.live or self.series is None:
             return
         self._keep_samples(self.series)

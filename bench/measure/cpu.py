@@ -1,4 +1,4 @@
-"""The CPU as a device: host memory, wall-clock time, and what the system gives of name, cores and caches."""
+"""The CPU as a device: host memory, wall-clock time, and the system's facts on name, cores and caches."""
 
 import math
 import mmap
@@ -31,9 +31,9 @@ TRANSPARENT = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 class InFile(np.ndarray[Any, Any]):
-    """An array in a file without a name, which other processes can map; its views have the file too.
+    """An array in a file without a name, which other processes can map; its views refer to the file too.
 
-    The file is closed with the last of them, and nothing of it stays.
+    The file is closed with the last view, and nothing of it remains.
     """
 
     file: "MemoryFile | None" = None
@@ -43,7 +43,7 @@ class InFile(np.ndarray[Any, Any]):
 
 
 class MemoryFile:
-    """A file in memory, mapped here as a whole. fd: its descriptor; base: the address that it is mapped at."""
+    """A file in memory, mapped here as a whole. fd: its descriptor; base: its address here."""
 
     def __init__(self, nbytes: int) -> None:
         self.fd, self.nbytes = os.memfd_create("kernelmark"), nbytes
@@ -55,7 +55,7 @@ class MemoryFile:
         os.close(self.fd)
 
     def array(self) -> InFile:
-        """Return the whole of it."""
+        """Return the whole file as an array of bytes."""
         found = np.frombuffer(self._map, np.uint8).view(InFile)
         found.file = self
         return found
@@ -107,7 +107,7 @@ class HostMemory:
         self._allocate = allocate
 
     def bytes(self, nbytes: int) -> Array:
-        """Uninitialised bytes, aligned to a page. Raises MemoryError, and Unsupported where there are no such pages."""
+        """Uninitialised bytes, aligned to a page. Raises MemoryError, or Unsupported if no page of the kind exists."""
         refuse_what_does_not_fit(nbytes, "a buffer needs")
         return self._allocate(nbytes)
 
@@ -146,7 +146,7 @@ class _Eviction:
 
 
 class Cpu(HostMemory):
-    """The CPU, and host memory as NumPy gets it."""
+    """The CPU, and host memory as NumPy allocates it."""
 
     name = "cpu"
     device_uuid = ""
@@ -164,7 +164,7 @@ class Cpu(HostMemory):
         return CpuClock()
 
     def host_memory(self, kind: str) -> Memory:
-        """Memory of other pages."""
+        """Host memory with pages of another kind."""
         return HostMemory(PAGES[kind])
 
     def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
@@ -172,9 +172,9 @@ class Cpu(HostMemory):
         raise Unsupported("host memory lies on no GPU")
 
     def evict(self) -> None:
-        """Read and write twice the last-level cache, so that nothing of the operands stays in it.
+        """Read and write twice the last-level cache, so that no operand stays in it.
 
-        Raises Unsupported where the system refuses the threads, which is no fault of the kernel.
+        Raises Unsupported if the system refuses the threads, which is no fault of the kernel.
         """
         if self._eviction is None:
             self._eviction = _Eviction(2 * self.llc_bytes)
@@ -188,14 +188,14 @@ class Cpu(HostMemory):
         """Calls on the CPU return when they are done."""
 
     def monitor(self) -> Monitor:
-        """Clock, load and steal time of the CPUs that this process may use now."""
+        """Read clock, load and steal time of the CPUs that this process may use now."""
         return CpuMonitor()
 
     def release(self) -> None:
-        """NumPy gives memory back by itself."""
+        """Do nothing: NumPy releases memory by itself."""
 
     def broken(self) -> str | None:
-        """Return None: what would break a CPU breaks the process."""
+        """Return None: a fault that breaks a CPU ends the process."""
         return None
 
     def strayed(self) -> str | None:
@@ -204,12 +204,12 @@ class Cpu(HostMemory):
 
 
 def cpu_count() -> int:
-    """CPUs this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_threads() -> int:
-    """Return one for each CPU that this process may use, or as many as the quota of its control groups allows."""
+    """Return the number of CPUs that this process may use, or fewer if the quota of its control groups is smaller."""
     return max(1, math.floor(min(cpu_count(), *_quotas())))
 
 
@@ -241,9 +241,9 @@ def cpu_name() -> str:
 
 @lru_cache
 def last_level_cache_bytes() -> int:
-    """Return the last-level caches of all CPUs of this process together, or what KERNELMARK_LLC_BYTES gives.
+    """Return the last-level caches of all CPUs of this process together, or the value of KERNELMARK_LLC_BYTES.
 
-    Some processors have one for each few cores, and each socket has its own. Raises UsageError for what is no size.
+    Some processors have one for each few cores, and each socket has its own. Raises UsageError for an invalid size.
     """
     if given := os.environ.get("KERNELMARK_LLC_BYTES"):
         if re.fullmatch("0*[1-9][0-9]{0,17}", given):

@@ -1,4 +1,4 @@
-"""Reading a cubin, which is a 64-bit ELF file: sections, the attributes of kernels, and relocations."""
+"""Read a cubin, which is a 64-bit ELF file: sections, the attributes of kernels, and relocations."""
 
 import re
 import struct
@@ -17,7 +17,7 @@ _MAX_THREADS = 1024
 
 
 class ElfSection(NamedTuple):
-    """Where a section lies in the file, and its size in bytes."""
+    """The place of a section in the file, and its size in bytes."""
 
     offset: int
     size: int
@@ -33,12 +33,12 @@ def elf_sections(code: bytes) -> dict[str, ElfSection]:
 
 
 def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
-    """The attributes of an `.nv.info` section by their code; of one that repeats, the last."""
+    """The attributes of an `.nv.info` section by code; of a repeated one, the last."""
     return dict(_attributes(code, section))
 
 
 def elf_parameters(code: bytes, symbol: str) -> list[int]:
-    """The sizes in bytes of a kernel's parameters, in their order."""
+    """The sizes in bytes of a kernel's parameters, in order."""
     found = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
     infos = (struct.unpack("<4xHHI", value) for value in found)  # which one, its offset, and flags below its size
     return [info >> 18 for _, _, info in sorted(infos)]
@@ -74,7 +74,7 @@ def _string(code: bytes, offset: int) -> str:
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """What one thread or block of a kernel takes. max_threads: its launch bound, or 1024.
+    """Resources of one thread or block of a kernel. max_threads: its launch bound, or 1024.
 
     constant_bytes: `__constant__` variables and literals, without the parameters; spill_bytes: stores and loads.
     """
@@ -95,7 +95,7 @@ _PTXAS = (
 
 
 def resources_of(code: bytes, symbol: str, log: str) -> Resources:
-    """Return the resources of one kernel of a cubin. Raises UsageError where the log does not have them."""
+    """Return the resources of one kernel of a cubin. Raises UsageError if the log does not have them."""
     used = re.search(_PTXAS.format(symbol=re.escape(symbol)), log, re.DOTALL)
     if not used:
         raise UsageError(f"{symbol}: the compiler's log has no resources; expected the lines of ptxas -v:\n{log}")

@@ -1,4 +1,4 @@
-"""A CUDA device: its memory in CuPy arrays, time between events, and whether there is one."""
+"""A CUDA device: memory in CuPy arrays, time between events, and whether a device exists."""
 
 import ctypes
 import weakref
@@ -28,7 +28,7 @@ LOCKED = {"pinned": 0, "mapped": 2, "write_combined": 4}
 
 
 class Cuda:
-    """Device memory in CuPy arrays, on a stream of its own. bfloat16 and FP8 stand in arrays of integers."""
+    """Device memory in CuPy arrays, on a stream of its own. bfloat16 and FP8 are held in arrays of integers."""
 
     name = "cuda"
     warm_up_s = 2.0
@@ -60,7 +60,7 @@ class Cuda:
         self.stream.__enter__()
 
     def strayed(self) -> str | None:
-        """Return why work may run where no event sees it, or None. The device's own stream is current again."""
+        """Return why work may run where no event sees it, or None. Makes the device's own stream current again."""
         current = self._cupy.cuda.get_current_stream()
         if current.ptr == self.stream.ptr:
             return None
@@ -69,7 +69,7 @@ class Cuda:
         return f"{found}; a kernel changes it by `with stream:` alone"
 
     def forget_persisting(self) -> None:
-        """Let no line stay in L2 by a kernel's wish: older devices have no such lines and refuse, which is as good."""
+        """Reset the lines of L2 that a kernel made persistent; older devices have none and refuse, which is as good."""
         from cuda.bindings import driver
 
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
@@ -80,11 +80,11 @@ class Cuda:
         return CudaClock(self, hold)
 
     def host_memory(self, kind: str) -> Memory:
-        """Memory of the host, as the driver has it of this kind; "" is what NumPy gets."""
+        """Memory of the host of this kind, from the driver; "" is NumPy's."""
         return HostMemory(partial(self._driver_memory.allocate, kind))
 
     def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
-        """Return the memory of these GPUs, all of which can read each other's. Raises Unsupported."""
+        """Return the memory of these GPUs together, if they can access each other's. Raises Unsupported."""
         join_peers(max(gpus) + 1)
         self._evictions |= dict.fromkeys(set(gpus) - self._evictions.keys())
         return Peers(self, gpus, edge)
@@ -114,10 +114,10 @@ class Cuda:
         return np.asarray(source.get())
 
     def holds(self, found: Any, name: str, draw: Draw) -> bool:
-        """Compare on the device with a copy of what was drawn, which is uploaded once a draw.
+        """Compare on the device with a copy of the drawn values, which is uploaded once a draw.
 
-        Inputs are downloaded only where the device has little room left, and where the two differ, since it may be the
-        copy that a kernel has written to.
+        Inputs are downloaded only if the device has little room left, or if the two differ, since a kernel may have
+        written to the copy.
         """
         drawn = draw.flat[name]
         bits = f"u{drawn.itemsize}"
@@ -132,7 +132,7 @@ class Cuda:
         return draw.is_held(self.download(found), name)
 
     def evict(self) -> None:
-        """Write twice the L2 cache of each GPU in use, in which no line may persist; the clock waits for them."""
+        """Write twice the L2 cache of each GPU in use, after resetting persistent lines; the clock waits for it."""
         self.forget_persisting()
         for gpu, buffer in self._evictions.items():
             with self._cupy.cuda.Device(gpu):
@@ -141,12 +141,12 @@ class Cuda:
                 buffer.fill(1)
 
     def synchronize(self) -> None:
-        """Wait for all streams of the GPUs in use, those that a kernel may have made for itself too."""
+        """Wait for all streams of the GPUs in use, including those of a kernel's own."""
         for gpu in self._evictions:
             self._cupy.cuda.Device(gpu).synchronize()
 
     def broken(self) -> str | None:
-        """The error that the context answers every call with since a kernel has corrupted it, or None."""
+        """The error with which the context answers every call since a kernel has corrupted it, or None."""
         try:
             self.synchronize()
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
@@ -154,7 +154,7 @@ class Cuda:
         return None
 
     def release(self) -> None:
-        """Give the memory of the last job back to the driver."""
+        """Return the memory of the last job to the driver."""
         self._copies.clear()
         for gpu in self._evictions:
             with self._cupy.cuda.Device(gpu):
@@ -162,14 +162,14 @@ class Cuda:
                 self._cupy.get_default_memory_pool().free_all_blocks()
 
     def monitor(self) -> Monitor:
-        """Watch the GPU by what NVML reports, where its bindings are."""
+        """Watch the GPU through NVML, if its bindings are installed."""
         return GpuMonitor(self._cupy.cuda.Device(0).pci_bus_id)
 
 
 def gpu_uuids() -> list[str]:
-    """Return the UUIDs of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them, in their order.
+    """Return the UUIDs of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them, in order.
 
-    "unknown" for one that the driver gives none for.
+    "unknown" if the driver reports none for a GPU.
     """
     if cuda_missing():
         return []
@@ -184,14 +184,14 @@ def gpu_uuids() -> list[str]:
 
 
 def device_id() -> int:
-    """The number of the present CUDA device."""
+    """The number of the current CUDA device."""
     import cupy
 
     return int(cupy.cuda.Device().id)
 
 
 def present_capability() -> int:
-    """The compute capability of the present CUDA device, times ten."""
+    """The compute capability of the current CUDA device, times ten."""
     import cupy
 
     properties = cupy.cuda.runtime.getDeviceProperties(device_id())
@@ -199,7 +199,7 @@ def present_capability() -> int:
 
 
 def present_limits() -> DeviceLimits:
-    """The limits of the present CUDA device, as its driver reports them. Raises Unsupported."""
+    """The limits of the current CUDA device, as its driver reports them. Raises Unsupported."""
     from cuda.bindings import driver
 
     device = driver.CUdevice(device_id())
@@ -224,7 +224,7 @@ def present_limits() -> DeviceLimits:
 
 
 class Addressed(np.ndarray[Any, Any]):
-    """An array in the host's memory that has its address where arrays on a GPU have theirs, as `data.ptr`."""
+    """An array in host memory with its address in `data.ptr`, like an array on a GPU."""
 
     @property
     def data(self) -> Any:
@@ -232,15 +232,15 @@ class Addressed(np.ndarray[Any, Any]):
 
 
 class DriverMemory:
-    """Allocates host memory of each kind that kernels on a GPU may declare, and counts what of it is locked."""
+    """Allocates host memory of each kind that kernels on a GPU may declare, and counts the locked part."""
 
     def __init__(self) -> None:
         self._locked_bytes = 0
 
     def allocate(self, kind: str, nbytes: int) -> Array:
-        """Return bytes of a kind, "" for pages as NumPy gets them.
+        """Return bytes of a kind, "" for pages as NumPy allocates them.
 
-        Raises MemoryError beyond LOCKED_SHARE before anything is locked, and where the driver has no more.
+        Raises MemoryError beyond LOCKED_SHARE before anything is locked, and if the driver has no more.
         """
         if kind == "":
             return PAGES[kind](nbytes).view(Addressed)

@@ -1,4 +1,4 @@
-"""What measuring needs of a device: memory and transfers, a clock, and a look at the device's state."""
+"""What measuring needs of a device: memory and transfers, a clock, and a monitor of its state."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from kernelmark.bench.plan.kernel import Launch
 
 
 class DeviceLost(Exception):
-    """A kernel has left a device in a state in which it answers nothing any more."""
+    """A kernel has left a device in a state in which it no longer answers."""
 
     def __init__(self, entrant: Entrant, reason: str) -> None:
         super().__init__(f"{entrant.kernel}: {reason}")
@@ -20,7 +20,7 @@ class DeviceLost(Exception):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What was seen of a device for some seconds: means by column, and each cause of disturbance with its size."""
+    """Readings of a device over some seconds: means by column, and the size of each disturbance."""
 
     seconds: float
     state: dict[str, float] = {}
@@ -28,7 +28,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Monitor(Protocol):
-    """Watches one device. `energy_j` counts from an arbitrary zero, None where no sensor does."""
+    """Watches one device. `energy_j` counts from an arbitrary zero, or is None without a sensor."""
 
     def look(self) -> Window: ...
     def clock_mhz(self) -> float | None: ...
@@ -48,7 +48,7 @@ class Clock(Protocol):
 
 
 class Memory(Protocol):
-    """Where operands lie. Arrays are flat and typed by the device's own array library.
+    """Memory for operands. Arrays are flat and typed by the device's own array library.
 
     holds: whether an input still has all the bits that were drawn for the operand of this name.
     """
@@ -62,7 +62,7 @@ class Memory(Protocol):
 
 
 class Device(Memory, Protocol):
-    """What measuring needs of a device, which is also its own memory. `host_memory` is of a kind of `HOST_MEMORY`.
+    """A device, which is also its own memory. `host_memory` is of a kind of `HOST_MEMORY`.
 
     `peers` is the memory of these GPUs together; arrays begin and end with `edge` bytes besides their parts.
 

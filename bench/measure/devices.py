@@ -1,4 +1,4 @@
-"""The devices of this machine: which there are, and one of each a process."""
+"""The devices of this machine, one object each a process."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,17 +22,17 @@ DEVICES: dict[str, Callable[[], Device]] = {"cpu": Cpu, "cuda": _cuda}
 
 @lru_cache
 def get_device(name: str) -> Device:
-    """The device of this name, one a process. Raises Unsupported."""
+    """Return the device of this name, one object a process. Raises Unsupported."""
     return DEVICES[name]()
 
 
 def devices_present() -> tuple[str, ...]:
-    """`cpu`, and `cuda` where a GPU answers."""
+    """Return `cpu`, and `cuda` if a GPU answers."""
     return ("cpu",) if cuda_missing() else ("cpu", "cuda")
 
 
 def choose_devices(choice: str, option: str = "--device") -> tuple[str, ...]:
-    """`auto` is what is there; `cpu` and `cuda` as named. Raises UsageError where no GPU answers."""
+    """Return the devices of `auto` (all present), `cpu` or `cuda`. Raises UsageError if no GPU answers."""
     if choice == "cuda" and (reason := cuda_missing()):
         raise UsageError(f"{option} cuda: {reason}; `kernelmark doctor` shows what is usable")
     return devices_present() if choice == "auto" else (choice,)

@@ -1,4 +1,4 @@
-"""What disturbed the samples of a row, in words: the column `disturbed` as it is written, and as reports read it."""
+"""The disturbances of a row in words: the column `disturbed` as it is written, and as reports read it."""
 
 import math
 import re
@@ -21,14 +21,14 @@ _BEYOND = "ran on CPUs beyond its own"
 
 
 class Disturbance(NamedTuple):
-    """A cause with its mean size, `other processes used 0.35 CPUs`, and for how many per cent of the sampling."""
+    """A cause with its mean size, `other processes used 0.35 CPUs`, and its share of the sampling in per cent."""
 
     cause: str
     share_pct: int
 
 
 def disturbance(windows: Sequence[Window]) -> str:
-    """Return what disturbed the samples kept, `other processes used 0.35 CPUs during 40 % of the sampling`, if any."""
+    """Return what disturbed the kept samples: `other processes used 0.35 CPUs during 40 % of the sampling`."""
     whole = math.fsum(window.seconds for window in windows)
     parts = []
     for cause in dict.fromkeys(cause for window in windows for cause in window.causes):
@@ -40,33 +40,33 @@ def disturbance(windows: Sequence[Window]) -> str:
 
 
 def low_ceiling(kind: str, doubt: str) -> str:
-    """Return the words for a row whose roofline stands on a ceiling that other load has lowered."""
+    """Return the note for a row whose roofline uses a ceiling that other load has lowered."""
     return _CEILING.format(kind, doubt)
 
 
 def disturbances(text: str) -> list[Disturbance]:
-    """Return the disturbances in a text of the column `disturbed`, without the notes that stand there too."""
+    """Return the disturbances in the text of the column `disturbed`, without its notes."""
     found = map(_CAUSE.fullmatch, text.split("; "))
     return [Disturbance(m["cause"], int(m["share"])) for m in found if m]
 
 
 @lru_cache(maxsize=1024)
 def low_ceilings(disturbed: str) -> tuple[str, ...]:
-    """Return what a text of the column `disturbed` has on the ceiling that the row's roofline stands on."""
+    """Return the note in the text of the column `disturbed` on the ceiling of the row's roofline."""
     return tuple(part for part in disturbed.split("; ") if _LOW.match(part))
 
 
 @lru_cache(maxsize=1024)
 def was_noisy(disturbed: str) -> bool:
-    """Return whether a text of the column `disturbed` makes a timed row a noisy one."""
+    """Return whether the text of the column `disturbed` makes a timed row noisy."""
     return any(one.share_pct >= LEAST_PCT for one in disturbances(disturbed))
 
 
 def beyond(cpus: str) -> str:
-    """Return the remark on a row whose kernel has worked on these CPUs, of which some are not its process's."""
+    """Return the note for a row whose kernel has worked on these CPUs, some of which are outside its process's own."""
     return f"{_BEYOND}: {cpus}"
 
 
 def ran_beyond(disturbed: str) -> bool:
-    """Return whether a kernel had more CPUs than its threads, so that no ratio can be formed at their count."""
+    """Return whether a kernel used more CPUs than its threads, so that no ratio can be formed at their count."""
     return _BEYOND in disturbed

@@ -1,4 +1,4 @@
-"""Values of operands: drawn from a seed and bits of chance, never the same twice, and seen as arrays."""
+"""Draw the values of operands from a seed and random bits, never the same twice, and view them as arrays."""
 
 import math
 import zlib
@@ -36,7 +36,7 @@ def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
 
 
 def index_of(places: Array, operand: Operand, order: str) -> tuple[Array, ...]:
-    """Return the index, in the view that `logical` returns, of places in an operand's buffer."""
+    """Return the indices, in the view that `logical` returns, of places in an operand's buffer."""
     if order == "F":
         *batch, column, row = np.unravel_index(places, (*operand.shape[:-2], operand.shape[-1], operand.shape[-2]))
         return (*batch, row, column)
@@ -68,13 +68,13 @@ class Draw:
         return np.random.Generator(np.random.SFC64([*self._key, number]))
 
     def mix(self, entropy: int) -> None:
-        """Let all that is drawn from now on follow from these bits too, so that no code that ran before can know it."""
+        """Mix these bits into all later draws, so that code that ran before cannot know the values."""
         self._key = (*self._key, entropy)
         self._changes = self._generator(0)
         self._scatter.clear()
 
     def redraw(self) -> None:
-        """Fresh values in place. Those of the n-th time do not depend on how often elements were changed before."""
+        """Draw new values in place. The n-th draw does not depend on how often elements were changed before."""
         self.state = object()
         self._redraws += 1
         self._rng = self._generator(self._redraws)
@@ -91,12 +91,12 @@ class Draw:
                     flat[start : start + CHUNK] = drawn(self._rng, (count,), operand, specials)
 
     def change(self) -> Change:
-        """Draw new values for a few elements of each input or inout, which one set of operands is to have."""
+        """Draw new values for a few elements of each input or inout, for one set of operands."""
         return {operand.name: self.scattered(operand) for operand in self._specs}
 
     @contextmanager
     def holding(self, change: Change) -> Iterator[None]:
-        """Hold the values that a set with this change has, while it lasts."""
+        """Hold the values of a set with this change while the context lasts."""
         kept = {name: (places, self.flat[name][places]) for name, (places, _) in change.items()}
         self._put(change)
         try:
@@ -110,7 +110,7 @@ class Draw:
             self.flat[name][places] = values
 
     def scattered(self, operand: Operand) -> tuple[Array, Array]:
-        """Places in an operand's buffer that are not padding, drawn anew, and values for them."""
+        """Return freshly drawn places in an operand's buffer that are not padding, and values for them."""
         if operand.name not in self._scatter:
             self._scatter[operand.name] = _scattered(self._changes, operand)
         return next(self._scatter[operand.name])
@@ -127,14 +127,14 @@ class Draw:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The generator, for what else must be drawn (samples of outputs, checksums)."""
+        """The generator for further draws (samples of outputs, checksums)."""
         return self._rng
 
 
 def drawn(rng: "np.random.Generator", shape: tuple[int, ...], operand: Operand, specials: float | None = None) -> Array:
-    """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over all of theirs.
+    """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over their range.
 
-    specials: the largest of these, where it is not the operand's.
+    specials: the largest special value, if it is not the operand's.
     """
     kind, count = numpy_dtype(operand.dtype), math.prod(shape)
     size = kind.itemsize if kind.kind == "i" else max(4, kind.itemsize)

@@ -1,4 +1,4 @@
-"""A host that measures a part of a run: what must be alike on all of them, and what may differ."""
+"""A host that measures a part of a run: what must be the same on all of them, and what may differ."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class Host(msgspec.Struct, frozen=True):
 
 
 def unlike(found: Host, expected: Host) -> Iterator[str]:
-    """Yield `numpy is 2.3.0, expected 2.4.6`, for each thing that a host has not alike; nothing expected is alike."""
+    """Yield `numpy is 2.3.0, expected 2.4.6` for each difference to the expected host, if that expects anything."""
     yield from _unlike("kernelmark", found.kernelmark, expected.kernelmark)
     yield from _unlike("its commit", found.commit, expected.commit)
     yield from _unlike("Python", found.python, expected.python)
@@ -37,7 +37,7 @@ def unlike(found: Host, expected: Host) -> Iterator[str]:
 
 
 def digests(plugins: Sequence[str]) -> dict[str, str]:
-    """Return a digest of each plug-in. Raises UsageError for one that is not there."""
+    """Return a digest of each plug-in. Raises UsageError for one that does not exist."""
     try:
         return {plugin: hashlib.sha256(Path(plugin).read_bytes()).hexdigest()[:12] for plugin in plugins}
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Stand-ins for headers of the host that kernels include and NVRTC lacks: the part of them that device code uses."""
+"""Stand-ins for host headers that kernels include and NVRTC lacks: the part of them that device code uses."""
 
 import re
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def _texts() -> dict[str, str]:
 
 
 def write(folder: Path, texts: Iterable[bytes]) -> None:
-    """Write the stand-ins of all headers that these texts include, and the one that comes first."""
+    """Write the stand-ins of all headers that these texts include, and the header that comes first."""
     (folder / FIRST).write_text("#include <math.h>\n#include <stdint.h>\n")
     wanted = {"math.h", "stdint.h"} | {
         name.decode() for text in texts for name in re.findall(rb'^\s*#\s*include\s*["<](.+?)[">]', text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Instruction sets: the environment in which a fresh process's libraries keep to one, and whether this CPU has it."""
+"""Instruction sets: the environment that restricts a process's libraries to one, and whether this CPU has it."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 class Isa(NamedTuple):
-    """The flags a CPU needs, the libraries' names for it, and what NumPy may use of what it dispatches."""
+    """The CPU flags of an instruction set, the libraries' names for it, and the features that NumPy may dispatch."""
 
     flags: tuple[str, ...]
     openblas: str
@@ -45,7 +45,7 @@ ISAS = {
 
 
 def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
-    """`sse,avx2` as words, each once; without text the libraries choose. Raises UsageError for what cannot be had."""
+    """Return the words of `sse,avx2`, each once, or none: the libraries choose. Raises UsageError for an absent one."""
     if text is None:
         return ("",)
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
@@ -61,7 +61,7 @@ def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
 
 
 def isas_here() -> list[str]:
-    """Return the instruction sets of ISAS that this CPU has; none on what is no x86 CPU."""
+    """Return the instruction sets of ISAS that this CPU has; none on other CPUs than x86."""
     try:
         flags = _cpu_flags("")
     except UsageError:
@@ -81,7 +81,7 @@ def _cpu_flags(option: str) -> frozenset[str]:
 
 
 def environment(isa: str) -> dict[str, str]:
-    """The variables to start a process with, so that its libraries keep to an instruction set; none for ""."""
+    """Return the variables that restrict a process's libraries to an instruction set; none for ""."""
     if not isa:
         return {}
     chosen = ISAS[isa]

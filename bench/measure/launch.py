@@ -35,10 +35,10 @@ LAUNCHES = 8
 def cuda_launch(
     kernel: CudaKernel, problem: Problem, x: Any, launcher: str = "cuda-core", tile: Tile | None = None
 ) -> Launch:
-    """Compile for the present device, load, resolve the arguments and return what launches the plan on `x.stream`.
+    """Compile for the current device, load, resolve the arguments and return a launcher of the plan on `x.stream`.
 
-    Raises Unsupported where device or launcher cannot, CompileError where the .cu does not compile, UsageError where
-    an argument fits no C type.
+    Raises Unsupported if the device or the launcher cannot take it, CompileError if the .cu does not compile,
+    UsageError if an argument fits no C type.
     """
     if launcher not in _LAUNCHERS:
         raise UsageError(f"launcher {launcher!r}; expected one of {', '.join(_LAUNCHERS)}")
@@ -61,14 +61,14 @@ def cuda_launch(
 
 
 def entries_of(calls: list[tuple[str, KernelCall]]) -> tuple[str, ...]:
-    """Return the entries of the program that a kernel's launches are compiled as."""
+    """Return the entries of the program that contains a kernel's launches."""
     return tuple(dict.fromkeys(entry for entry, _ in calls))
 
 
 def programs(kernels: Iterable[tuple[CudaKernel, Iterable[Problem]]], limits: DeviceLimits) -> list[Program]:
     """Return the programs that cuda_launch compiles for these kernels and problems on a device, each once.
 
-    A kernel has none for the problems that it does not take there.
+    Problems that a kernel does not take there have none.
     """
     taken = (
         (kernel, kernel.calls(problem, tile, limits))
@@ -122,9 +122,9 @@ def resident_blocks(call: KernelCall, used: Resources, device: DeviceLimits) -> 
 
 
 def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> dict[str, int]:
-    """Return the function's attributes that its shared memory, static and dynamic, asks for, by the driver's names.
+    """Return the function attributes for static and dynamic shared memory, by the driver's names.
 
-    Where resident blocks together take more than a block may without asking, the whole carve-out is preferred to a
+    If resident blocks together take more than a block may without opting in, the whole carve-out is preferred to a
     larger first-level cache: fewer blocks would be resident otherwise.
     """
     wanted, settings = used.static_shared_bytes + call.shared_bytes, {}
@@ -158,7 +158,7 @@ def _address(kernel: CudaKernel, name: str, x: Any) -> int:
 
 
 def c_scalar(value: Any, subject: str) -> Any:
-    """An int as C `int`, a float as C `float`, NumPy scalars as they are. Raises UsageError where it does not fit."""
+    """Return an int as C `int`, a float as C `float`, NumPy scalars as they are. Raises UsageError for a misfit."""
     if isinstance(value, np.generic):
         return value
     if isinstance(value, int):
@@ -217,7 +217,7 @@ _LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": w
 def launched(launch: Launch, stream: Any) -> str:
     """Return `name<<<gx,gy,gz x bx,by,bz>>>` of each kernel that a call launches, without running any.
 
-    Return "" where the call cannot be captured, for whatever reason its library has.
+    Return "" if the call cannot be captured, for whatever reason its library has.
     """
     with suppress(Exception), _captured(launch, stream) as graph:
         kernels = list(_kernels(graph))

@@ -1,6 +1,6 @@
-"""Launching by PyCUDA, in the device's primary context, on a stream of its own, which CuPy takes over.
+"""Launch by PyCUDA, in the device's primary context, on a stream of its own, which CuPy takes over.
 
-PyCUDA can adopt no stream. Were its stream joined to another by events, these would be timed as part of each launch.
+PyCUDA can adopt no stream. If its stream were joined to another by events, these would be timed as part of each launch.
 """
 
 import atexit
@@ -29,9 +29,9 @@ class CubinFunction(NamedTuple):
 def with_pycuda(
     kernel: CudaKernel, loaded: CubinFunction, call: KernelCall, arguments: list[Any], stream: Any
 ) -> Launch:
-    """Return what launches the kernel once. Raises Unsupported for what PyCUDA cannot launch.
+    """Return a launcher of the kernel. Raises Unsupported if PyCUDA cannot launch it.
 
-    Raises RuntimeError where `stream` is not PyCUDA's own: `take_stream` makes it the device's.
+    Raises RuntimeError if `stream` is not PyCUDA's own: `take_stream` makes it the device's.
     """
     if what := beyond_pycuda(kernel, call):
         raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
@@ -60,7 +60,7 @@ def _format(value: Any) -> str:
 
 
 def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
-    """Return what of the launch PyCUDA has no words for, or None."""
+    """Return the part of the launch that PyCUDA cannot express, or None."""
     if kernel.cooperative:
         return "cooperative kernels"
     if call.cluster > 1:
@@ -78,9 +78,9 @@ class _Handle(NamedTuple):
 
 
 def take_stream(device: Any) -> None:
-    """Let all work of this CUDA device run on PyCUDA's stream, before any kernel is set up.
+    """Run all work of this CUDA device on PyCUDA's stream, before any kernel is set up.
 
-    Raises Unsupported where PyCUDA is not usable.
+    Raises Unsupported if PyCUDA is not usable.
     """
     import cupy
 
@@ -93,7 +93,7 @@ def take_stream(device: Any) -> None:
 def pycuda_stream(device: int) -> Any:
     """PyCUDA's stream in the device's primary context, one a process.
 
-    Raises Unsupported where PyCUDA is not installed.
+    Raises Unsupported if PyCUDA is not installed.
     """
     try:
         import pycuda.driver as driver

@@ -1,4 +1,4 @@
-"""One run at a time on a GPU, since two would time each other; and one process at a time that goes on with a run."""
+"""Lock a GPU, since two runs would time each other, and a run, which one process at a time may continue."""
 
 import fcntl
 import os
@@ -15,9 +15,9 @@ MACHINE = Path("/tmp")
 
 @contextmanager
 def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()) -> Iterator[None]:
-    """Hold the GPU, if it is among the devices, while this lasts. Raises UsageError where another run holds it.
+    """Hold the GPU, if it is among the devices, while the context lasts. Raises UsageError if another run holds it.
 
-    gpus: those held instead of the present one, by their UUIDs.
+    gpus: the GPUs to hold instead of the current one, by UUID.
     """
     if "cuda" not in devices or shared:
         yield
@@ -31,9 +31,9 @@ def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()
 
 
 def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[None]:
-    """Lock a run with a file beside its store, for every process that would go on with it.
+    """Lock a run with a file beside its store against other processes that would continue it.
 
-    The file is removed afterwards. Raises UsageError where another process holds it.
+    The file is removed afterwards. Raises UsageError if another process holds it.
     """
     path = store.resolve()
     return held(path.with_name(f"{path.name}-{run_id}.lock"), f"run-{run_id}", remedy, once=True)
@@ -41,9 +41,9 @@ def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[No
 
 @contextmanager
 def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Hold the lock of a file, which ends with the process; `once`: the file is removed.
+    """Hold the lock of a file, which ends with the process; once: remove the file afterwards.
 
-    Raises UsageError with the holder's number.
+    Raises UsageError with the holder's process id.
     """
     try:
         fd = _locked(path)

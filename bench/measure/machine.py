@@ -1,4 +1,4 @@
-"""What a run records of its machine: processor, memory, system, GPU, and the versions a kernel stands on."""
+"""Facts that a run records of its machine: processor, memory, system, GPU, and the versions of a kernel's libraries."""
 
 import json
 import os
@@ -35,7 +35,7 @@ LOAD_S, LOAD_BYTES, TIMEOUT_S = 0.5, 64 * 2**20, 60
 
 
 def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> str:
-    """`numpy 2.4.6; openblas 0.3.31 Haswell pthreads (numpy.libs)`: what the numbers of a row stand on."""
+    """Return the libraries of a row's kernel: `numpy 2.4.6; openblas 0.3.31 Haswell pthreads (numpy.libs)`."""
     parts = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
     parts += [build for module in kernel.modules for build in _blas_of(module)]
     if kernel.library_version:
@@ -76,7 +76,7 @@ def _driver_version() -> str:
 
 
 def idle_variables() -> dict[str, str]:
-    """Return the variables of IDLE, with which a worker is started; those that the user has set keep their values.
+    """Return the variables of IDLE for a worker's environment; those that the user has set keep their values.
 
     Raises UsageError for a variable with which Numba cannot be imported.
     """
@@ -86,7 +86,7 @@ def idle_variables() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """The facts that make two runs comparable or not; empty values are left out."""
+    """Return the facts that make two runs comparable or not; empty values are left out."""
     facts: dict[str, Any] = {
         "cpu": cpu_name(),
         "cpus": os.cpu_count(),
@@ -104,7 +104,7 @@ def machine() -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """What a run can vary on one machine: versions of kernelmark and its libraries, variables that steer them."""
+    """Return what can vary between runs on one machine: versions of kernelmark and libraries, and variables."""
     names = ("numpy", "scipy", "pyfftw", "numba", "cupy", "cuda.core", "nvmath.bindings", "pycuda.driver")
     prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "MKL_", "ONEDNN_", "ATEN_", "NPY_", "NUMBA_", "CUDA_")
     variables = idle_variables() | os.environ
@@ -140,12 +140,12 @@ def _gpu() -> dict[str, Any]:
 
 
 def numa_nodes() -> list[int]:
-    """Return the numbers of the host's NUMA nodes; none where the system names none."""
+    """Return the numbers of the host's NUMA nodes; none if the system reports none."""
     return sorted(int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
 
 
 def link_facts() -> dict[str, Any]:
-    """Return the host's NUMA nodes, and of a GPU its own and the link under load, as far as each is known."""
+    """Return the host's NUMA nodes, and of a GPU its node and its link under load, as far as each is known."""
     found: dict[str, Any] = {"numa_nodes": numa_nodes()} if numa_nodes() else {}
     if cuda_missing():
         return found
@@ -157,7 +157,7 @@ def link_facts() -> dict[str, Any]:
 
 
 def gpu_link() -> dict[str, int]:
-    """Return `pcie_generation` and `pcie_lanes` under load, and `gpu_numa_node`; each is left out where unknown."""
+    """Return `pcie_generation` and `pcie_lanes` under load, and `gpu_numa_node`; each is left out if unknown."""
     import cupy
 
     bus = cupy.cuda.Device(0).pci_bus_id

@@ -1,4 +1,4 @@
-"""What a worker reports of one contender: data that crosses to whoever records it."""
+"""A worker's report on one contender: data that cross to the process that records them."""
 
 import hashlib
 import math
@@ -22,7 +22,7 @@ MOVES = ("memory", "link")
 
 
 class Need(NamedTuple):
-    """A ceiling by what measures it: `kind` is a numerics, `memory`, or `link`, over which a transfer goes."""
+    """A kind of ceiling: `kind` is a numerics, `memory`, or `link`, which a transfer crosses."""
 
     device: str
     threads: int
@@ -31,17 +31,17 @@ class Need(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Return whether it bounds bytes, not arithmetic."""
+        """Return whether it bounds bytes rather than arithmetic."""
         return self.kind in MOVES
 
     @property
     def bounds(self) -> str:
-        """Return what it is called in a row that it bounds."""
+        """Return its name in the column `bound_by` of a row that it bounds."""
         return self.kind if self.moves else "compute"
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What a machine reached at one time, in flop/s or bytes/s: a tenth of the samples, with interval, and the best."""
+    """A rate that a machine reached, in flop/s or bytes/s: that of a tenth of the samples, its interval, the best."""
 
     device: str
     threads: int
@@ -65,12 +65,12 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     @property
     def work_unit(self) -> str:
-        """The unit of what is counted: `bytes` or `flop`."""
+        """The unit of the counted work: `bytes` or `flop`."""
         return "bytes" if self.need.moves else "flop"
 
     @property
     def rate_unit(self) -> str:
-        """The unit of 10^9 of it a second."""
+        """The unit of 10^9 of that work a second."""
         return "GB/s" if self.need.moves else "GFLOP/s"
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A ceiling that a row surpasses this many times: by the flop or bytes that it declares, at this rate a second."""
+    """A row's rate that exceeds a ceiling, by the flop or bytes that it declares, and how many times."""
 
     ceiling: Ceiling
     declared: int
@@ -97,7 +97,8 @@ class Excess(msgspec.Struct, frozen=True):
 class Roofline(msgspec.Struct, frozen=True):
     """A time under its ceilings, by column: per cent of what the nearer one (`compute` or `memory`) allows, both rates.
 
-    roofline_pct_cycles: the same in cycles, where the clock was read both times: free of what it moved between the two.
+    roofline_pct_cycles: the same in cycles, if the clock was read both times: independent of its change between the
+    two.
     """
 
     roofline_pct: float
@@ -108,16 +109,16 @@ class Roofline(msgspec.Struct, frozen=True):
 
 
 class ProcessPart(msgspec.Struct, frozen=True):
-    """What one process contributed: how many of the samples, in their order, and their median in seconds."""
+    """The share of one process: the number of its samples, in order, and their median in seconds."""
 
     samples: int
     median_s: float
 
 
 class VariantRatio(msgspec.Struct, frozen=True):
-    """The speed of a row over that of a variant of its problem, which was sampled in turn with it.
+    """The speed of a row relative to a variant of its problem that was sampled in turn with it.
 
-    against: the variant's problem, and `by KERNEL` after it where that is another.
+    against: the variant's problem, followed by `by KERNEL` if that is another kernel.
     """
 
     against: str
@@ -125,9 +126,9 @@ class VariantRatio(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What accuses a kernel that is mistrusted: the samples that it lost, and the ceiling that they surpass, if any.
+    """The evidence against a mistrusted kernel: its samples, and the ceiling that they exceed, if any.
 
-    interval: None where the samples were too few for one.
+    interval: None if the samples were too few for one.
     """
 
     samples: list[float]
@@ -187,8 +188,8 @@ def _joint_id(jobs: Sequence[str]) -> str:
 class Measured(msgspec.Struct, kw_only=True):
     """The columns that a worker measures, which are fields of a `Measurement` and of a row (`record/result.py`).
 
-    The annotation of a field has the rule by which the values of several processes become one; without a rule, that of
-    the first process is taken. docs/columns.md describes the columns.
+    The annotation of a field has the rule by which the values of several processes become one; without a rule, the
+    first process's value is taken. docs/columns.md describes the columns.
     """
 
     call_overhead_s: Finite | None = None
@@ -220,11 +221,11 @@ class Measured(msgspec.Struct, kw_only=True):
 
 
 class Measurement(Measured, kw_only=True):
-    """What the worker reports of one contender. Times in seconds a call; no samples unless status is `ok`.
+    """A worker's report on one contender. Times in seconds a call; no samples unless status is `ok`.
 
-    parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
-    process alone was asked, whose interval does not cover what the next one would find. state: readings of the machine
-    during sampling, by column (`clock_mhz`, `load`). evidence: what accuses it where status is `mistrusted`.
+    parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` for a
+    single process, whose interval does not cover the next one. state: readings of the machine during sampling, by
+    column (`clock_mhz`, `load`). evidence: what accuses the kernel if status is `mistrusted`.
     """
 
     kernel: Annotated[str, _alike]
@@ -247,15 +248,15 @@ class Measurement(Measured, kw_only=True):
 
     @property
     def entrant(self) -> Entrant:
-        """Return which contender of its job it is of."""
+        """Return the contender of its job that it is about."""
         return Entrant(self.problem, self.kernel)
 
     def note(self, text: str) -> None:
-        """Add to what disturbed it."""
+        """Add a note to the disturbances."""
         self.disturbed = "; ".join(filter(None, (self.disturbed, text)))
 
     def mistrust(self, reason: str, excess: Excess | None = None) -> None:
-        """Take the time back, which cannot be what it seems, and keep it as evidence."""
+        """Remove the time, which cannot be right, and keep it as evidence."""
         known = self.interval if self.interval and math.isfinite(self.interval.low) else None
         self.evidence = Evidence(self.samples, known, excess)
         self.status, self.reason = Status.MISTRUSTED, reason

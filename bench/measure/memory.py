@@ -1,4 +1,4 @@
-"""Host memory: what can still be had, and refusing more before the system has to kill."""
+"""Host memory: how much is available, and refusing more before the system has to kill."""
 
 import os
 import resource
@@ -18,12 +18,12 @@ _usage, _THREAD = resource.getrusage, getattr(resource, "RUSAGE_THREAD", resourc
 
 
 def page_faults() -> int:
-    """Return how many pages the system has made, or mapped, for this thread."""
+    """Return the number of minor page faults of this thread."""
     return _usage(_THREAD).ru_minflt
 
 
 def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
-    """Raise MemoryError, before the system has to kill, for more than a share of the host memory that can be had."""
+    """Raise MemoryError, before the system has to kill, for more than a share of the available host memory."""
     if nbytes < SMALL_BYTES:
         return
     available = available_bytes()
@@ -33,20 +33,20 @@ def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
 
 
 def available_bytes() -> int | None:
-    """Return the host memory that can still be had within the limits of control groups; None where it is unknown."""
+    """Return the host memory that is available within the limits of control groups, or None if unknown."""
     of_system = _counter(Path("/proc/meminfo"), "MemAvailable:")
     found = [of_system and 1024 * of_system, *(_free_of(group) for group in _groups(CGROUP))]
     return min((free for free in found if free is not None), default=None)
 
 
 def whole_bytes() -> int | None:
-    """The host memory that there is, within the limits of control groups."""
+    """Return the host memory in all, within the limits of control groups."""
     found = [physical_bytes(), *(_limit_of(group) for group in _groups(CGROUP))]
     return min((limit for limit in found if limit is not None), default=None)
 
 
 def physical_bytes() -> int | None:
-    """The host memory of the machine; None where it is unknown."""
+    """Return the host memory of the machine, or None if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError, AttributeError):
@@ -79,7 +79,7 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
 
 
 def group_folders(base: Path, controller: str) -> Iterator[Path]:
-    """Yield the folder of this process' control group and of those above; in a container the root alone may be there.
+    """Yield the folder of this process's control group and those above; in a container perhaps the root alone.
 
     controller: of version 1, `memory` or `cpu`; "" for version 2.
     """
@@ -124,7 +124,7 @@ def _counter(path: Path, name: str) -> int | None:
 
 
 def kills_by_system() -> int:
-    """How many processes the system has killed for want of memory since it started, as far as it reports that."""
+    """Return how many processes the system has killed for lack of memory since its start, if it reports that."""
     folders = {group.limit.parent for group in _groups(CGROUP)}
     events = [folder / name for folder in folders for name in ("memory.events", "memory.oom_control")]
     return sum(_counter(path, "oom_kill") or 0 for path in (Path("/proc/vmstat"), *events))

@@ -1,4 +1,4 @@
-"""The state of the machine between two looks, and why samples that were taken meanwhile are not to be kept."""
+"""The state of the machine between two readings, and why the samples taken in between are not to be kept."""
 
 import math
 import os
@@ -34,7 +34,7 @@ _wait = getattr(os, "waitid", None)
 
 
 class Unwatched:
-    """A device that reports nothing of itself."""
+    """A device that reports nothing on itself."""
 
     def look(self) -> Window:
         return Window(0.0)
@@ -47,7 +47,7 @@ class Unwatched:
 
 
 def means(windows: Sequence[Window]) -> dict[str, float]:
-    """The columns' means over the windows, longer ones weighing more."""
+    """Return the columns' means over the windows, weighted by their length."""
     sums: dict[str, float] = {}
     seconds: dict[str, float] = {}
     for window in windows:
@@ -80,7 +80,7 @@ class _Reading(NamedTuple):
 
 
 class CpuMonitor:
-    """Clock, load and steal time of the CPUs; who runs on a core of ours disturbs."""
+    """Clock, load and steal time of the CPUs; other processes on our cores disturb."""
 
     def __init__(self) -> None:
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -90,9 +90,9 @@ class CpuMonitor:
         self._before: _Reading | None = None
 
     def look(self) -> Window:
-        """Return the means since the last look; nothing of the load where /proc/stat does not report it.
+        """Return the means since the last reading; no load if /proc/stat does not report it.
 
-        The first look begins: there is no load before it.
+        The first reading has no load.
         """
         began_s, before = self._began_s, self._before
         self._began_s, self._before = now(), self._read()
@@ -134,12 +134,12 @@ class CpuMonitor:
         return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, own, len(counters))
 
     def clock_mhz(self) -> float | None:
-        """The mean clock of the CPUs that we may use, in MHz, where the system measures it."""
+        """Return the mean clock of the CPUs that we may use, in MHz, if the system measures it."""
         known = [mhz for path in self._scaling if (mhz := _scaling_mhz(path)) is not None] or _counted_mhz(self._cpus)
         return math.fsum(known) / len(known) if known else None
 
     def energy_j(self) -> float | None:
-        """Return what the processor packages have taken for all processes (RAPL), where that may be read."""
+        """Return the energy of the processor packages for all processes (RAPL), if it may be read."""
         try:
             return math.fsum(int(path.read_text()) for path in _package_counters()) * 1e-6 or None
         except (OSError, ValueError):

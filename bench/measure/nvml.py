@@ -1,4 +1,4 @@
-"""A GPU between two looks, as NVIDIA's management library reports it. Nothing is set, neither clocks nor power."""
+"""A GPU between two readings of NVIDIA's management library. Neither clocks nor power are set."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -23,7 +23,7 @@ SLOW_CLOCK = "the GPU's clock was {:.2g} % below its highest"
 
 
 class GpuMonitor:
-    """SM clock, temperature, power, throttle reasons and energy; each is left out where the GPU has none."""
+    """SM clock, temperature, power, throttle reasons and energy; each is left out if the GPU does not report it."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self._nvml, self._handle = _library(), None
@@ -33,7 +33,7 @@ class GpuMonitor:
         self._before_s = now()
 
     def look(self) -> Window:
-        """Return what it reads now, taken for the time since the last look."""
+        """Return the current readings, taken for the time since the last look."""
         began, self._before_s = self._before_s, now()
         readings = {
             "clock_mhz": self.clock_mhz(),
@@ -50,11 +50,11 @@ class GpuMonitor:
         return mhz
 
     def energy_j(self) -> float | None:
-        """Return what the board has taken since the driver was loaded, in joules; the counter is one of millijoules."""
+        """Return the energy of the board since the driver was loaded, in joules; the counter has millijoules."""
         return self._read("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3)
 
     def link(self) -> dict[str, int]:
-        """Return generation and lanes of the PCIe link as they are now, each left out where NVML has no answer."""
+        """Return the current generation and lanes of the PCIe link, each left out if NVML has no answer."""
         readings = {
             "pcie_generation": self._read("nvmlDeviceGetCurrPcieLinkGeneration"),
             "pcie_lanes": self._read("nvmlDeviceGetCurrPcieLinkWidth"),

@@ -1,4 +1,4 @@
-"""What is found out about a contender beside its time: an observer for each metric."""
+"""Metrics of a contender besides its time: an observer for each."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ STEP_S = 1.0
 
 
 class Observer:
-    """Finds out one metric of a contender. A subclass overrides what it needs and stands in OBSERVERS."""
+    """Measures one metric of a contender. A subclass overrides what it needs and is listed in OBSERVERS."""
 
     def __init__(self, series: Series, monitor: Monitor) -> None:
         self.series, self.monitor = series, monitor
@@ -42,7 +42,7 @@ class Observer:
 
 
 class Threads(Observer):
-    """The threads that worked, and the CPUs that they could use; for kernels of the CPU."""
+    """The threads that worked, and the CPUs that they could use; for kernels on the CPU."""
 
     def before(self) -> None:
         self._times = thread_times()
@@ -51,7 +51,7 @@ class Threads(Observer):
         self._count = working_threads(self._times)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Look for work on other CPUs once more, since a kernel may begin it when its threads have been counted."""
+        """Look for work on other CPUs once more, since a kernel may begin it after its threads have been counted."""
         if self.series.device.name != "cpu":
             return {}
         before = family_times()
@@ -60,19 +60,19 @@ class Threads(Observer):
 
 
 class Machine(Observer):
-    """The state of the machine while the samples that count were taken: clocks, temperature, power, load."""
+    """The state of the machine during the kept samples: clocks, temperature, power, load."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
         return means(self.series.windows)
 
 
 class Energy(Observer):
-    """Joules a call by a counter of the device's own, never estimated from power."""
+    """Joules a call by the device's own counter, never estimated from power."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
         """Measure calls back to back between one step of the counter and another.
 
-        Empty without a sensor, and where calls are cold by eviction alone, which back to back they would not be.
+        Empty without a sensor, and if only eviction makes calls cold, since calls back to back are not.
         """
         if max_time_s < METERED_S or self.series.cold_by_eviction or self.monitor.energy_j() is None:
             return {}

@@ -1,7 +1,7 @@
 """Theoretical occupancy: how many blocks of a kernel fit on a multiprocessor, and what limits them.
 
 Allocation rules from NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA 13.0, with which tests compare). Needs no
-GPU. The shared memory carve-out is taken at its largest, for which launches ask where they rely on it.
+GPU. The shared memory carve-out is the largest, which launches ask for if they rely on it.
 """
 
 import re
@@ -23,7 +23,7 @@ STATIC_LIMIT = 48 * 1024  # bytes; dynamic shared memory beyond this must be ask
 
 
 class Occupancy(msgspec.Struct, frozen=True):
-    """Blocks on a multiprocessor, their warps as a share of what it holds (0 to 1), and what limits them."""
+    """Blocks on a multiprocessor, their warps as a share of its maximum (0 to 1), and what limits them."""
 
     blocks_per_sm: int
     occupancy: float
@@ -31,7 +31,7 @@ class Occupancy(msgspec.Struct, frozen=True):
 
 
 def typical(arch: str) -> DeviceLimits:
-    """A device of 9.0 for `sm_90a`. Raises UsageError where the limits are not known."""
+    """Return a device of 9.0 for `sm_90a`. Raises UsageError if the limits are not known."""
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", arch)
     if not match or int(match[1]) not in TYPICAL:
         known = ", ".join(f"sm_{number}" for number in TYPICAL)
@@ -40,9 +40,10 @@ def typical(arch: str) -> DeviceLimits:
 
 
 def occupancy(device: DeviceLimits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Occupancy of blocks of `threads` threads with `registers` each and `shared_bytes` (static and dynamic) a block.
+    """Return the occupancy of blocks of these threads, registers a thread and bytes of shared memory.
 
-    Of two limits that are equal the first is named, in the order warps, blocks, registers, shared memory.
+    shared_bytes: static and dynamic. Of two equal limits the first is named, in the order warps, blocks, registers,
+    shared memory.
     """
     warps, held = -(-threads // WARP), device.sm_threads // WARP
     a_warp = -(-registers * WARP // REGISTER_GRANULARITY) * REGISTER_GRANULARITY

@@ -1,4 +1,4 @@
-"""Operands: laid out with guards around them, poisoned and restored, and handed to kernels."""
+"""Lay out operands with guards around them, poison and restore them, and hand them to kernels."""
 
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -30,7 +30,7 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 
 
 class Spots(NamedTuple):
-    """Elements of one poisoned output: their places in its buffer, which holds bits, and those of an unwritten one."""
+    """Elements of one poisoned output: their places in its buffer, as bits, and the bits of an unwritten element."""
 
     operand: str
     flat: Array
@@ -38,11 +38,11 @@ class Spots(NamedTuple):
     unwritten: int
 
     def poison(self) -> None:
-        """Make them again what every output begins with."""
+        """Poison them again."""
         self.flat[self.places] = self.unwritten
 
     def written(self) -> Array:
-        """Return which of them are no longer what every output begins with."""
+        """Return which of them are no longer poisoned."""
         found: Array = self.flat[self.places] != self.unwritten
         return found
 
@@ -64,8 +64,8 @@ def place_of(kernel: Kernel, problem: Problem, device: Device) -> Place:
 class OperandSet:
     """One copy of a problem's operands on a device, each between two guards.
 
-    memory: the kind of those on the host. spread: they lie on several GPUs. Raises Unsupported without these.
-    guard: bytes of each guard; 0 where compute-sanitizer is to find accesses beyond an operand's ends.
+    memory: the kind of host memory. spread: whether they lie on several GPUs. Raises Unsupported if the device lacks
+    these. guard: bytes of each guard; 0 if compute-sanitizer is to find accesses beyond an operand's ends.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class OperandSet:
                 home.upload(guard, _GUARD[: guard.nbytes])
 
     def array(self, name: str, order: str) -> Any:
-        """Return an operand in its shape; of one on several GPUs a list of its rows."""
+        """Return an operand in its shape; one on several GPUs as a list of its rows."""
         parts = parts_of(self.flat[name])
         return parts if len(parts) > 1 else logical(parts[0], self.specs[name], order)
 
@@ -125,14 +125,14 @@ class OperandSet:
             self._memory[name].upload(self.flat[name], values)
 
     def restore(self, draw: Draw) -> None:
-        """Give the inouts the values they had before any run."""
+        """Restore the inouts to the values that they had before any run."""
         for name in self._named("inout"):
             self._memory[name].upload(self.flat[name], draw.flat[name])
             if name in self.change:
                 self._memory[name].scatter(self.flat[name], *self.change[name])
 
     def freshen(self, draw: Draw, change: Change) -> None:
-        """Let the inputs hold what was drawn but for a change, in place of the one before; inouts once restored."""
+        """Give the inputs the drawn values with a change, in place of the one before; inouts once they are restored."""
         with draw.holding(change):
             for name in self._named("in"):
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
@@ -142,7 +142,7 @@ class OperandSet:
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
         """Give one changed element of the inputs after another its drawn value, then its own again, and poison spots.
 
-        Those on a GPU are left alone, since writing them would take its turn on the stream.
+        Inputs on a GPU are left alone, since writing them would take its turn on the stream.
         """
         pairs = [
             (self.flat[name], place, value)
@@ -158,7 +158,7 @@ class OperandSet:
         yield from repeat(None)
 
     def spoil(self, draw: Draw) -> None:
-        """Overwrite a few elements of the outputs: what the contender before has left there may be right already."""
+        """Overwrite a few elements of the outputs: the result of the contender before may be right already."""
         for name in self._named("out"):
             self._memory[name].scatter(self.flat[name], *draw.scattered(self.specs[name]))
 
@@ -172,7 +172,7 @@ class OperandSet:
                 poison(self.flat[name], operand.dtype)
 
     def spots(self, draw: Draw) -> list[Spots]:
-        """Elements of each output in host memory, drawn at random, that can be looked at before anything else is done.
+        """Return elements of each output in host memory, drawn at random, to be read before anything else is done.
 
         A device is synchronised before its outputs are read; on the host a kernel may leave a thread at work.
         """
@@ -188,7 +188,7 @@ class OperandSet:
         ]
 
     def touch(self) -> float:
-        """Write a byte of each page of the outputs as it is; return the share of pages that the system made for it."""
+        """Write a byte of each page of the outputs unchanged; return the share of pages that the system had to make."""
         before, count = page_faults(), 0
         for name in self._named("out"):
             pages = self.flat[name].view(np.uint8)[::_PAGE_BYTES]
@@ -198,16 +198,16 @@ class OperandSet:
 
     @property
     def has_pages(self) -> bool:
-        """Return whether a kernel may gain by leaving the pages of its outputs to whoever touches them."""
+        """Return whether a kernel may gain by leaving the pages of its outputs to the next access."""
         sizes = [operand.nbytes for operand in self.specs.values() if operand.role == "out"]
         return self._on_host and bool(sizes) and min(sizes) >= LEAST_PAGES * _PAGE_BYTES
 
     def snapshot(self) -> dict[str, Array]:
-        """Copy what a run has written to the host, as it lies in memory."""
+        """Copy the outputs of a run to the host, as they lie in memory."""
         return {name: np.array(self._memory[name].download(self.flat[name])) for name in self.written}
 
     def outputs(self, order: str, snapshot: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """Return what a run has written, on the host: what stands now, or what a snapshot has kept."""
+        """Return the outputs of a run, on the host: the current ones, or those of a snapshot."""
         found = {}
         for name in self.written:
             flat = self._memory[name].download(self.flat[name]) if snapshot is None else snapshot[name]
@@ -220,14 +220,14 @@ class OperandSet:
         return self._named("out") + self._named("inout")
 
     def repaired(self, draw: Draw) -> str | None:
-        """Return the damage that a run has done, after which everything is as drawn again."""
+        """Return the damage of a run; if there is any, load and poison the operands again."""
         if damage := self.damage(draw):
             self.load(draw)
             self.poison()
         return damage
 
     def damage(self, draw: Draw) -> str | None:
-        """Return what a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
+        """Return what a run wrote without permission: an input, the padding of an output, or beyond a buffer's ends."""
         with draw.holding(self.change):
             return self._damage(draw)
 
@@ -252,7 +252,7 @@ class OperandSet:
 class ScratchBuffers:
     """A contender's scratch buffers, shared by its set-ups for all operand sets, and counted.
 
-    memory: the kind of those in the host's memory.
+    memory: the kind of buffers in host memory.
     """
 
     def __init__(self, device: Device, memory: str = "") -> None:
@@ -264,11 +264,11 @@ class ScratchBuffers:
         self._next = 0
 
     def rewind(self) -> None:
-        """The next set-up takes the same buffers again."""
+        """Give the same buffers to the next set-up."""
         self._next = 0
 
     def take(self, shape: tuple[int, ...], dtype: str, in_host: bool = False, gpu: int = 0) -> Any:
-        """An array of this shape, poisoned, at the same place for every set-up."""
+        """Return a poisoned array of this shape, at the same place for every set-up."""
         home = self._beside.peers((gpu,)) if gpu else self._host if in_host else self._device
         nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
         if self._next == len(self._buffers):
@@ -281,7 +281,7 @@ class ScratchBuffers:
         return parts_of(raw.view(home.dtype(dtype)))[0].reshape(shape)
 
     def poison(self) -> None:
-        """All ones: NaN in every storage type."""
+        """Fill with ones: NaN in every storage type."""
         for raw in self._buffers:
             raw.fill(0xFF)
 
@@ -291,7 +291,7 @@ class ScratchBuffers:
 
 
 class Operands:
-    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, `tile`, and these methods."""
+    """The argument of a kernel's set-up: the operands as attributes, `threads`, `stream`, `tile`, and these methods."""
 
     def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: ScratchBuffers) -> None:
         self._arrays: Mapping[str, Any] = {name: operands.array(name, order) for name in operands.specs}
@@ -308,25 +308,25 @@ class Operands:
             raise AttributeError(f"{name!r} is not an operand; there are {', '.join(self._arrays)}") from None
 
     def scratch(self, shape: tuple[int, ...], dtype: str, gpu: int = 0) -> Any:
-        """A scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept.
+        """Return a scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept.
 
-        gpu: the number of the GPU that it lies on, for kernels that are `spread`.
+        gpu: the number of its GPU, for kernels that are `spread`.
         """
         return self._scratch.take(shape, dtype, gpu=gpu)
 
     def host_scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """A scratch array in host memory of the kind that the kernel declares, for a kernel on a GPU."""
+        """Return a scratch array in host memory of the kind that the kernel declares, for a kernel on a GPU."""
         return self._scratch.take(shape, dtype, in_host=True)
 
     def chose(self, **settings: Any) -> None:
-        """Note what the set-up chose for this problem (a tile, a plan's rigour): the row's `tunables`."""
+        """Record what the set-up chose for this problem (a tile, a plan's rigour): the row's `tunables`."""
         self.settings |= settings
 
     def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
-        """What launches another registered kernel on these arrays, named as the operands of `problem`; for strategies.
+        """Return a launcher of another registered kernel on these arrays, named as the operands of `problem`.
 
-        stream: of the present GPU, the timed one if there is none. Its scratch counts here. Raises Unsupported where
-        that kernel cannot take the problem.
+        For strategies. stream: of the current GPU, by default the timed one. Its scratch counts here. Raises
+        Unsupported if that kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
         part = SimpleNamespace(

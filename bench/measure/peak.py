@@ -1,4 +1,4 @@
-"""The nominal peak of a CPU: clock x units x lanes. It accuses rows where no measured ceiling can, and nothing else.
+"""The nominal peak of a CPU: clock x units x lanes. It serves to accuse rows where no measured ceiling can.
 
 Sources: Intel 64 and IA-32 Architectures Optimization Reference Manual (248966); AMD Software Optimization Guides for
 families 17h (55723, 56305), 19h (56665, 57647) and 1Ah (58455); Arm Neoverse N1, N2, V1 and V2 Core Software
@@ -30,7 +30,7 @@ LANES = {"fp32": 1.0, "fp64": 0.5}
 
 
 def nominal_peak(need: Need) -> Ceiling | None:
-    """Return what the threads of a CPU can reach at most; None where its units or its highest clock are unknown."""
+    """Return the highest rate of a CPU's threads, or None if its units or its highest clock are unknown."""
     units, hertz = _units(), _highest_hertz()
     if need.device != "cpu" or need.kind not in LANES or not (units and hertz):
         return None

@@ -1,4 +1,4 @@
-"""What is usable here: packages and the CUDA driver, looked for without an import of any package."""
+"""What is usable here: packages and the CUDA driver, found without importing any package."""
 
 import ctypes
 import importlib.util
@@ -31,7 +31,7 @@ EXTRAS = {
 
 @lru_cache
 def module_missing(module: str) -> str | None:
-    """Why `module` cannot be imported, with the command that installs it; looks for it without importing anything."""
+    """Return why `module` cannot be imported, with the command that installs it, without importing anything."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     # find_spec of a dotted name would import its parents, which for GPU libraries takes seconds.
@@ -65,7 +65,7 @@ def module_version(module: str) -> str | None:
 
 @lru_cache
 def cuda_missing() -> str | None:
-    """Return why there is no CUDA device here, or None; asks the driver alone, which takes no Python package."""
+    """Return why there is no CUDA device here, or None; only the driver is asked, without any Python package."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,8 +1,8 @@
-"""What bounds a row: measured ceilings of arithmetic and of bandwidth, and what they say of a time.
+"""Bound a row by measured ceilings of arithmetic and of bandwidth, and place its time under them.
 
 Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
-A ceiling is what the best of our own microbenchmarks (operations `fma`, `copy` and, over a link, `transfer`) reached
-here. Only where none can accuse a row, the nominal peak does (`peak.py`).
+A ceiling is the best rate of our own microbenchmarks here (operations `fma`, `copy` and, over a link, `transfer`).
+Only if none can accuse a row, the nominal peak does (`peak.py`).
 """
 
 import math
@@ -56,7 +56,7 @@ _CACHED_BYTES = 2**20
 
 
 class Judge(NamedTuple):
-    """What accuses a row that lies beyond `times` the best sample of a ceiling."""
+    """A ceiling that accuses a row beyond `times` its best sample."""
 
     ceiling: Ceiling
     times: float
@@ -66,14 +66,14 @@ class Judge(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The ceilings of one row, where they are known."""
+    """The ceilings of one row, as far as they are known."""
 
     compute: Ceiling | None
     memory: Ceiling | None
 
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
-    """The ceilings of a kernel: of its arithmetic where there is any, and of the memory or link that operands cross."""
+    """Return the ceilings of a kernel: of its arithmetic, if any, and of the memory or link that operands cross."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := microbenchmark(problem.op, device, numerics, threads)):
         yield Need(device, threads, kind, micro)
@@ -87,10 +87,10 @@ def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode
 def judges(
     problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int
 ) -> Iterator[tuple[Need, float]]:
-    """Yield the ceilings that can accuse a kernel, each with how many times it a rate may be.
+    """Yield the ceilings that can accuse a kernel, each with the factor by which a rate may exceed it.
 
-    Operands below four last-level caches leave part of their stores there. On a CPU they are held against twice what a
-    copy within a cache reaches: on each thread in cold mode, of the operands' size in others.
+    Operands below four last-level caches leave part of their stores there. On a CPU they are compared with twice the
+    rate of a copy within a cache: on each thread in cold mode, of the operands' size in others.
     """
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):
         if not need.moves or problem.footprint_bytes >= 4 * llc_bytes:
@@ -102,7 +102,7 @@ def judges(
 
 
 def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | None:
-    """The problem whose rate bounds an operation's arithmetic, if there is one; on a CPU each thread has the same."""
+    """Return the problem whose rate bounds an operation's arithmetic, if any; on a CPU, the same for each thread."""
     kind = UNITS.get(numerics, numerics)
     fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
     found = fed or COMPUTE.get(device, {}).get(kind)
@@ -110,10 +110,10 @@ def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | N
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
-    """The footprint of the copy that bounds a row: four last-level caches where operands come from memory.
+    """Return the footprint of the copy that bounds a row: four last-level caches if operands come from memory.
 
-    Otherwise they stay in a cache; which one follows from their size, so the copy is about as large: the next smaller
-    power of four, that it may not lie in a slower cache than they do.
+    Otherwise they stay in a cache, which follows from their size, so the copy is about as large: the next smaller power
+    of four, so that it does not lie in a slower cache than they do.
     """
     if mode.does.from_memory or footprint > 2 * llc_bytes:
         return 4 * llc_bytes
@@ -125,7 +125,7 @@ def _copy_of(nbytes: int) -> str:
 
 
 def fastest(rows: list[Measurement]) -> Measurement | None:
-    """Return the microbenchmark that reached most, or None where none was right."""
+    """Return the fastest microbenchmark, or None if none was right."""
     good = [row for row in rows if row.status == Status.OK and row.samples]
     return min(good, key=lambda row: fastest_tenth(row.samples), default=None)
 
@@ -158,7 +158,7 @@ class Tenth(NamedTuple):
 
 
 def fastest_tenth(samples: Sequence[float]) -> Tenth:
-    """Return what the fastest samples show."""
+    """Return the time of the fastest tenth of the samples."""
     ranked, mean = sorted(samples), FASTEST * len(samples)
     off = 1.96 * math.sqrt(mean * (1 - FASTEST))
     places = (math.floor(mean), math.floor(mean - off), math.ceil(mean + off))
@@ -170,9 +170,9 @@ BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the highest of the least doubtful ceilings of a kind, its best sample that of all, and why it is doubted.
+    """Return the highest of the least doubtful ceilings of a kind, the best sample of all, and the reason for doubt.
 
-    What holds is less doubtful than what was measured beside other load, and that less than all else.
+    A valid ceiling is less doubtful than one measured beside other load, and that less than any other.
     """
     every = list(found)
     if not every:
@@ -182,7 +182,7 @@ def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
 
 
 def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
-    """Return the ceilings that rows of a run stand on, one of each kind, with the doubts about them."""
+    """Return the ceilings of a run's rows, one of each kind, with the doubts about them."""
     by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
     for one in found:
         by_need.setdefault(one[0].need, []).append(one)
@@ -190,12 +190,12 @@ def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
 
 
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
-    """Return by what ceilings of a kind are ranked: the last of them stands in rows, tables and figures."""
+    """Return the sort key of ceilings of a kind: the last of them is used in rows, tables and figures."""
     return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 
 def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline | None:
-    """Where a time stands under its ceilings; None where none is known."""
+    """Place a time under its ceilings; None if no ceiling is known."""
     if measured.interval is None or not (bounds.compute or bounds.memory):
         return None
     shares = {name: share / measured.interval.median for name, share in _least_s(measured, problem, bounds).items()}
@@ -232,7 +232,7 @@ def _executed(measured: Measurement, problem: Problem) -> int:
 
 
 def exceeded(measured: Measurement, problem: Problem, judge: Judge) -> Excess | None:
-    """Return whether a row is beyond a ceiling: its slowest credible time against the ceiling's best sample."""
+    """Return whether a row exceeds a ceiling: its slowest credible time against the ceiling's best sample."""
     if measured.interval is None:
         return None
     declared = problem.traffic_bytes if judge.ceiling.need.moves else _executed(measured, problem)

@@ -1,8 +1,8 @@
-"""How a number is made: one contender's samples, each prepared, timed and kept, until they suffice.
+"""Take one contender's samples, each prepared, timed and kept, until they suffice.
 
 `Series.sample` is the measurement. `turns.py` calls it for each contender of a job in turn, looks at the machine
-between windows of samples, and calls `Series.decide` for those that it keeps. What else is found out about a contender
-is an observer's (`observers.py`); who would deceive this file is caught in `verify.py` and `audit.py`.
+between windows of samples, and calls `Series.decide` for those that it keeps. Other metrics of a contender are measured
+by observers (`observers.py`); attempts to deceive this file are caught in `verify.py` and `audit.py`.
 """
 
 import math
@@ -57,7 +57,7 @@ Called = Callable[[str], AbstractContextManager[None]]
 
 
 class Mark(NamedTuple):
-    """Where a series stood at one moment."""
+    """The state of a series at one moment."""
 
     samples: int
     spent_s: float
@@ -134,7 +134,7 @@ class Series:
     def sample(self) -> None:
         """Take one sample: call to wake, then time a batch in stretches on fresh values; keep the seconds a call.
 
-        The stretches that wake differ from the others in nothing but that their time is not kept.
+        The stretches that wake differ from the others only in that their time is not kept.
         """
         waking = 0 if self.is_long else self._random.choice(WAKING)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
@@ -203,7 +203,7 @@ class Series:
         return self._random.sample([first, self.batch - first], 2)
 
     def take_pair(self) -> None:
-        """Time a call on new values and one on the same, as an audit of batches in which some calls meet known ones."""
+        """Time a call on new values and one on the same: an audit of batches in which some calls see known values."""
         stretches = [_Stretch([0]), _Stretch([0], known=True)]
         for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
@@ -211,7 +211,7 @@ class Series:
     def take_renewed(self) -> tuple[float, float]:
         """Return the seconds of a call for which all operands have changed, and of one for which a few elements have.
 
-        All sets but the first then hold values that are drawn no more.
+        All sets but the first then hold values that are no longer those of the draw.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
         for renews in (True, False):
@@ -257,7 +257,7 @@ class Series:
         return _Stretch(found)
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
-        """Run untimed until caches, threads and branch predictors know the code, and choose the batch.
+        """Run untimed until caches, threads and branch predictors are warm, and choose the batch.
 
         Raises Unsupported for a call that is too short to be distinguished from an empty one, of `overhead_s`.
         """
@@ -365,36 +365,36 @@ class Series:
 
     @property
     def is_long(self) -> bool:
-        """Return whether a call is so long that waking threads and caches is a small part of it."""
+        """Return whether a call is so long that waking threads and caches takes a small part of it."""
         return self._call_s >= LONG_CALL_S
 
     def mark(self) -> Mark:
-        """Where it stands, to go back to."""
+        """Return the present state, to go back to."""
         return Mark(len(self.samples), self.spent_s)
 
     @property
     def cuts(self) -> bool:
-        """Return whether batches are cut, since some of their calls would meet values that they know."""
+        """Return whether batches are cut, since some of their calls would see known values."""
         return self.batch > 1 and not self._restores and not self._cold
 
     @property
     def meets_known(self) -> bool:
-        """Return whether some calls of a batch meet values that they know."""
+        """Return whether some calls of a batch see known values."""
         return self.cuts or (self._cold and self.batch > FRESHENED)
 
     def forget(self, mark: Mark) -> None:
-        """Forget the samples since a mark, but for what they have shown of stretches."""
+        """Forget the samples since a mark, except what they have shown of stretches."""
         del self.samples[mark.samples :], self.woken[mark.samples :]
 
     def set_aside(self, mark: Mark, seconds: float) -> None:
-        """Forget the samples since a mark, which took so long, and their time: they are to be taken again."""
+        """Forget the samples since a mark, and the time that they took: they are to be taken again."""
         self.repeated += len(self.samples) - mark.samples
         self.forget(mark)
         self.spent_s = mark.spent_s
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether it has all samples that its time allows, or that of others."""
+        """Return whether the series has all samples that its own time or that of others allows."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:
@@ -414,11 +414,11 @@ class Series:
         return self._looks.alpha
 
     def longest_s(self, mark: Mark) -> float:
-        """Return what the longest sample since a mark took."""
+        """Return the time of the longest sample since a mark."""
         return max(self.samples[mark.samples :], default=0.0) * self.batch
 
     def burst(self, seconds: float) -> int:
-        """Calls back to back, neither prepared nor timed, for about so long; their number."""
+        """Call back to back, neither prepared nor timed, for about this long; return the number of calls."""
         count = max(1, min(round(seconds / max(self._call_s, 1e-9)), self.clock.max_batch))
         launches = islice(cycle(self._launches), count)
         with self._called("sampling"):

@@ -1,4 +1,4 @@
-"""Digests of what a measured row follows from: the kernel's code, the values of its declaration, the measuring.
+"""Digests of everything that a measured row depends on: the kernel's code, its declaration's values, the measuring.
 
 Paths, names of files, comments and formatting are not part of them: two checkouts of the same code agree.
 """
@@ -54,11 +54,11 @@ def task_digest(
 def kernel_digest(
     kernel: Kernel, problems: Iterable[Problem], limits: DeviceLimits, launcher: str = "cuda-core"
 ) -> str:
-    """Return the digest, 20 hex digits, of what the rows of a kernel on these problems follow from.
+    """Return the digest, 20 hex digits, of everything that the rows of a kernel on these problems depend on.
 
     That is its id, its code, and the values that its declaration has for each problem on a device of these limits:
-    the launches of a hand-written CUDA kernel, numerics, declared operations. What is for reading or for tests alone
-    (label, module, path, `emulated`, `spills`) is left out. Raises UsageError where the digest cannot be formed.
+    the launches of a hand-written CUDA kernel, numerics, declared operations. What only readers or tests use (label,
+    module, path, `emulated`, `spills`) is left out. Raises UsageError if the digest cannot be formed.
     """
     try:
         declared = _declared(kernel, _DECLARED)
@@ -176,7 +176,7 @@ class _Module(NamedTuple):
 
 
 def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tuple[str, ...]:
-    """Return the texts of the statements that a kernel's set-up is made of, sorted.
+    """Return the texts of the statements of a kernel's set-up, sorted.
 
     That is its decorated function, or all of the module that declares it where there is no such function; all of the
     modules `_*.py` that these use; and what they use of other modules of kernels. Imports, docstrings, comments and

@@ -50,12 +50,12 @@ class Spread:
 
 
 def parts_of(array: Any) -> list[Any]:
-    """Return the parts of an array; one that lies on one GPU is its only part."""
+    """Return the parts of an array; an array on one GPU is its only part."""
     return array.parts if isinstance(array, Spread) else [array]
 
 
 class Peers:
-    """Memory of several GPUs: arrays begin and end with `edge` bytes, and what is between is shared out equally."""
+    """Memory of several GPUs: arrays begin and end with `edge` bytes, and the rest is shared out equally."""
 
     def __init__(self, own: Memory, gpus: tuple[int, ...], edge: int) -> None:
         self._own, self._gpus, self._edge = own, gpus, edge

@@ -1,7 +1,7 @@
 """Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launching with structs as arguments.
 
-cuda-core 1.2 encodes no TF32 and takes its swizzles from a private module, and its `launch` takes no other descriptor
-than its own, so launches go through the driver's public bindings. These in turn keep a descriptor at any address, while
+cuda-core 1.2 encodes no TF32 and takes its swizzles from a private module, and its `launch` takes only its own
+descriptors, so launches go through the driver's public bindings. These in turn keep a descriptor at any address, while
 cuda.h aligns it to 128 bytes, so the driver encodes by ctypes into memory that is ours.
 """
 
@@ -42,7 +42,7 @@ _ELEMENTS = {
 
 @lru_cache
 def encode_tiled() -> Any:
-    """Return the driver's function of this name."""
+    """Return the driver's function cuTensorMapEncodeTiled."""
     function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
     function.argtypes, function.restype = SIGNATURE, c_int
     return function
@@ -50,14 +50,14 @@ def encode_tiled() -> Any:
 
 @lru_cache
 def encode_im2col() -> Any:
-    """Return the driver's function of this name."""
+    """Return the driver's function cuTensorMapEncodeIm2col."""
     function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeIm2col
     function.argtypes, function.restype = IM2COL_SIGNATURE, c_int
     return function
 
 
 def aligned(nbytes: int = NBYTES) -> "np.ndarray[Any, Any]":
-    """Return bytes at an address that a descriptor may have."""
+    """Return bytes at an address that is aligned for a descriptor."""
     memory = np.empty(nbytes + NBYTES, np.uint8)
     start = -memory.ctypes.data % NBYTES
     return memory[start : start + nbytes]
@@ -78,7 +78,7 @@ def spanned(rows: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -
 def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarray[Any, Any]":
     """The descriptor of a device array, as aligned bytes.
 
-    Raises Unsupported where address or pitch are not aligned, UsageError where a limit is passed or the driver refuses.
+    Raises Unsupported if address or pitch are not aligned, UsageError if a limit is exceeded or the driver refuses.
     """
     from cuda.bindings import driver
 
@@ -171,7 +171,7 @@ def is_struct(argument: Any) -> bool:
 
 
 def is_descriptor(argument: Any) -> bool:
-    """Return whether a resolved argument is what `encode` returned."""
+    """Return whether a resolved argument is a result of `encode`."""
     return isinstance(argument, np.ndarray)
 
 
@@ -192,7 +192,7 @@ def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def launch_with_structs(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
-    """Return what launches the kernel of this handle on this stream; the parameters are packed once, here."""
+    """Return a launcher of the kernel with this handle on this stream; the parameters are packed once, here."""
     from cuda.bindings import driver
 
     config = driver.CUlaunchConfig()

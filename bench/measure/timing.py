@@ -39,7 +39,7 @@ def now() -> float:
 
 
 def pause(seconds: float) -> None:
-    """Let time pass."""
+    """Sleep for so many seconds."""
     time.sleep(seconds)
 
 
@@ -62,7 +62,7 @@ def resolution() -> float:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Collect no garbage and handle no signal while it lasts: calls that are timed, that wake and that are judged."""
+    """Collect no garbage and handle no signal in the context: for calls that are timed, wake or are judged."""
     collecting, blocked = _is_collecting(), _block(signal.SIG_BLOCK, _HELD)
     _do_not_collect()
     try:
@@ -104,7 +104,7 @@ class CpuClock:
         return (stop - start) / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
-        """Seconds a call where a pause of 0 to 5 us is between one and the next, and `between`; neither is counted."""
+        """Return the seconds a call, with a pause of 0 to 5 us and `between` before the next; neither is counted."""
         clock, spent_s = time.perf_counter, 0.0
         pauses, between = [random.uniform(0, 5e-6) for _ in calls], between or repeat(None)
         with undisturbed():
@@ -120,7 +120,7 @@ class CpuClock:
 
 
 class Streamed(Protocol):
-    """What `CudaClock` needs of its device."""
+    """The part of a device that `CudaClock` needs."""
 
     stream: Any
 
@@ -167,8 +167,8 @@ class CudaClock:
     def time(self, calls: Sequence[Launch]) -> float:
         """Seconds a call between two events; what the device still did afterwards goes to `unseen_s`.
 
-        Raises RuntimeError where CuPy's current stream is not the clock's, before the calls or after them, and where
-        the device's clock has jumped.
+        Raises RuntimeError if CuPy's current stream is not the clock's, before the calls or after them, and if the
+        device's clock has jumped.
         """
         self._refuse_strayed()
         self._device.forget_persisting()
@@ -203,7 +203,7 @@ class CudaClock:
         return span / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
-        """Seconds a call where a pause of 0 to 5 us is between one launch and the next, while the stream is held."""
+        """Return the seconds a call, with a pause of 0 to 5 us between launches, while the stream is held."""
         between = between or repeat(None)
 
         def after_a_pause(call: Launch) -> Launch:
@@ -234,7 +234,7 @@ class CudaClock:
         self._flag[0] = 1
 
     def hidden_work(self, samples: Sequence[float], batch: int) -> str | None:
-        """Return why the span cannot be trusted: the device went on working well after it, sample for sample."""
+        """Return why the span cannot be trusted: sample for sample, the device went on working well after it."""
         if not self.unseen_s:
             return None
         unseen, span = median(self.unseen_s), median(samples) * batch
@@ -244,9 +244,9 @@ class CudaClock:
 
 
 def captured(launch: Launch, stream: Any) -> Launch:
-    """The launch recorded as a CUDA graph, and what replays it: the cost of each call of the driver is paid once.
+    """Record the launch as a CUDA graph and return what replays it, so that driver calls are paid once.
 
-    Raises what CuPy raises where the launch does something that no graph can hold, Unsupported where CuPy refuses it.
+    Raises CuPy's exception if the launch does something that no graph can hold, Unsupported if CuPy refuses it.
     """
     stream.begin_capture()
     try:
@@ -259,6 +259,6 @@ def captured(launch: Launch, stream: Any) -> Launch:
 
 
 def call_overhead(clock: Clock) -> float:
-    """Seconds that a call which does nothing costs in a batch of this clock; a batch lasts hundreds of clock steps."""
+    """Return the seconds of an empty call in a batch of this clock; a batch lasts hundreds of clock steps."""
     calls = [lambda: None] * min(200, clock.max_batch)
     return min(clock.time(calls) for _ in range(5))

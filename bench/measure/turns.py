@@ -1,4 +1,4 @@
-"""Contenders measured in turn; what was taken while something else disturbed the machine is taken again."""
+"""Measure contenders in turn, and take again the samples that something else disturbed."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -30,16 +30,16 @@ def interleave(
 ) -> None:
     """Take samples in turn, forward and backward (ABBA), until every contender has enough.
 
-    The baselines go on as long as anybody does, so that each has its counterpart in the same round, until one has taken
-    four times the time limit: then all stop that have enough for an interval. `pause` lets the threads of the last
-    one settle, untimed. `monitors`, by device, say whether what was taken since the last look is to be kept. `look` is
-    called between windows.
+    The baselines go on as long as any contender, so that each sample has its counterpart in the same round, until one
+    baseline has taken four times the time limit: then all stop that have enough for an interval. `pause` lets the
+    threads of the last contender settle, untimed. `monitors`, by device, decide whether the samples since the last look
+    are kept. `look` is called between windows.
     """
     Turns(series, budget, baselines, pause, on_error, monitors or {}).run(look)
 
 
 class Repeats:
-    """Whether what was disturbed may be taken again: as much as is kept, or has to be; twice the time is the limit."""
+    """Whether disturbed windows may be taken again: not for longer than the kept windows took, or `least_s`."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
@@ -47,7 +47,7 @@ class Repeats:
         self._long = 0
 
     def allow(self, seconds: float, longest_s: float) -> bool:
-        """Return whether a window of this many seconds may be taken again; one that may is counted."""
+        """Return whether a window of this many seconds may be taken again; an allowed one is counted."""
         is_long = longest_s > LONG_SAMPLE_S
         if self._repeated_s + seconds > max(self._least_s, self.kept_s) or (is_long and self._long >= MAX_LONG_REPEATS):
             return False
@@ -74,7 +74,7 @@ class Turns:
         self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
 
     def run(self, look: Callable[[], None]) -> None:
-        """Take turns until no contender is left; look on after each window."""
+        """Take turns until no contender is left, and call `look` after each window."""
         for monitor in self._monitors.values():
             monitor.look()  # what was before is not ours
         while self._active:

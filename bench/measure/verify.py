@@ -1,4 +1,4 @@
-"""Right before fast: runs on poisoned outputs, and outputs of timed calls as they stand, against float64."""
+"""Verify before timing: run on poisoned outputs, and compare outputs of timed calls, against float64."""
 
 import math
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ LONGEST_S = 0.1
 
 
 class References:
-    """The truth for one draw, computed when it is first asked for, apart for row- and column-major kernels.
+    """The float64 references of one draw, computed on demand, separately for row- and column-major kernels.
 
-    took_s: what the last one has taken.
+    took_s: the time of the last one.
     """
 
     def __init__(self, problem: Problem, draw: Draw, called: Called) -> None:
@@ -43,10 +43,10 @@ class References:
 
 
 class Checksums:
-    """Checks of whole outputs of timed calls, for kernels of one order, while the drawn values stand.
+    """Checks of whole outputs of timed calls, for kernels of one order, while the drawn values are current.
 
-    By the problem's sums, or where it has none by a reference of their own, if that does not take long. took_s: what
-    preparing has taken, which is no less than most checks take. possible: whether there is any.
+    They use the problem's sums, or without these a reference of their own, if that does not take long. took_s: the time
+    of preparing them, at least that of most checks. possible: whether there is any.
     """
 
     def __init__(self, problem: Problem, draw: Draw, order: str, called: Called, reference_s: float = math.inf) -> None:
@@ -64,7 +64,7 @@ class Checksums:
         self.possible = self._check is not None
 
     def wrong(self, operands: OperandSet, numerics: str) -> str | None:
-        """Return why the outputs that stand in a set cannot be those of its inputs."""
+        """Return why the outputs in a set cannot be those of its inputs."""
         assert self._check is not None
         specs, changed = operands.specs, operands.change
         none = np.zeros(0, np.intp)
@@ -77,7 +77,7 @@ class Checksums:
 
 
 class Verified(NamedTuple):
-    """The verdict on a call, and the seconds that the call took on operands that it had never seen."""
+    """The verdict on a call, and its seconds on operands that it had never seen."""
 
     verdict: Verdict
     took_s: float
@@ -117,7 +117,7 @@ def verify(
 def judge(
     kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References, called: Called
 ) -> Verdict:
-    """Compare what stands in a set with the reference of its inputs, and look for what a run must not change."""
+    """Compare the outputs of a set with the reference of its inputs, and look for changes that a run must not make."""
     verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
     if damage := operands.repaired(draw):
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)

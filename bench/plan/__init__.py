@@ -1,1 +1,1 @@
-"""What is to be measured: operations, kernels, suites and cases."""
+"""Plan what to measure: operations, kernels, suites and cases."""

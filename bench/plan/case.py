@@ -34,13 +34,12 @@ class Entrant(NamedTuple):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on one problem or on several siblings, measured interleaved in one process, to which it goes as data.
+    """Contenders on one problem or on several siblings, measured in turn in one process; it is sent as data.
 
-    Every kernel contends on every problem, but for the pairs `without`. baseline:
-    what the others on a problem are set against; baselines: of problems that have another, by their ids, "" for none.
-    absent: devices of contenders that the run does not use; these are `unsupported`. tiles: taken for the defaults.
-    entropy: that of rows to be reproduced, one for each process; "" to draw it. ours: measured where no code of other
-    packages has been loaded.
+    Every kernel contends on every problem, except the pairs `without`. baseline: the kernel that speedups on a problem
+    are relative to; baselines: of problems with another one, by id, "" for none. absent: devices of contenders that the
+    run does not use; these are `unsupported`. tiles: used instead of the defaults. entropy: that of rows to be
+    reproduced, one for each process; "" to draw it. ours: measured where no code of other packages has been loaded.
     """
 
     problems: tuple[str, ...]
@@ -67,7 +66,7 @@ class Job(msgspec.Struct, frozen=True):
         return tuple(e for e in map(Entrant._make, product(self.problems, self.kernels)) if e not in self.without)
 
     def only(self, entrants: Collection[Entrant]) -> Self:
-        """The job with some of its contenders alone."""
+        """Return the job with only some of its contenders."""
         problems = tuple(name for name in self.problems if any(e.problem == name for e in entrants))
         kernels = tuple(name for name in self.kernels if any(e.kernel == name for e in entrants))
         without = tuple(e for e in map(Entrant._make, product(problems, kernels)) if e not in entrants)
@@ -78,16 +77,16 @@ class Job(msgspec.Struct, frozen=True):
         return [self.only([e for e in self.entrants if e.problem == name]) for name in self.problems]
 
     def of_process(self, number: int) -> Self:
-        """The job as the process of this number, from 1 on, has it."""
+        """Return the job as the process of this number, from 1 on, runs it."""
         return msgspec.structs.replace(self, entropy=" ".join(self.entropy.split()[number - 1 : number]))
 
     def baseline_of(self, problem: str) -> str | None:
-        """The kernel that the others on a problem are set against."""
+        """Return the kernel that speedups on a problem are relative to."""
         return self.baselines.get(problem, self.baseline) or None
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """What is set when a worker starts. process: of a case's fresh ones. gpu: the UUID of the only one that it sees."""
+    """What is set when a worker starts. process: its number for a case. gpu: the UUID of the only GPU that it sees."""
 
     device: str
     threads: int
@@ -108,14 +107,14 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a run was asked for: devices present, globs over kernel ids, mode, thread counts, seed and limits.
+    """The user's request for a run: devices present, globs over kernel ids, mode, thread counts, seed and limits.
 
-    suites: as they were asked for, files by absolute paths. isas: each in workers of its own, "" is what the libraries
-    choose. timeout_s: for one call. processes: fresh ones of each case, each a pass over the suites, which begin at
-    least spread_s apart. share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere;
-    tiles: those. tunes: what is tuned, and how; None for a run of suites. shard: the part that is measured; None for
-    all. executor: the file of the executor whose workers measure; gpus: those that measure, by their UUIDs.
-    reproduce: the run whose values are drawn again, "" for none. absent: devices that would be used and are not here.
+    suites: as the user named them, files by absolute paths. isas: each in workers of its own, "" for the libraries'
+    choice. timeout_s: for one call. processes: fresh ones of each case, each a pass over the suites, which begin at
+    least spread_s apart. share_gpu: another run may use the GPU. tuned: the source of tiles, "" for none; tiles: those
+    tiles. tunes: what is tuned, and how; None for a run of suites. shard: the part that is measured; None for all.
+    executor: the file of the executor whose workers measure; gpus: those that measure, by UUID. reproduce: the run
+    whose values are drawn again, "" for none. absent: devices that would be used and are not here.
     """
 
     devices: tuple[str, ...]
@@ -162,7 +161,7 @@ def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") 
 
 
 def case_of(job: Job, problem: str, kernel: Kernel) -> str:
-    """The identity of the row that a job makes for a kernel on one of its problems."""
+    """Return the identity of the row of a kernel on one of a job's problems."""
     return case_key(kernel.id, problem, job.mode, job.threads if kernel.threaded else 1, job.isa)
 
 
@@ -192,11 +191,11 @@ def contenders(
     known: Tiled | None = None,
     absent: tuple[str, ...] = (),
 ) -> list[Kernel]:
-    """Return the kernels that devices, suite and the user's globs select and whose domain has the problem.
+    """Return the kernels that devices, suite and the user's globs select and whose domain contains the problem.
 
     A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason. So
     does one of a plug-in whose device is absent. One that contends on request has to be selected by a glob.
-    known: what was found before for the same globs of the user, and is found here.
+    known: a cache of earlier answers for the same globs, which is extended here.
     """
     known = {} if known is None else known
     named = {glob.partition("@")[0] for glob in globs}
@@ -219,7 +218,7 @@ def contenders(
 
 
 def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:
-    """Count the rows that jobs come to: cases that sweeps have in common are measured once."""
+    """Count the rows of jobs: cases that sweeps have in common are measured once."""
     entrants = ((planned.job, *entrant) for planned in planned_jobs for entrant in planned.job.entrants)
     return len({hash(case_of(job, problem, registry.kernels[kernel])) for job, problem, kernel in entrants})
 

@@ -1,6 +1,6 @@
-"""Whether a declaration can hold: names, types and values of what the decorators are given, before it is used.
+"""Check declarations: names, types and values of the decorators' arguments, before they are used.
 
-A complaint names the operation or the kernel; the file and the line, which discovery adds, come before it.
+A complaint names the operation or the kernel; discovery puts the file and the line before it.
 """
 
 import re
@@ -49,7 +49,7 @@ def shown(value: object) -> str:
 
 
 def check_op(op: object, decorator: str) -> None:
-    """Raise UsageError where a decorator was given no operation, as one without parentheses is."""
+    """Raise UsageError if a decorator was given no operation, such as one without parentheses."""
     if not isinstance(op, str):
         how = f'@{decorator}("gemm", ...) with the name of an operation'
         raise UsageError(f"{decorator}: is given {shown(op)}, expected a string: {how}")
@@ -62,12 +62,12 @@ def subject_of(op: str, provider: object, name: object) -> str:
 
 
 def name_of(function: object, options: Mapping[str, Any]) -> Any:
-    """Return the name that a kernel is declared under: its own, or its function's; `?` for what has neither."""
+    """Return the name that a kernel is declared under: its own, or its function's; `?` without either."""
     return options.get("name", getattr(function, "__name__", "?"))
 
 
 def checked(kernel: K, problem_class: type[Problem]) -> K:
-    """Return the kernel as it is. Raises UsageError for an argument that no kernel can have."""
+    """Return the kernel unchanged. Raises UsageError for an argument that no kernel can have."""
     subject = subject_of(kernel.op, kernel.provider, kernel.name)
     for name, hint in _hints(type(kernel)).items():  # type: ignore[arg-type]  # a class is hashable
         value = getattr(kernel, name)
@@ -111,7 +111,7 @@ def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) ->
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError where a class cannot be the operation `name`; `options` of kernels are no plurals of axes."""
+    """Raise UsageError if a class cannot be the operation `name`. options: keywords that no axis's plural may be."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)
@@ -167,7 +167,7 @@ def is_foreign(problem_class: type[Problem]) -> bool:
 
 
 def require_figures(problem: Problem, name: str) -> None:
-    """Raise UsageError, which names the problem, where its class cannot return what rows of the problem need."""
+    """Raise UsageError, which names the problem, if its class cannot return the figures that its rows need."""
     try:
         dims = problem.dims()
         figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}

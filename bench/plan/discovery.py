@@ -32,9 +32,9 @@ _loaded: dict[Path, ModuleType] = {}
 
 
 def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, ours: bool = False) -> Registry:
-    """Register everything that is to be found, once a process, and return the registry. Raises UsageError.
+    """Register everything that can be found, once a process, and return the registry. Raises UsageError.
 
-    An import of a plug-in that takes longer than `timeout_s` ends the process. ours: nothing of other packages.
+    A plug-in whose import takes longer than `timeout_s` ends the process. ours: without other packages.
     """
     _import_kernels()
     if plugins or (not ours and others_installed()):
@@ -150,7 +150,7 @@ def _put_back(in_command: bool) -> Iterator[None]:
 
 
 def of_plugin(error: BaseException) -> str | None:
-    """Return a complaint about the plug-in in whose code an error or its cause was raised after its import, or None."""
+    """Return a complaint about the plug-in whose code raised an error, or its cause, after its import, or None."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     found = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
     return found or (of_plugin(error.__cause__) if error.__cause__ else None)

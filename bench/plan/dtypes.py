@@ -1,4 +1,4 @@
-"""Storage types, and the arithmetic ("numerics") that a kernel declares to compute in."""
+"""Storage types, and the arithmetic ("numerics") that a kernel declares."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -40,11 +40,11 @@ ML_DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 
 class Numerics(NamedTuple):
-    """Unit roundoffs: to which the operands are rounded before they are multiplied, and of the accumulator.
+    """Unit roundoffs: of the operands, which are rounded before they are multiplied, and of the accumulator.
 
     truncating: products added before the sum is truncated to the accumulator, 0 where sums are rounded to nearest.
     Truncation is biased, and its errors add up. promoted: products that are added with 14 bits, from zero, before their
-    sum is added to the accumulator; 0 where all are added to that.
+    sum is added to the accumulator; 0 if each is added to the accumulator.
     """
 
     operand: float
@@ -94,7 +94,7 @@ NATIVE = {"f64": "fp64", "s8": "exact"} | dict.fromkeys(("f32", "f16", "bf16", "
 
 
 def operand_roundoff(numerics: str, storage: str) -> float:
-    """Return the roundoff of operands of this type in `numerics`: 0 where they are stored no more precisely."""
+    """Return the roundoff of operands of this type in `numerics`: 0 if they are stored no more precisely."""
     roundoff = NUMERICS[numerics].operand
     return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
 
@@ -110,9 +110,9 @@ def numerics_missing(numerics: str, device: str, capability: int) -> str | None:
 
 
 def precision(dtype: str, numerics: str) -> str:
-    """The class in which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`, `int8`.
+    """Return the class in which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`, `int8`.
 
-    `exact` moves data.
+    `exact` is the class of moved data.
     """
     storage = split_dtype(dtype)[0]
     if storage in ("f16", "bf16"):
@@ -136,7 +136,7 @@ def split_dtype(dtype: str) -> tuple[str, str]:
 
 @lru_cache
 def numpy_dtype(name: str) -> "np.dtype[Any]":
-    """The NumPy dtype of a storage type (bf16 and FP8 from ml_dtypes, imported when first asked for)."""
+    """Return the NumPy dtype of a storage type (bf16 and FP8 from ml_dtypes, imported on first use)."""
     if name in ML_DTYPES:
         import ml_dtypes
 

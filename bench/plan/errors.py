@@ -1,4 +1,4 @@
-"""The two ways in which kernelmark refuses: bad usage, and what is not supported."""
+"""Errors by which kernelmark refuses: bad usage, and problems that are not supported."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +26,7 @@ class UsageError(Exception):
 
 
 class StoreGone(UsageError):
-    """The store that results went to is no longer in its place; the command exits with 1."""
+    """The store of the results is no longer in its place; the command exits with 1."""
 
 
 class Unsupported(Exception):
@@ -34,7 +34,7 @@ class Unsupported(Exception):
 
 
 def message(error: BaseException) -> str:
-    """Return an exception's message; one of a plug-in's may fail at it."""
+    """Return an exception's message, even if a plug-in's exception fails to make one."""
     try:
         return str(error)
     except Exception:
@@ -50,13 +50,13 @@ def place(error: BaseException, file: str | None = None) -> str:
 
 
 def unknown(found: str, known: Iterable[str]) -> str:
-    """Return `is unknown, expected one of layout, m; did you mean layout?`, without a question if nothing is near."""
+    """Return `is unknown, expected one of layout, m; did you mean layout?`, with the question only for a near name."""
     names = sorted(known)
     return f"is unknown, expected one of {', '.join(names)}{meant(found, names)}"
 
 
 def meant(found: str, known: Iterable[str]) -> str:
-    """Return `; did you mean f32?` for a word of other programs, or one that is spelled alike; else nothing."""
+    """Return `; did you mean f32?` for another program's word for it, or for a similar spelling; else nothing."""
     import difflib
 
     names = list(known)

@@ -1,4 +1,4 @@
-"""Where files are kept, and what can be read or written as one: nothing that would wait for another process."""
+"""Paths of files, and what can be read or written as a file: nothing that would wait for another process."""
 
 import hashlib
 import math
@@ -30,7 +30,7 @@ def data_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Return `$XDG_CACHE_HOME/kernelmark`; for a user without a home, a folder that cannot be made."""
+    """Return `$XDG_CACHE_HOME/kernelmark`; for a user without a home, a folder that cannot be created."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
     except RuntimeError:
@@ -38,7 +38,7 @@ def cache_folder() -> Path:
 
 
 def require_file(path: Path, most_bytes: float = math.inf) -> None:
-    """Raise UsageError for what is no file, or a larger one; what is not there, or hidden, is left to who opens it."""
+    """Raise UsageError for anything but a file, and for one that is too large; a missing or hidden file passes."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -54,7 +54,7 @@ def require_file(path: Path, most_bytes: float = math.inf) -> None:
 def replacing(path: Path, remedy: str = "name another file", only_try: bool = False) -> Iterator[Path]:
     """Yield a temporary file in the same folder that replaces `path` on success, so that no reader sees half of it.
 
-    A disk that is full then leaves the old file as it was. Raises UsageError.
+    A full disk leaves the old file as it was. Raises UsageError.
     """
     require_file(path)
     target = path.resolve()  # a link stays a link
@@ -77,7 +77,7 @@ def replacing(path: Path, remedy: str = "name another file", only_try: bool = Fa
 
 
 def kept_plugin(text: str) -> Path:
-    """Write a plug-in where workers, and a run that is taken up again, find it. Raises UsageError."""
+    """Write a plug-in where workers, and a resumed run, find it. Raises UsageError."""
     path = cache_folder() / "plugins" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
     if not path.exists():
         with replacing(path, "set XDG_CACHE_HOME to a folder that can be written") as beside:
@@ -87,7 +87,7 @@ def kept_plugin(text: str) -> Path:
 
 @contextmanager
 def only_utf8() -> Iterator[None]:
-    """Raise UsageError where a text that a run records is not UTF-8, which names of files need not be."""
+    """Raise UsageError for a recorded text that is not UTF-8, such as the name of a file."""
     try:
         yield
     except UnicodeEncodeError as error:

@@ -1,8 +1,8 @@
-"""Foreign code in a process that no other one watches: what takes too long ends the process, in one line.
+"""Watch foreign code in the parent process: what takes too long ends the process, with one line.
 
-Kernels and operations are called in worker processes, which their parent ends from outside. But the parent imports
-plug-ins too, and asks their problems for sizes and figures; it cannot know these otherwise. Python cannot stop a call
-from within, so a thread ends the process.
+Kernels and operations are called in worker processes, which their parent ends from outside. But the parent, too,
+imports plug-ins and asks their problems for sizes and figures. Python cannot stop a call from within, so a thread ends
+the process.
 """
 
 import faulthandler
@@ -23,7 +23,7 @@ GRACE_S = 1.0
 
 @contextmanager
 def overseen(subject: str, timeout_s: float) -> Iterator[None]:
-    """End the process with status 2 if what is done meanwhile takes longer than `timeout_s`, and ten seconds.
+    """End the process with status 2 if the context takes longer than `timeout_s`, and ten seconds.
 
     An infinite time watches nothing: another process does.
     """
@@ -51,7 +51,7 @@ def _end(subject: str, limit_s: float, caller: int) -> None:
 
 
 def each_overseen(items: Iterable[T], subject: str, timeout_s: float) -> Iterator[T]:
-    """Yield the items; finding the next one is overseen."""
+    """Yield the items, with the search for each next one overseen."""
     iterator = iter(items)
     while True:
         with overseen(subject, timeout_s):

@@ -1,4 +1,4 @@
-"""Names selected by globs, the same way wherever kernels or problems are chosen."""
+"""Select names by globs, the same way wherever kernels or problems are chosen."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

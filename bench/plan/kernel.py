@@ -1,4 +1,4 @@
-"""What a kernel is: who contends, which problems it takes, and how it is set up or launched."""
+"""What a kernel is: its name, the problems that it takes, and how it is set up or launched."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,28 +36,25 @@ VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A contender: who it is, which problems it takes, and how it is set up.
+    """A contender: its name, the problems that it takes, and how it is set up.
 
-    domain: values of the problem's axes for which it exists (`dtypes=("f32",)` is `{"dtype": ("f32",)}`).
-    supports: why it cannot take a problem inside its domain, or None.
-    modules: what must be importable. threaded: whether it uses more than one CPU thread.
-    order: `F` for kernels that read the same buffers as column-major matrices.
-    library_scratch: bytes that the library allocates by itself, as a function of the problem.
-    library_version: what `versions` holds beside the modules, as a function of the problem, asked once the kernel is
-    set up for it.
-    executed: floating-point operations that its algorithm executes, as a function of the problem, where they are not
-    the operation's nominal ones (Winograd, FFT); where it has tunables as a function of the problem and the tile.
-    wire: bytes that it sends between workers, as a function of the problem, where the operation has any.
-    synchronises: its calls block the host, so that no stream may be held back while they are queued.
-    host_memory: the kind of host memory that its operands lie in, a key of HOST_MEMORY; "" is what NumPy allocates.
-    spread: its operands lie on several GPUs, as `Operand.gpus` has them.
-    on_request: it contends only where a glob of the suite or of the user selects it.
-    module: the Python module that declares it; set by the decorators.
+    domain: values of the problem's axes for which it exists (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
+    returns why it cannot take a problem inside its domain, or None. modules: the modules that must be importable.
+    threaded: whether it uses more than one CPU thread. order: `F` for kernels that read the same buffers as
+    column-major matrices. library_scratch: bytes that the library allocates by itself, as a function of the problem.
+    library_version: a text for `versions` beside the modules, as a function of the problem, asked once the kernel is
+    set up for it. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile
+    if it has tunables), if they are not the operation's nominal ones (Winograd, FFT). wire: bytes that it sends between
+    workers, as a function of the problem, if the operation has workers. synchronises: its calls block the host, so that
+    no stream may be held back while they are queued. host_memory: the kind of host memory of its operands, a key of
+    HOST_MEMORY; "" is what NumPy allocates. spread: its operands lie on several GPUs, as `Operand.gpus` has them.
+    on_request: it contends only if a glob of the suite or of the user selects it. module: the Python module that
+    declares it; set by the decorators.
 
-    tunables: the values that each may have, the space; a function returns the value on a device. Set-up finds its tile
-    as `x.tile`, a plan of CUDA launches gets it. valid: why a tile cannot take a problem on a device, or None, by the
-    tile's attributes alone. prefer: what is taken by default; without it the first tile that is valid.
-    tile: values that the tunables have in this kernel and no others, which its id names; `with_tile` sets them.
+    tunables: the values that each may have, the space; a function returns the value on a device. Set-up reads its tile
+    as `x.tile`; a plan of CUDA launches gets it as an argument. valid: returns why a tile cannot take a problem on a
+    device, or None, by the tile's attributes alone. prefer: the default tiles; without it, the first valid tile.
+    tile: fixed values of tunables, which its id names; `with_tile` sets them.
     """
 
     op: str
@@ -93,7 +90,7 @@ class Kernel:
 
     @property
     def id(self) -> str:
-        """`gemm/numpy.matmul`, and where it has a tile of its own `gemm/cuda.async@BM=128,BN=64`."""
+        """`gemm/numpy.matmul`, or with a fixed tile `gemm/cuda.async@BM=128,BN=64`."""
         return f"{self.base_id}@{tile_text(self.tile)}" if self.tile else self.base_id
 
     @property
@@ -109,7 +106,7 @@ class Kernel:
         return (self.numerics or NATIVE)[storage]
 
     def outside(self, problem: Problem) -> str | None:
-        """Return why `problem` lies outside the domain that the kernel declares, or None."""
+        """Return why `problem` lies outside the kernel's declared domain, or None."""
         for axis, values in self.domain.items():
             value = getattr(problem, axis)
             if value not in values:
@@ -129,7 +126,7 @@ class Kernel:
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
         """Return the operations that its algorithm executes for `problem` on the device, with its tile for it.
 
-        Raises ValueError for fewer than an algorithm with its numerics takes.
+        Raises ValueError for fewer than its numerics need.
         """
         if self.executed is None:
             return problem.flop
@@ -143,7 +140,7 @@ class Kernel:
         return int(declared)
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
-        """Return what it declares to send between workers. Raises ValueError for less than its numerics take."""
+        """Return the bytes that it declares to send between workers. Raises ValueError for fewer than needed."""
         if self.wire is None:
             return None
         numerics, declared = self.numerics_for(problem), self.wire(problem)
@@ -158,7 +155,7 @@ class Kernel:
         return self.setup(problem, x)
 
     def with_tile(self, values: Mapping[str, int]) -> Self:
-        """Return the kernel with these values of its tunables and no others. Raises UsageError for one it has not."""
+        """Return the kernel with these values of its tunables fixed. Raises UsageError for values that it lacks."""
         return replace(self, tile=_checked_tile(self, values))
 
     def values(self, device: DeviceLimits = H100) -> dict[str, tuple[int, ...]]:
@@ -167,7 +164,7 @@ class Kernel:
         return {name: values_on(device, values) for name, values in self.tunables.items()} | pinned
 
     def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
-        """Yield the tiles that a run takes by itself, the default first; without `prefer` the whole space."""
+        """Yield the tiles that a run may take by default, the first choice first; without `prefer` the whole space."""
         if self.prefer is None:
             return every_tile(self.values(device))
         wanted = (tile_on(device, tile) for tile in self.prefer.tiles)
@@ -178,7 +175,7 @@ class Kernel:
         return self.valid(problem, tile, device) if self.valid else None
 
     def unwanted(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
-        """Return why `tile` cannot take `problem`, or is left to a later one of those preferred, or None."""
+        """Return why `tile` cannot take `problem`, or why a later preferred tile is taken instead, or None."""
         if reason := self.unfit(problem, tile, device):
             return reason
         unless = self.prefer.unless if self.prefer and not self.tile else None
@@ -215,7 +212,7 @@ K = TypeVar("K", bound=Kernel)
 def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
     """Yield the kernel as globs select it: as declared, and with each tile that a glob names after an @.
 
-    Raises UsageError where a kernel that is matched has no such tile.
+    Raises UsageError if a matched kernel has no such tile.
     """
     if not globs:
         yield kernel
@@ -252,7 +249,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """A TMA descriptor argument: pixels of images with channels last, as the columns of a convolution have them.
+    """A TMA descriptor argument: pixels of images with channels last, in the order of a convolution's columns.
 
     operand: n images of h x w pixels of c channels. box: pixels and channels of a copy. The first tap of a filter
     visits each image row by row, from `lower` (row, column) to `upper`, counted from the image's last row and column,
@@ -268,7 +265,7 @@ class Im2colMap:
     swizzle: str = "none"
 
     def refusal(self, itemsize: int) -> str | None:
-        """Return which limit of the TMA elements of that many bytes pass, of images in two dimensions, or None.
+        """Return the limit of the TMA that two-dimensional images with elements of that many bytes exceed, or None.
 
         Source: cuTensorMapEncodeIm2col in the CUDA driver API, for tensors of rank 4.
         """
@@ -300,7 +297,7 @@ class KernelCall:
 
     args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width; a structured one is a
     struct, by value), Scratch, TensorMap, Im2colMap.
-    entry: the name expression where it differs from the declaration's; grid and block count blocks and threads.
+    entry: the name expression, if it differs from the declaration's; grid in blocks, block in threads.
     cluster: blocks along the grid's x that share their shared memory; a divisor of the grid's width.
     """
 
@@ -322,8 +319,8 @@ class CudaKernel(Kernel):
 
     source: path below `cuda/`, or an absolute one. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}`
     an attribute of the problem. min_arch: compute capability times ten; archs: the only architectures that have its
-    instructions, where later ones do not. alignment: bytes, of every operand's address: 16 for the widest access.
-    emulated: None where the tests run it on the CPU; otherwise why they cannot, which they report.
+    instructions, if later ones do not. alignment: bytes, of every operand's address: 16 for the widest access.
+    emulated: None if the tests run it on the CPU; otherwise the reason why they cannot.
     spills: why it may spill registers or use stack; without a reason the tests forbid it.
     """
 
@@ -338,13 +335,13 @@ class CudaKernel(Kernel):
     spills: str = ""
 
     def runs_on(self, arch: str) -> bool:
-        """Return whether `arch` (`sm_90a`) has what the kernel needs."""
+        """Return whether `arch` (`sm_90a`) can run the kernel."""
         return arch in self.archs if self.archs else int(arch.strip("sm_af")) >= self.min_arch
 
     def unfit(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
         """Return why `tile` cannot take `problem` on the device, or None.
 
-        Static shared memory is the compiler's to know; the launcher counts it too.
+        Static shared memory is known after compilation; the launcher counts it too.
         """
         if reason := super().unfit(problem, tile, device):
             return reason

@@ -1,4 +1,4 @@
-"""What plans of CUDA launches see of a device: its limits, of the one that is there or of one that is assumed."""
+"""Limits of a device for plans of CUDA launches: of a present device or of an assumed one."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class DeviceLimits:
 
     capability: compute capability times ten. sm_threads, sm_blocks, sm_shared_bytes: threads, blocks and shared memory
     that a multiprocessor holds. block_shared_bytes: shared memory that a block may ask for, static and dynamic.
-    reserved_shared_bytes: what a block takes besides its own.
+    reserved_shared_bytes: shared memory that the system takes for each block.
     """
 
     capability: int

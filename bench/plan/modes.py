@@ -1,4 +1,4 @@
-"""The modes of measuring: what each does to a kernel's calls, where it can be had, and its words."""
+"""The modes of measuring: the effect of each on a kernel's calls, where it is available, and its descriptions."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,9 +15,9 @@ AMPLE = 32
 class Does(NamedTuple):
     """What a mode does, in words for help, in a sentence for reports, and by mechanism.
 
-    from_memory: calls find their operands in memory, so sets of them take turns, and the memory's bandwidth bounds
-    every row; otherwise one set stays in a cache, and the bandwidth of that cache does. replays: launches are captured
-    into a CUDA graph, which is replayed. times: what is verified is timed too.
+    from_memory: operands come from memory, so sets of them take turns, and the memory's bandwidth bounds every row;
+    otherwise one set stays in a cache, whose bandwidth bounds it. replays: launches are captured
+    into a CUDA graph, which is replayed. times: verified kernels are timed too.
     """
 
     words: str
@@ -28,7 +28,7 @@ class Does(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """How many sets of operands are used in turn, and whether the cache must be emptied besides."""
+    """The number of operand sets that are used in turn, and whether the cache must be emptied besides."""
 
     sets: int
     evict: bool
@@ -44,13 +44,13 @@ class Mode(StrEnum):
 
     @property
     def does(self) -> Does:
-        """Return what the mode does."""
+        """Return the description of the mode."""
         return DOES[self]
 
     def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
-        """The rotation of operands of this size: two last-level caches' worth lie between two uses of a set, or evict.
+        """Return the rotation for operands of this size: two last-level caches' worth between uses, or eviction.
 
-        One set where calls need not find their operands in memory, and where it leaves next to nothing in a cache.
+        One set if calls need not find their operands in memory, or if a set leaves next to nothing in a cache.
         """
         if not self.does.from_memory or footprint_bytes >= AMPLE * llc_bytes:
             return Rotation(1, False)

@@ -1,4 +1,4 @@
-"""Which numbers are taken from outside: patterns of their digits, and types that msgspec checks."""
+"""Numbers accepted from outside: patterns of their digits, and types that msgspec checks."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""What an operation is: a problem class with an id, operands, a float64 reference and a tolerance."""
+"""An operation is a problem class with an id, operands, a float64 reference and a tolerance."""
 
 import itertools
 import math
@@ -36,8 +36,9 @@ class Operand(msgspec.Struct, frozen=True):
     `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
     host's memory, wherever the kernel runs. gpus: the numbers of the GPUs that it lies on for kernels that are
     `spread`: one for all of it, or one for each row. specials: the largest magnitude of values that are not uniform in
-    [-1, 1] (bench/measure/draw.py), 0 where there are none. others: the same in every third draw, 0 for no difference:
-    large values show kernels that clip, and hide arithmetic that is worse than declared.
+    [-1, 1] (bench/measure/draw.py), 0 for none. others: the largest
+    magnitude in every third draw, 0 for no difference: large values expose kernels that clip, and hide arithmetic that
+    is worse than declared.
     """
 
     name: str
@@ -66,11 +67,11 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class EmulatedSizes(NamedTuple):
-    """Sizes and options of the problems that kernels are emulated on, where the usual sizes do not suit an operation.
+    """Sizes and options of the emulated problems, if the usual sizes do not suit an operation.
 
-    first: in place of the usual sizes, in each variant of the axes. more: until there are enough; without these, the
-    usual ones. last: besides those. Where they name a word (`place`), variants with another word leave them out.
-    long_from: the size above which a problem is long.
+    first: in place of the usual sizes, in each variant of the axes. more: further sizes until there are enough; by
+    default the usual ones. last: in addition to those. A size that names a word (`place`) is left out for variants with
+    another word. long_from: the size above which a problem is long.
     """
 
     first: Sequence[Mapping[str, Any]] = ()
@@ -82,9 +83,9 @@ class EmulatedSizes(NamedTuple):
 class Features(NamedTuple):
     """The features by which a selector chooses between kernels, if these are more than the operation's sizes.
 
-    inputs: the numbers that a caller has at hand. expressions: of these, alike in Python and C, each held against a
-    threshold. slopes: of which a formula takes the logarithms. held: axes that the inputs hold in another form.
-    libraries: what a library runs when no algorithm is named; the first that has a time counts.
+    inputs: the numbers that a caller has. expressions: of these, alike in Python and C, each compared with a threshold.
+    slopes: those whose logarithms a formula takes. held: axes that the inputs contain in another form. libraries: the
+    kernels that a library runs if no algorithm is named; the first with a time counts.
     """
 
     inputs: tuple[str, ...] = ()
@@ -97,10 +98,10 @@ class Features(NamedTuple):
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
-    A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes`
-    may stand right after these in an id, and the methods below. assumed: values of an axis that a kernel takes which
-    declares none for it; of other axes it then takes all. uses_host: it needs the host's memory or links, whatever its
-    kernels run on. is_ceiling: our kernels for it are microbenchmarks, which other rows are held against.
+    A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes` may stand
+    right after these in an id, and the methods below. assumed: the values of an axis for a kernel that declares none;
+    other axes then have all their values. uses_host: it needs the host's memory or links, whatever its kernels run on.
+    is_ceiling: our kernels for it are microbenchmarks, which bound other rows.
     """
 
     op: ClassVar[str] = ""
@@ -166,18 +167,18 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     @cache
     def axes(cls) -> dict[str, Any]:
-        """Names and types of the fields, which are the axes a suite may sweep."""
+        """Return names and types of the fields, which are the axes that a suite may sweep."""
         return {field.name: field.type for field in msgspec.structs.fields(cls)}
 
     @classmethod
     @cache
     def required(cls) -> tuple[str, ...]:
-        """Names of the fields without a default, without which there is no problem."""
+        """Return the names of the fields without a default."""
         return tuple(field.name for field in msgspec.structs.fields(cls) if field.required)
 
     @classmethod
     def complaint(cls, axis: str, value: Any) -> str | None:
-        """Return why `value` cannot stand on `axis`, or None."""
+        """Return why `axis` cannot have `value`, or None."""
         axes = cls.axes()
         if axis not in axes:
             return f"{axis} is not an axis of {cls.op}; expected one of {', '.join(axes)}"
@@ -193,21 +194,21 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Sizes (and other axes) of problems as kernels meet them, the largest first: what kernels are inspected with.
+        """Return typical sizes (and other axes) of problems, the largest first, for which `inspect` shows kernels.
 
-        By default all sizes equal, for those that take nothing else, or a little apart.
+        By default all sizes are equal, or a little apart for kernels that take nothing else.
         """
         for first, apart in itertools.product(TYPICAL_SIZES, (0, APART)):
             yield {name: first + i * apart for i, name in enumerate(cls.sizes)}
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """Ids of kernels; the first of them that contends is what speedups are formed against."""
+        """Ids of the kernels that may be the baseline; the first that contends is."""
         return ()
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Return the lengths that a kernel needs to be whole vectors in order to move vectors; by default the sizes."""
+        """Return the lengths that must be whole vectors for a kernel that moves vectors; by default the sizes."""
         return tuple(getattr(self, name) for name in self.sizes)
 
     @classmethod
@@ -251,7 +252,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Any:
-        """What `check` compares with, in float64, from the inputs (and the inouts as they were before the run)."""
+        """Return the float64 reference for `check`, from the inputs (and the inouts as they were before the run)."""
         raise NotImplementedError
 
     def check(self, outputs: Arrays, reference: Any, numerics: str) -> Verdict:
@@ -261,7 +262,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
         """Prepare a cheap check of whole outputs, about as fast as reading them; None if there is none.
 
-        It checks outputs of many timed calls, for each of which a few elements of these inputs have changed.
+        It checks the outputs of many timed calls, between which a few elements of these inputs change.
         """
         return None
 
@@ -276,15 +277,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bus_bytes(self) -> float | None:
-        """What crosses a bus between workers at the least, where the operation has workers."""
+        """The least bytes that cross a bus between workers, if the operation has workers."""
         return None
 
     def least_wire_bytes(self, numerics: str) -> int:
-        """Return what a kernel that computes in `numerics` sends between workers at the least."""
+        """Return the least bytes that a kernel with these numerics sends between workers."""
         return 0
 
     def least_flop(self, numerics: str) -> int:
-        """Return the floating-point operations that an algorithm with these numerics executes at the least."""
+        """Return the least floating-point operations of an algorithm with these numerics."""
         return self.flop
 
     @property

@@ -1,4 +1,4 @@
-"""The options to a plan, each declared once: the command and pytest make theirs from these."""
+"""The options of a plan, each declared once: the command and pytest derive theirs from these."""
 
 import math
 from collections.abc import Callable
@@ -20,9 +20,9 @@ LAUNCHERS = ("cuda-core", "pycuda")
 class Option(NamedTuple):
     """One option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
 
-    default: a boolean makes the option a switch, which is named by what it changes. unset: words for a default that
-    depends on the machine or the suite. parse: the value of a text; raises ValueError with what was found and
-    expected. choices: the only words. many: may be given several times. times: has no meaning where nothing is timed.
+    default: a boolean makes the option a switch, named after the change. unset: words for a default that depends on the
+    machine or the suite. parse: returns the value of a text; raises ValueError with the found and the expected.
+    choices: the accepted words. many: may be given several times. times: without effect if nothing is timed.
     """
 
     name: str

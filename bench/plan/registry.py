@@ -76,7 +76,7 @@ REGISTRY = Registry()
 
 
 def operation(name: str) -> Callable[[type[P]], type[P]]:
-    """Register a problem class as the operation `name`. Raises UsageError where either cannot be one."""
+    """Register a problem class as the operation `name`. Raises UsageError if the name or the class is invalid."""
 
     def register(cls: type[P]) -> type[P]:
         check_operation(name, cls, {*Kernel.__dataclass_fields__, *CudaKernel.__dataclass_fields__})
@@ -126,8 +126,8 @@ def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> 
     The function sets up and returns the timed closure, which allocates nothing; set-up may depend on shapes, never on
     values, since operands are redrawn afterwards. The function's name is the kernel's, the docstring's first line its
     label, unless `name` and `label` are given. Options are the fields of `Kernel`; any other keyword is an axis of the
-    problem under its plural (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError where the name is taken, a
-    keyword is unknown, provider or device is missing, or a value is none that a kernel can have.
+    problem under its plural (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError if the name is taken, a
+    keyword is unknown, provider or device is missing, or a value is invalid.
     """
     check_op(op, "kernel")
 
@@ -153,8 +153,8 @@ def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -
 
     The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and
     touches no device. `source` is a path beside the file that declares the kernel, or below `cuda/`. Options as for
-    `kernel`, and those of `CudaKernel`. Raises UsageError where the name is taken, a
-    keyword is unknown, source or entry is missing, or a value is none that a kernel can have.
+    `kernel`, and those of `CudaKernel`. Raises UsageError if the name is taken, a keyword is unknown, source or
+    entry is missing, or a value is invalid.
     """
     check_op(op, "cuda_kernel")
 

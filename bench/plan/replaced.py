@@ -1,4 +1,4 @@
-"""What plug-ins have replaced of the libraries that our kernels call, and of our kernels themselves."""
+"""Detect what plug-ins have replaced in the libraries that our kernels call, and in our kernels themselves."""
 
 import math
 import sys
@@ -14,9 +14,9 @@ _STANDARD = ("concurrent", "ctypes", "threading", "time")
 
 
 class Originals:
-    """Functions, classes and modules as they are without plug-ins, by their modules, and what sets our kernels up.
+    """Functions, classes and modules as they are without plug-ins, by module, and what sets our kernels up.
 
-    Modules that are imported later are kept as soon as they are, whoever imports them.
+    Modules that are imported later are recorded at their import.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Originals:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module as Python does, for an import; once it is executed, it is kept."""
+        """Find a module for an import, as Python does, and record it once it is executed."""
         if name.partition(".")[0] not in self._packages:
             return None
         spec = PathFinder.find_spec(name, path, target)
@@ -58,7 +58,7 @@ class Originals:
         return spec
 
     def replaced(self) -> Iterator[str]:
-        """Yield the names of what is not what it was."""
+        """Yield the names of everything that differs from its original."""
         for name, (module, known) in self._kept.items():
             if (now := sys.modules.get(name, module)) is not module:
                 yield name
@@ -90,12 +90,12 @@ _originals: list[Originals] = []
 
 
 def keep_originals(timeout_s: float) -> None:
-    """Keep what is there before the first plug-in of a worker, where no import has a time limit of its own."""
+    """Record the originals before the first plug-in of a worker, where no import has a time limit of its own."""
     if timeout_s == math.inf and not _originals:
         _originals.append(Originals())
 
 
 def replaced() -> str:
-    """Return what plug-ins have replaced, in a few words; nothing if they have replaced nothing."""
+    """Return a few words on what plug-ins have replaced, or nothing."""
     names = [name for originals in _originals for name in originals.replaced()]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

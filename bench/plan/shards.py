@@ -1,9 +1,9 @@
 """Shards: the jobs of a plan divided among machines that never talk to each other.
 
 The unit is a comparison group, all jobs of an operation on the same sizes: other layouts, places, directions and
-storage types of a problem stay on one machine, and so does every ratio that is formed between them. Who gets which
-group follows from the suite, the kernels and the limits alone, which all shards have alike. Times that a store holds
-play no part: another store on one of the machines would let a group be measured twice, and another not at all.
+storage types of a problem stay on one machine, and so does every ratio that is formed between them. The
+division follows from the suite, the kernels and the limits alone, which all shards share. Stored times play no part:
+another store on one of the machines would let a group be measured twice, and another not at all.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ def group_of(problem: str) -> str:
 def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[str, int]:
     """Return the shard of each comparison group: the heaviest group first, each to the shard with the least so far.
 
-    The order of the jobs is of no account: groups of one weight are taken in the order of their hashes.
+    The order of the jobs does not matter: groups of equal weight are taken in the order of their hashes.
     """
     weights: dict[str, int] = {}
     for planned in jobs:
@@ -54,7 +54,7 @@ def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[s
 
 
 def weight(planned: PlannedJob, registry: Registry) -> int:
-    """Return what a job weighs: whole microseconds, whose sum is the same in any order."""
+    """Return the weight of a job in whole microseconds, whose sum is the same in any order."""
     found = 0
     for name in planned.job.problems:
         problem = registry.problem(name)
@@ -64,7 +64,7 @@ def weight(planned: PlannedJob, registry: Registry) -> int:
 
 
 def sharded(plan: Plan, shard: Shard, jobs: Sequence[PlannedJob], registry: Registry) -> tuple[Plan, list[PlannedJob]]:
-    """Return the plan of one shard, and its jobs in their order; none where there are fewer groups than shards."""
+    """Return the plan of one shard, and its jobs in order; none if there are fewer groups than shards."""
     found = owners(jobs, shard.count, registry)
     own = [planned for planned in jobs if found[group_of(planned.job.problems[0])] == shard.index]
     whole = msgspec.structs.replace(shard, cases=case_count(jobs, registry))

@@ -1,7 +1,7 @@
-"""The signals that end a command: an interrupt, that of `kill` and schedulers, and that of a terminal that is closed.
+"""Handle the signals that end a command: interrupt, SIGTERM, and SIGHUP of a terminal that is closed.
 
 The first one gives a run ten seconds to finish the row in hand, the second one ends it at once. Until the command takes
-the signals, an interrupt leaves a traceback; so this module, which is loaded first, loads little.
+the signals, an interrupt leaves a traceback; so this module is loaded first and imports little.
 """
 
 import os
@@ -23,18 +23,18 @@ _set = signal.signal
 
 
 def stop(number: int, frame: "FrameType | None") -> None:
-    """Raise KeyboardInterrupt, whichever signal came."""
+    """Raise KeyboardInterrupt for any of the signals."""
     _came.append(number)
     raise KeyboardInterrupt
 
 
 def exit_status() -> int:
-    """Return 128 and the number of the first signal that came."""
+    """Return 128 plus the number of the first signal received."""
     return 128 + (_came[0] if _came else signal.SIGINT)
 
 
 def take(handler: "Callable[[int, Any], object]") -> "dict[int, Any]":
-    """Give a handler the signals that are not ignored, as under nohup; return those with the handlers that they had."""
+    """Install a handler for the signals, except ignored ones as under nohup; return the previous handlers."""
     before: dict[int, Any] = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
@@ -44,13 +44,13 @@ def take(handler: "Callable[[int, Any], object]") -> "dict[int, Any]":
 
 
 def give(handlers: "Mapping[int, Any]") -> None:
-    """Give each signal to its handler."""
+    """Install each handler for its signal."""
     for number, handler in handlers.items():
         _set(number, handler)
 
 
 def ignore() -> None:
-    """Take no notice of further signals: what is left to do is short."""
+    """Ignore further signals, since little is left to do."""
     give(dict.fromkeys(take(stop), signal.SIG_IGN))
 
 

@@ -19,9 +19,9 @@ TRIES = 1_000
 
 
 class Count(NamedTuple):
-    """How many tiles there are, and why others cannot be: how many of them for each reason, with an example.
+    """How many tiles there are, and how many others are refused for each reason, with an example.
 
-    exact: all were looked at; otherwise the numbers follow from tiles that were drawn.
+    exact: all were examined; otherwise the numbers are estimated from drawn tiles.
     """
 
     size: int
@@ -31,9 +31,9 @@ class Count(NamedTuple):
 
 
 class Space:
-    """The tiles of a kernel for a problem on a device: the product of its tunables' values, as far as it is valid.
+    """The tiles of a kernel for a problem on a device: the valid part of the product of its tunables' values.
 
-    A kernel with a tile of its own has only tiles with those values.
+    A kernel with a fixed tile has only tiles with those values.
     """
 
     def __init__(self, kernel: Kernel, problem: Problem, device: DeviceLimits = H100) -> None:
@@ -49,11 +49,11 @@ class Space:
         return size
 
     def why_not(self, tile: Tile) -> str | None:
-        """Return why the tile cannot be, or None."""
+        """Return why the tile is invalid, or None."""
         return self._kernel.unfit(self._problem, tile, self._device)
 
     def walk(self) -> Iterator[Tile | Refused]:
-        """Yield valid tiles in the order of their product, and what is refused together."""
+        """Yield valid tiles in the order of their product, and groups of refused ones."""
         return walk(self.values, self.why_not)
 
     def valid(self) -> Iterator[Tile]:
@@ -61,7 +61,7 @@ class Space:
         return (found for found in self.walk() if isinstance(found, Tile))
 
     def count(self) -> Count:
-        """Count the tiles, by walking through a space that takes a moment, and by drawing from one that is larger."""
+        """Count the tiles: all of a space that is walked through in a moment, a sample of a larger one."""
         looked = list(islice(self.walk(), LOOKS + 1))
         if len(looked) > LOOKS:
             return self._estimated()
@@ -83,9 +83,9 @@ class Space:
         return Count(self.size, round(valid / DRAWN * self.size), scaled, False)
 
     def sample(self, count: int, seed: int) -> list[Tile]:
-        """Return that many different valid tiles, or all of a space that has no more; the same ones for a seed.
+        """Return that many different valid tiles, or all of a smaller space; the same ones for a seed.
 
-        A small space is drawn from evenly. In a larger one each tile is found value by value, past what is refused.
+        A small space is drawn from evenly. In a larger one each tile is built value by value, past refused values.
         """
         draw = random.Random(seed)
         if self.size <= LOOKS:
@@ -111,7 +111,7 @@ class Space:
         return None if self.why_not(tile) else tile
 
     def neighbours(self, tile: Tile) -> Iterator[Tile]:
-        """Yield the valid tiles that differ in one tunable, and in two where neither of both can change alone."""
+        """Yield the valid tiles that differ in one tunable, or in two if neither can change alone."""
         alone = {(name, value): self._changed(tile, {name: value}) for name, value in self._others(tile)}
         yield from (found for found in alone.values() if found)
         for first, second in combinations((change for change, found in alone.items() if not found), 2):

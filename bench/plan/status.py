@@ -7,8 +7,8 @@ from typing import Self
 class Status(StrEnum):
     """How a case ended. A result that is not `OK` has a reason and no rate.
 
-    meaning: a sentence for documentation and legends. against: whether the verdict goes against the kernel, so that a
-    run ends with exit status 1 and a pytest item fails; what neither is `OK` nor goes against it is an answer too.
+    meaning: a sentence for documentation and legends. against: whether it goes against the kernel, so that a run ends
+    with exit status 1 and a pytest item fails; any other status is a valid answer.
     """
 
     meaning: str

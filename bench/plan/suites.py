@@ -31,7 +31,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Return a hash of the whole suite, equal where two suites have the same problems in the same order.
+        """Return a hash of the whole suite, equal if two suites have the same problems in the same order.
 
         The path of the file plays no part, since shards may find it in another folder.
         """
@@ -39,12 +39,12 @@ class Suite(msgspec.Struct, frozen=True):
         return hashlib.sha256(repr(msgspec.structs.replace(self, sweeps=sweeps)).encode()).hexdigest()[:16]
 
     def entries(self) -> Iterator[Entry]:
-        """Every problem of the suite, made when it is asked for. Raises UsageError."""
+        """Yield every problem of the suite, made on demand. Raises UsageError."""
         for group in self.groups():
             yield from group
 
     def groups(self) -> Iterator[list[Entry]]:
-        """Every problem of the suite, with the siblings that it is measured in turn with. Raises UsageError."""
+        """Yield every problem of the suite, with the siblings that are measured in turn with it. Raises UsageError."""
         if self.problem is not None:
             yield [Entry(self.problem)]
         for sweep in self.sweeps:

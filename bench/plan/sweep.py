@@ -22,10 +22,10 @@ PARTS = ("forward", "backward")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One problem of a suite, how often a network has it and in which part, and which kernels answer it here.
+    """One problem of a suite, its multiplicity and part in a network, and the kernels to run on it.
 
-    part: `forward` or `backward` for a network's layers. network: its name, where a suite has several. kernels: globs,
-    as `--kernels` takes them. max_time: seconds a case, where the sweep sets its own.
+    part: `forward` or `backward` for a network's layers. network: its name, if a suite has several. kernels: globs,
+    as `--kernels` takes them. max_time: seconds a case, if the sweep sets its own.
     """
 
     problem: Problem
@@ -39,9 +39,9 @@ class Entry(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True):
     """One [[sweep]] table: values for every axis, and rows of values for tied axes.
 
-    along: axes along which it can be asked where the winner changes: those with several values, and the one of the tied
-    axes that the suite names. together: axes in which the siblings of a group differ, which are measured in turn.
-    max_time: seconds a case, in the place of the suite's.
+    along: axes along which the winner may change: those with several values, and the tied axis that the suite names.
+    together: axes in which the siblings of a group differ, which are measured in turn. max_time: seconds a case,
+    instead of the suite's.
     """
 
     problem_class: type[Problem]
@@ -68,9 +68,9 @@ class Sweep(msgspec.Struct, frozen=True):
             yield from group
 
     def groups(self) -> Iterator[list[Entry]]:
-        """The groups of siblings in the order of the file, the last axis running fastest; one problem each without any.
+        """Yield the groups of siblings in the order of the file, the last axis varying fastest.
 
-        Raises UsageError where a problem is asked for that cannot be.
+        Without siblings, a group is one problem. Raises UsageError for an invalid problem.
         """
         within, across = self._axes(together=True), self._axes(together=False)
         for index, point in enumerate(self.points):
@@ -219,13 +219,13 @@ def _check(problem_class: type[Problem], axis: str, values: Iterable[Any], where
 
 
 def known_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
-    """Raise UsageError for a key that is none of the known ones."""
+    """Raise UsageError for an unknown key."""
     for key in table:
         if key not in known:
             raise UsageError(f"{where}, key '{key}': {unknown(key, known)}")
 
 
 def expect(condition: bool, complaint: str) -> None:
-    """Raise UsageError where the condition does not hold."""
+    """Raise UsageError if the condition is false."""
     if not condition:
         raise UsageError(complaint)

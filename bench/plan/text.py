@@ -1,4 +1,4 @@
-"""Texts of others, made fit for a terminal: on one line of bounded length, or without what moves its cursor."""
+"""Make foreign texts fit for a terminal: on one line of bounded length, or without cursor movements."""
 
 import re
 
@@ -13,21 +13,21 @@ _COMMANDS = re.compile(
 
 
 def escaped(text: str) -> str:
-    r"""Return a text on one line with its control characters written out: `\x1b[31m`."""
+    r"""Return a text on one line with its control characters escaped: `\x1b[31m`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line that fits a screen: escaped, the middle of a long one left out."""
+    """Return a text as one line that fits a screen: escaped, with the middle of a long one left out."""
     if len(text) <= MOST and len(line := escaped(text)) <= MOST:
         return line
     return f"{escaped(text[:MOST])[: MOST - 100]} ... {escaped(text[-MOST:])[-95:]}"
 
 
 def as_utf8(text: str) -> str:
-    r"""Return a text with the bytes written out that are not UTF-8, which files may have in their names: `\udcff`."""
+    r"""Return a text with bytes that are not UTF-8, as names of files may have, escaped: `\udcff`."""
     return text.encode(errors="backslashreplace").decode()
 
 

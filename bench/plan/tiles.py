@@ -1,4 +1,4 @@
-"""Tiles: a value of each of a kernel's tunables, how they are written, and a walk over all that there may be."""
+"""Tiles: a value for each of a kernel's tunables, their notation, and a walk over all possible ones."""
 
 import math
 import re
@@ -21,7 +21,7 @@ Rule = Callable[[Any, Any, DeviceLimits], str | None]
 
 
 class Prefer(NamedTuple):
-    """Tiles to be taken by default, in this order; unless: why one of them is left to those after it, or None."""
+    """Default tiles, in order of preference; unless: returns why one is skipped for the next, or None."""
 
     tiles: tuple[Mapping[str, Tunable], ...]
     unless: Rule | None = None
@@ -33,7 +33,7 @@ def values_on(device: DeviceLimits, values: tuple[Tunable, ...]) -> tuple[int, .
 
 
 def tile_on(device: DeviceLimits, values: Mapping[str, Tunable]) -> Tile:
-    """Return the tile that these values are on the device."""
+    """Return the tile with these values on the device."""
     return Tile(**{name: _on(device, value) for name, value in values.items()})
 
 
@@ -46,12 +46,12 @@ def _on(device: DeviceLimits, value: Tunable) -> int:
 
 
 def tile_text(values: Mapping[str, int]) -> str:
-    """Return `BM=64,BN=32`, as after the @ of a kernel's id; empty for a kernel without tunables."""
+    """Return `BM=64,BN=32`, the text after the @ of a kernel's id; empty for a kernel without tunables."""
     return ",".join(f"{name}={value}" for name, value in values.items())
 
 
 def nearest(wanted: Iterable[Tile], pinned: Mapping[str, int]) -> list[Tile]:
-    """Return the wanted tiles with the pinned values, those first in which fewest values change."""
+    """Return the wanted tiles with the pinned values, sorted by how few values change."""
     ranked = sorted(wanted, key=lambda tile: sum(vars(tile)[name] != value for name, value in pinned.items()))
     laid = [Tile(**{**vars(tile), **pinned}) for tile in ranked]
     return [tile for i, tile in enumerate(laid) if tile not in laid[:i]]
@@ -83,17 +83,17 @@ class _Part:
 
 
 class Refused(NamedTuple):
-    """Tiles of a space that one reason refuses together: how many, and the first of them."""
+    """Tiles of a space that one reason refuses together: their number, and the first of them."""
 
     tiles: int
     reason: str
 
 
 def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | Refused]:
-    """Yield the tiles in the order of their product, and what the rule refuses, as early as its values are known.
+    """Yield the tiles in the order of their product, and the refused ones, as early as their values are known.
 
-    The rule sees the first values alone, then more of them. What it refuses by those is not descended into, and one
-    that raises there is asked again with more: a part has the attributes of a tile and nothing else.
+    The rule sees the first values alone, then more of them. What it refuses is not descended into; a rule that raises
+    for a part is asked again with more values: a part has the attributes of a tile and nothing else.
     """
     names = tuple(values)
     below = [math.prod(len(values[name]) for name in names[i:]) for i in range(len(names) + 1)]
@@ -114,7 +114,7 @@ def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | R
 
 
 def refused_by(rule: Callable[[Any], str | None], taken: Mapping[str, int]) -> str | None:
-    """Return why every tile that begins with these values is refused; None where the rule wants to see more."""
+    """Return why every tile that begins with these values is refused; None if the rule needs more values."""
     if not taken:
         return None
     try:

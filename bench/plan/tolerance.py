@@ -1,4 +1,4 @@
-"""How large the errors of sums of products are, for operands uniform in [-1, 1]: the largest, and their rms.
+"""Bound the errors of sums of products, for operands uniform in [-1, 1]: the largest error and the rms.
 
 The constants are checked by simulation in tests/plan/test_problem.py.
 """
@@ -49,7 +49,7 @@ def accumulation_error(numerics: str, storage: str, length: int) -> float:
 
 
 def accumulation_rms(numerics: str, storage: str, length: int) -> float:
-    """Bound the rms error of many such sums, which is far sharper: one numerics is distinguished from the next."""
+    """Bound the rms error of many such sums, which is sharp enough to distinguish one numerics from the next."""
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
     chain = u_acc * math.hypot(_CHAIN * length, _PRODUCTS * math.sqrt(length))
@@ -78,9 +78,9 @@ def sum_bound(
     added: float = 0.0,
     roundings: int = 2**31,
 ) -> Bound:
-    """Bound sums of `length` products times `scale`, to which numbers of at most `added` are added, stored as `stored`.
+    """Bound sums of `length` products times `scale`, plus numbers of at most `added`, stored as `stored`.
 
-    roundings: as in `Bound`. Of FP64 the reference errs by as much as a right result, independently of it.
+    roundings: as in `Bound`. In FP64 the reference errs as much as a right result, independently of it.
     """
     errs = 2 if 0 < NUMERICS[numerics].accumulate <= DTYPES["f64"].roundoff else 1
     # Scaling rounds once, and adding once more.
@@ -95,7 +95,7 @@ def sum_bound(
 
 
 def independent_roundings(rows: int, columns: int, length: int) -> int:
-    """Roundings of a matrix product's elements that are independent at the least: products share rows and columns."""
+    """Return the least number of independent roundings of a matrix product's elements, which share rows and columns."""
     return min(rows, columns) * min(length, _INDEPENDENT)
 
 

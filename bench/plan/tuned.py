@@ -1,4 +1,4 @@
-"""Tuning, as plans and jobs carry it: tiles that were found, and what a run of a tuning searches or races."""
+"""Tuning in plans and jobs: tiles that were found, and what a tuning run searches or races."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Kernel)
 
 
 class TunedTile(msgspec.Struct, frozen=True):
-    """The tile that a kernel takes on a problem in place of its default, and the run that found it.
+    """The tile that a kernel takes on a problem instead of its default, and the run that found it.
 
     threads: of the jobs that it is for; a kernel that is not threaded takes it in all. tile: `BM=64,BN=32`.
     """
@@ -26,7 +26,7 @@ class TunedTile(msgspec.Struct, frozen=True):
 
 
 class SearchSpace(msgspec.Struct, frozen=True):
-    """The tiles that a kernel can have on a problem, as they were counted before any was measured.
+    """The tiles of a kernel for a problem, counted before any was measured.
 
     size: of the product of all values. valid: how many of these can be used, an estimate unless `exact`. listed: how
     many there were to choose from. default: the tile that a run takes, `BM=64,BN=32`.
@@ -41,10 +41,10 @@ class SearchSpace(msgspec.Struct, frozen=True):
 
 
 class Tunes(msgspec.Struct, frozen=True):
-    """What a run of a tuning tunes, and how: it is the search, or the race of the run `search`.
+    """What a tuning run tunes, and how: it is the search, or the race of the run `search`.
 
-    how: the strategies with their budgets. source: a digest of the kernel's source. where: what `--tuned` was. raced:
-    the tiles of the race. overall: the tile that was best over a suite in the search, if there is one.
+    how: the strategies with their budgets. source: a digest of the kernel's source. where: the value of `--tuned`.
+    raced: the tiles of the race. overall: the tile that was best over a suite in the search, if there is one.
     """
 
     kernel: str
@@ -58,7 +58,7 @@ class Tunes(msgspec.Struct, frozen=True):
 
 
 def preferring(kernel: K, problem: str, tiles: Iterable[TunedTile]) -> tuple[K, str]:
-    """Return the kernel with the tile of its own as its default, and the run that found it; as it is without one."""
+    """Return the kernel with its tuned tile as default, and the run that found it; unchanged without one."""
     found = next((tile for tile in tiles if (tile.kernel, tile.problem) == (kernel.id, problem)), None)
     if found is None:
         return kernel, ""

@@ -1,4 +1,4 @@
-"""Whether outputs are right: element by element, by the size of all errors together, and by weighted sums."""
+"""Judge outputs: element by element, by the rms of all errors, and by weighted sums."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether outputs are right, and why not (None means right).
 
     max_error: absolute error of the element that comes closest to its bound, error_bound: that bound.
-    compression_error: the squared norm of what was not sent over that of what was to be sent, where there is such.
+    compression_error: the squared norm of what was not sent over that of what was to be sent, if gradients are
+    compressed.
     """
 
     max_error: float | None = None
@@ -34,13 +35,13 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Bound(NamedTuple):
-    """How far a right result may lie from its float64 reference.
+    """The permitted distance of a right result from its float64 reference.
 
-    largest, rms: absolute error of an element before it is stored, at most, and root mean square over many; in units of
-    `unit`, a number or an array that can be broadcast to the output: how large the operands of each element are.
-    stored: the storage type that results are rounded to. roundings: how many independent roundings the errors of all
-    elements come of at the least; the fewer, the more their rms scatters. uneven: the rms error of the elements that an
-    algorithm computes least exactly, over that of all.
+    largest, rms: of the absolute error of an element before it is stored, the maximum and the root mean square; in
+    units of `unit`, a number or an array that can be broadcast to the output: how large the operands of each element
+    are. stored: the storage type that results are rounded to. roundings: the least number of independent roundings
+    behind the errors of all elements; the fewer, the more their rms scatters. uneven: the rms error of the elements
+    that an algorithm computes least exactly, over that of all.
     """
 
     largest: float
@@ -69,12 +70,12 @@ class Bound(NamedTuple):
         return found
 
     def share(self, error: Array, want: Array) -> float:
-        """The sum of squared errors, each over its variance; 0 for one that has none, which `limits` allow no error."""
+        """Return the sum of squared errors, each over its variance; 0 for one without, which `limits` covers."""
         variance = np.square(self.rms * self.unit) + self.variance(want)
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """How much larger than this the rms error of `count` right elements is once in ten million times."""
+        """Return the factor by which the rms error of `count` right elements exceeds this once in ten million times."""
         dof = max(1.0, min(count, self.roundings) / 4)  # a quarter: variances differ from element to element
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
         return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
@@ -92,7 +93,7 @@ class Errors:
         self._closest = -1.0
 
     def add(self, error: Array, limits: Array, start: tuple[int, ...]) -> None:
-        """Take a block, whose first element is at `start`. NaN is wrong."""
+        """Add a block, whose first element is at `start`. NaN is wrong."""
         right = error <= limits  # False for NaN, which is why it is not written as ~(error > limits)
         if not right.all():
             first = tuple(int(i) + s for i, s in zip(np.argwhere(~right)[0], start, strict=True))
@@ -151,7 +152,7 @@ def moved(name: str, got: Array, want: Array, dtype: str) -> Verdict:
 
 
 def equal(got: Array, want: Array) -> bool:
-    """Whether two arrays of one shape are equal, block by block: a byte for each element would take memory and time."""
+    """Return whether two arrays of one shape are equal, block by block to save memory and time."""
     return all(np.array_equal(got[block], want[block]) for block, _ in _blocks(want.shape))
 
 
@@ -194,10 +195,10 @@ def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
 
 
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
-    """Variance of an element's error before storing, from a sample of elements, for sums over `length` elements.
+    """Return the variance of an element's error before storing, from a sample, for sums over `length` elements.
 
-    In units of the bound's, squared. Hardly above what the arithmetic allows, and never nothing. A single element may
-    err by much more than most do.
+    In units of the bound's, squared. Hardly above what the arithmetic allows, and never 0. A single element may err by
+    much more than most do.
     """
     likely = (bound.uneven * bound.rms) ** 2
     if want.size and likely:
@@ -210,11 +211,11 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
 
 
 def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
-    """How far Gaussian sums of errors may lie from 0, by their variance: all but one of a million times all hold it.
+    """Return how far Gaussian sums of errors may lie from 0, by their variance; a verdict in a million exceeds it.
 
     Weights are drawn independently of the errors, so a weighted sum is normally distributed however the errors depend
-    on each other. own_error: what computing the sums in float64 adds, one standard deviation. verdicts: how
-    many these sums are for.
+    on each other. own_error: what computing the sums in float64 adds, one standard deviation. verdicts: how many
+    verdicts these sums are for.
     """
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     found: Array = quantile * np.sqrt(variance + own_error**2)

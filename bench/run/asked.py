@@ -20,7 +20,7 @@ from kernelmark.bench.plan.suites import Suite, find_suite, full_name
 def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "--") -> Plan:
     """Return the plan of the given options; those left out keep the plan's defaults.
 
-    prefix: what the user typed before an option's name. Raises UsageError for what this machine does not have.
+    prefix: what the user typed before an option's name. Raises UsageError for options that this machine cannot satisfy.
     """
     if asked["threads"] and max(asked["threads"]) > cpu_count():
         found = f"{prefix}threads {max(asked['threads'])}: is more than the CPUs that may be used here"
@@ -40,13 +40,13 @@ def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "-
 
 
 def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
-    """The suites of a plan, whose problems may be of a plug-in. Raises UsageError."""
+    """Return the suites of a plan, whose problems may come from a plug-in. Raises UsageError."""
     found = (find_suite(name, registry) for name in plan.suites)
     return list(each_overseen(found, "a suite", _patience_s(plan, registry)))
 
 
 def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[PlannedJob]:
-    """The jobs of a plan. The figures of a plug-in's problems are computed here for the first time."""
+    """Yield the jobs of a plan. The figures of a plug-in's problems are computed here for the first time."""
     patience_s = _patience_s(plan, registry)
     found = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
     foreign = {op for op, problem_class in registry.operations.items() if is_foreign(problem_class)}

@@ -1,8 +1,8 @@
 """The broker, a process of its own, hands tasks to an executor and returns their results.
 
-Its words are a configuration, for Parsl's executors, or "" and GPUs, for a thread for each of them. As its keeper ends
-whatever it has started, nothing on this host outlives the run, however that ends; and an interrupt of the terminal does
-not reach an executor.
+Its arguments are a configuration of Parsl's executors, or "" and GPUs, for a thread for each of them. As its keeper
+ends whatever it has started, nothing on this host outlives the run, and an interrupt of the terminal does not reach an
+executor.
 """
 
 import os
@@ -38,7 +38,7 @@ class TaskReply(msgspec.Struct):
     """The result of a task, or the state of the executors.
 
     lost: why its worker gave no answer; another may. ended: why no task can be measured any more. workers: those that
-    wait for tasks or measure. state: of what has not started, in words.
+    wait for tasks or measure. state: a description of those that have not started.
     """
 
     data: bytes = b""
@@ -70,7 +70,7 @@ class GpuPool:
             self._free.put(gpu)
 
     def answer(self, error: BaseException) -> TaskReply:
-        """Return what an error of a task means."""
+        """Return the reply for a task's error."""
         return failed(error)
 
     def state(self) -> TaskReply:
@@ -83,7 +83,7 @@ class GpuPool:
 
 
 def load_config(path: str) -> Any:
-    """Return `config` of a file. Raises UsageError where there is none that Parsl could use."""
+    """Return `config` of a file. Raises UsageError if it has none that Parsl can use."""
     if reason := module_missing("parsl"):
         raise UsageError(f"--executor {path}: {reason}")
     import parsl
@@ -122,7 +122,7 @@ class ParslPool:
         return found
 
     def answer(self, error: BaseException) -> TaskReply:
-        """Return what an error of a task means."""
+        """Return the reply for a task's error."""
         if type(error).__name__ in LOST:
             return TaskReply(lost=" ".join(message(error).split()))
         return failed(error)
@@ -133,7 +133,7 @@ class ParslPool:
         return TaskReply(workers=sum(map(_workers, self._executors)), state=states)
 
     def close(self) -> None:
-        """End what the executors have started, wherever it is."""
+        """End everything that the executors have started, on any host."""
         self._kernel.cleanup()
 
 

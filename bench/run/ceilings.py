@@ -52,7 +52,7 @@ _LONG = ", and a call took longer than a time slice"
 
 
 class Standing(NamedTuple):
-    """The ceiling that bounds rows, if one holds, until it is to be measured again. doubt: why it may be too low."""
+    """The ceiling that bounds rows, if one is valid, until it is measured again. doubt: why it may be too low."""
 
     found: Ceiling | None
     stale_at_s: float
@@ -63,10 +63,10 @@ Known = dict[Need, Standing]
 
 
 class Ceilings:
-    """What bounds the rows of a run. `keep` gets each ceiling that is measured, `doubt` why one cannot hold.
+    """The ceilings of a run's rows. `keep` gets each measured ceiling, `doubt` the reason why one is invalid.
 
-    `earlier` returns the ceilings of a kind that this machine has reached before, each with the doubt about it. known:
-    what runs that follow one another have in common.
+    `earlier` returns the ceilings of a kind that this machine has reached before, each with the reason for doubt.
+    known: shared by consecutive runs.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Ceilings:
     def apply(self, job: Job, rows: list[Measurement]) -> None:
         """Place the timed rows of a job, just measured, under their ceilings, and mistrust one that lies above.
 
-        A ceiling that is stale is measured anew, and so is one that seems surpassed. Rows are held against the highest
-        that this machine has ever reached, since load lowers a ceiling and never raises it. If it still is surpassed,
-        by the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing; but a row
-        at twice a ceiling that nothing disturbed is mistrusted in any case.
+        A stale ceiling is measured again, and so is one that seems exceeded. Rows are compared with the highest that
+        this machine has ever reached, since load lowers a ceiling and never raises it. If the baseline or several
+        kernels still exceed it, then not they but the ceiling is wrong, and it bounds nothing; but a row at twice an
+        undisturbed ceiling is mistrusted in any case.
         """
         for name in job.problems:
             timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]

@@ -2,7 +2,7 @@
 
 `Child` is the side that asks; the module that the child runs gets its side from `to_parent`. Each message carries the
 number of its question and the process that sent it. What a child prints goes to a file, of which the parent shows a
-part; where a child ends, its last line is the reason.
+part; if a child ends, its last line is the reason.
 """
 
 import importlib
@@ -58,7 +58,7 @@ class Channel:
         self._reads, self._writes, self._data = reads, writes, bytearray()
 
     def send(self, number: int, body: object) -> None:
-        """Raises BrokenPipeError where the reader has gone, UsageError for a text that is not UTF-8."""
+        """Send a message. Raises BrokenPipeError if the reader has gone, UsageError for text that is not UTF-8."""
         with only_utf8():
             encoded = msgspec.msgpack.encode(body)
         data = msgspec.msgpack.encode(Message(number, os.getpid(), msgspec.Raw(encoded)))
@@ -67,9 +67,9 @@ class Channel:
             left = left[os.write(self._writes, left) :]
 
     def receive(self, within_s: float | None = None) -> Message | None:
-        """Return the next message, or None where it has not arrived as a whole in time. None waits for ever.
+        """Return the next message, or None if it has not arrived completely in time. None waits for ever.
 
-        Raises EOFError where the other side has ended, msgspec.DecodeError for nonsense.
+        Raises EOFError if the other side has ended, msgspec.DecodeError for nonsense.
         """
         until_s = now() + (within_s or 0.0)
         while (found := self._next()) is None:
@@ -132,7 +132,7 @@ class Child(AbstractContextManager["Child", None]):
         self.close()
 
     def ask(self, body: object) -> int:
-        """Send a question and return its number; that a child has ended shows where its answer is awaited."""
+        """Send a question and return its number; if the child has ended, `receive` finds out."""
         self._number += 1
         with suppress(BrokenPipeError):
             self._channel.send(self._number, body)
@@ -141,7 +141,7 @@ class Child(AbstractContextManager["Child", None]):
     def receive(self, within_s: float) -> Message | None:
         """Return the next answer, or None if there is none in time.
 
-        Raises EOFError where none can come, msgspec.DecodeError for nonsense and for an answer of another process.
+        Raises EOFError if none can come, msgspec.DecodeError for nonsense and for an answer of another process.
         """
         has_ended = self.ended() is not None  # all that it has written is there to be read then
         found = self._channel.receive(within_s)
@@ -163,7 +163,7 @@ class Child(AbstractContextManager["Child", None]):
     def fate(self) -> tuple[int | None, str]:
         """Return the exit status of a child that stopped answering, and a description with its last words.
 
-        Raises UsageError where the system has no process for it.
+        Raises UsageError if the system could not start the process.
         """
         status, found = self.ended(EXIT_S), last_words(self.log)
         if not self._answers_as and found.startswith(NO_PROCESS):
@@ -174,7 +174,7 @@ class Child(AbstractContextManager["Child", None]):
         return status, f"{how}{self.said()}"
 
     def said(self) -> str:
-        """Return the last words after a colon, nothing where there are none."""
+        """Return the last words after a colon, or nothing."""
         found = last_words(self.log)
         return f": {found}" if found else ""
 
@@ -190,7 +190,7 @@ class Child(AbstractContextManager["Child", None]):
 
 
 def to_parent() -> Channel:
-    """Return the channel to the process that started this one; from now on an exception ends this one in a line."""
+    """Return the channel to the parent process; from now on an exception ends this process with one line."""
     sys.excepthook = _end_in_a_line
     return Channel(int(sys.argv[1]), int(sys.argv[2]))
 
@@ -203,7 +203,7 @@ def _end_in_a_line(kind: type[BaseException], error: BaseException, _: Traceback
 
 
 def scratch_file() -> IO[bytes]:
-    """A file without a name, which ends with the processes that hold it. Raises UsageError where none can be made."""
+    """Return a file without a name, which ends with the processes that hold it. Raises UsageError on failure."""
     try:
         return tempfile.TemporaryFile()
     except OSError as error:
@@ -211,13 +211,13 @@ def scratch_file() -> IO[bytes]:
 
 
 def trim(log: IO[bytes]) -> None:
-    """Cut the file to what would be shown; the child goes on writing where it was."""
+    """Truncate the file to the part that would be shown; the child goes on writing at its old position."""
     if os.fstat(log.fileno()).st_size > _GROWN:
         os.ftruncate(log.fileno(), MOST)
 
 
 def relay(log: IO[bytes], out: TextIO) -> None:
-    """Copy what was printed to `out`, and empty the file."""
+    """Copy the printed text to `out`, and empty the file."""
     fd = log.fileno()
     size = os.fstat(fd).st_size
     if not size:
@@ -283,7 +283,7 @@ def _answer(child: Child, questions: Sequence[object], until_s: float, stop: Cal
 
 
 def main() -> None:
-    """Answer questions by the function `replies` of the module that is named, which gets all of them with the first."""
+    """Answer questions by the function `replies` of the named module, which gets all of them with the first."""
     parent, found = to_parent(), iter(list[Any]())
     while message := parent.receive():
         if message.number == 1:

@@ -1,4 +1,4 @@
-"""The commit that a run's code is of."""
+"""Find the commit of the running code."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ COMMIT_FILE = "build/commit"
 
 @lru_cache
 def git_commit() -> str:
-    """Return the commit of the checkout that kernelmark runs from; `-dirty` follows where a file has changes.
+    """Return the commit of the checkout that kernelmark runs from, with `-dirty` if files have changes.
 
     Files of reports do not count.
 
     A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise that of the file
-    `build/commit`, otherwise its version. So does a checkout without git, but for the file.
+    `build/commit`, otherwise its version. A checkout without git ignores the file.
     """
     root, version = Path(kernelmark.__file__).resolve().parents[1], f"kernelmark {kernelmark.__version__}"
     if (root / ".git").exists():

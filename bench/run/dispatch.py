@@ -1,6 +1,6 @@
 """The run's side of an executor: comparison groups go to the broker as tasks, and their rows to the store.
 
-This process alone writes the store, a row at a time, so that a row that was acknowledged outlives whatever is killed.
+Only this process writes the store, a row at a time, so an acknowledged row outlives whatever is killed.
 """
 
 import os
@@ -32,7 +32,7 @@ TICK_S, CLOSE_S = 0.25, 20.0
 
 
 class Broker(AbstractContextManager["Broker", None]):
-    """The broker's process, asked in turn and answering in any order."""
+    """The broker's process, which takes questions in turn and answers in any order."""
 
     def __init__(self, config: str, gpus: Sequence[str]) -> None:
         """config: the file of Parsl's executors, or "" for a worker on each of these GPUs."""
@@ -45,13 +45,13 @@ class Broker(AbstractContextManager["Broker", None]):
         self._child.close(CLOSE_S)
 
     def ask(self, task: Task) -> int:
-        """Hand a task in, and return its number."""
+        """Submit a task, and return its number."""
         return self._child.ask(task)
 
     def answer(self, within_s: float) -> tuple[int, TaskReply] | None:
         """Return the next answer and the number of its task, or None if there is none in time.
 
-        Raises UsageError where none can come.
+        Raises UsageError if none can come.
         """
         until_s = now() + within_s
         while True:
@@ -70,7 +70,7 @@ class Broker(AbstractContextManager["Broker", None]):
 
 
 def first_answer(broker: Broker, task: Task, within_s: float) -> StationRows:
-    """Return the answer of an executor's first worker. Raises UsageError where none answers in time."""
+    """Return the answer of an executor's first worker. Raises UsageError if none answers in time."""
     broker.ask(task)
     answer = broker.answer(within_s)
     if answer is None:
@@ -113,7 +113,7 @@ class Dispatch:
     ) -> bool:
         """Measure everything; return whether it was not interrupted. After a signal the groups in hand are finished.
 
-        expected: what all hosts must have in common. Raises UsageError where the executor has ended.
+        expected: what all hosts must have in common. Raises UsageError if the executor has ended.
         """
         progress = progress or Progress()
         self._plan_groups(jobs, progress)

@@ -1,7 +1,7 @@
 """Find and end all descendants of a process on Linux, even those that left their group or session.
 
 `python -m kernelmark.bench.run.family PARENT MODULE WORD...` is a keeper, which stands between a run and a child of it:
-it runs the module as a child and ends as that ends. A process that the child has started may leave its group and its
+it runs the module as a child and ends with its status. A process that the child has started may leave its group and its
 session, or lose its parent: the keeper is then its parent. When the child ends, when the parent ends, or when SIGTERM
 arrives, the keeper kills all of them. It loads no plug-in and nothing heavy, since one stays beside every worker.
 """
@@ -49,7 +49,7 @@ def _control(option: int, value: int) -> None:
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Get a signal when the parent ends, even if it is killed; exit if it has ended already."""
+    """Receive a signal when the parent ends, even if it is killed; exit if it has ended already."""
     _control(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         sys.exit()
@@ -61,18 +61,18 @@ def adopt() -> None:
 
 
 def leave_no_dump() -> None:
-    """End without a core dump of this process."""
+    """Turn off core dumps of this process."""
     _control(_PR_SET_DUMPABLE, 0)
 
 
 def volunteer() -> None:
-    """Let the system take this process first where memory is short."""
+    """Let the system kill this process first if memory is short."""
     with suppress(OSError):
         PROC.joinpath("self/oom_score_adj").write_text("1000")
 
 
 def below(pid: int) -> list[Member]:
-    """Return the processes below this one, each after its parent; none where the system has no /proc."""
+    """Return the processes below this one, each after its parent; none if the system has no /proc."""
     children: dict[int, list[Member]] = {}
     for member in _all():
         children.setdefault(member.parent, []).append(member)
@@ -97,7 +97,7 @@ def _all() -> Iterator[Member]:
 
 
 def reap() -> dict[int, int] | None:
-    """Reap the processes that have ended, adopted ones too; return their statuses, None where no child is left."""
+    """Reap the processes that have ended, adopted ones too; return their statuses, None if no child is left."""
     found: dict[int, int] = {}
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -108,9 +108,9 @@ def reap() -> dict[int, int] | None:
 
 
 def end_all(child: int) -> None:
-    """Kill every process below this one and reap it; where the system does not list them, the group of the child.
+    """Kill every process below this one and reap it; if the system does not list them, kill the child's group.
 
-    What no signal ends within five seconds, as a process that waits for a broken device, is left.
+    A process that no signal ends within five seconds, such as one that waits for a broken device, is left.
     """
     for number in range(_PASSES):
         found = below(os.getpid())
@@ -125,7 +125,7 @@ def end_all(child: int) -> None:
 
 
 def known() -> set[int]:
-    """Return the processes that are below this one already, as those of a shell that has become this process."""
+    """Return the processes that are below this one already, such as those of a shell that has become this process."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -136,7 +136,7 @@ def known() -> set[int]:
 def end_rest(spared: set[int]) -> None:
     """Kill the processes that foreign code has left below this one; a resource tracker ends with this one.
 
-    spared: processes that are left alone, with what is below them.
+    spared: processes that are left alone, with their descendants.
     """
     for _ in range(_PASSES):
         if reap() is None:
@@ -176,7 +176,7 @@ def _tracks(pid: int) -> bool:
 
 
 def main(parent: int, module: str, words: Sequence[str]) -> None:
-    """Keep a child that runs the module; returns in the child alone, once the module has ended."""
+    """Keep a child that runs the module; returns only in the child, once the module has ended."""
     adopt()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run decides what an interrupt does
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)

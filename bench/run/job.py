@@ -1,4 +1,4 @@
-"""Runs a job: set up, draw, verify, time in turn, verify again. Takes data and gives data; shows nothing."""
+"""Run a job: set up, draw, verify, time in turn, verify again. Takes data and returns data; prints nothing."""
 
 import importlib
 import math
@@ -48,7 +48,7 @@ KEPT_BYTES = 64 * 2**20
 
 
 class Stock:
-    """The operand sets of one problem in each place that its contenders need, and the values that they hold."""
+    """The operand sets of one problem in each place that its contenders need, and their values."""
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
@@ -77,11 +77,11 @@ class Stock:
 
     @property
     def live(self) -> list[Contender]:
-        """The contenders on the problem that nothing has gone against so far."""
+        """The contenders on the problem that have passed every check so far."""
         return [contender for contender in self._contenders if contender.live]
 
     def redraw(self) -> References:
-        """Fresh values in every set, poison in its outputs and padding, and the references that belong to them."""
+        """Draw new values for every set, poison outputs and padding, and renew the references."""
         self.draw.redraw()
         self._checksums.clear()
         for sets in self.sets.values():
@@ -91,14 +91,14 @@ class Stock:
         return References(self.problem, self.draw, self._contenders[0].called)
 
     def checksums(self, order: str) -> Checksums:
-        """The checks of whole outputs of kernels of this order, while the values stand."""
+        """Return the checks of whole outputs of kernels of this order, while the values are current."""
         if order not in self._checksums:
             called = self._contenders[0].called
             self._checksums[order] = Checksums(self.problem, self.draw, order, called, self.reference_s)
         return self._checksums[order]
 
     def lay_out(self, moved: bool) -> None:
-        """Let the moved sets hold what was drawn, or again the first sets, in whose memory they are."""
+        """Fill the moved sets with the drawn values, or again the first sets, whose memory they share."""
         for place, found in self.moved.items():
             operands = found if moved else self.sets[place][0]
             operands.fence()
@@ -110,21 +110,21 @@ class Stock:
         self.shared = [self.draw.change() for _ in range(count)]
 
     def one_of_each(self) -> dict[Place, int]:
-        """The index of one set of each place, drawn at random."""
+        """Return the index of one set of each place, drawn at random."""
         return {place: int(self.draw.rng.integers(len(sets))) for place, sets in self.sets.items()}
 
     def of(self, contender: Contender) -> list[OperandSet]:
-        """The sets in the contender's place."""
+        """Return the sets in the contender's place."""
         return self.sets[contender.place]
 
 
 def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
     """Verify and time the contenders of a job in turn, one row each, in the order of `job.entrants`.
 
-    Siblings that memory does not hold together are measured one problem after the other, and say so. A job without
-    contenders loads its plug-ins. `board` notes what is being called; `show` gets what the contenders have while they
-    are sampled. Raises UsageError for ids and plug-ins that do not exist, DeviceLost where a kernel has corrupted its
-    device; never for any other kernel's sake.
+    Siblings that do not fit into memory together are measured one problem after the other, with a note. A job without
+    contenders loads its plug-ins. `board` records the call in progress; `show` gets the contenders'
+    samples so far. Raises UsageError for ids and plug-ins that do not exist, DeviceLost if a kernel has corrupted its
+    device; no other fault of a kernel raises.
     """
     board = board or Board()
     with board.calling(0, IMPORT):

@@ -1,4 +1,4 @@
-"""One job measured in several fresh processes: which of them count, and their measurements as one a contender."""
+"""Combine the processes of one job: which of them count, and their measurements as one a contender."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -15,15 +15,15 @@ Process = Sequence[Measurement]
 
 
 def planned_processes(plan: Plan) -> int:
-    """Return how many processes each job of a plan is measured in."""
+    """Return the number of processes in which each job of a plan is measured."""
     return plan.processes if plan.mode.does.times else 1
 
 
 def is_settled(planned: PlannedJob, found: Sequence[Process], processes: int) -> bool:
-    """Return whether no further process is to measure the job: enough were undisturbed, or it has had all it may have.
+    """Return whether the job needs no further process: enough were undisturbed, or it has had all that it may have.
 
-    In place of disturbed ones it may have half as many again. The samples play no part in the decision, only what
-    disturbed them. Where all contenders have failed, there is nothing left to measure.
+    Disturbed processes may be replaced by half as many again. The decision depends on the disturbances and not on the
+    samples. If all contenders have failed, there is nothing left to measure.
     """
     if still_good(planned, found) is None or len(found) >= processes + processes // 2:
         return True
@@ -31,7 +31,7 @@ def is_settled(planned: PlannedJob, found: Sequence[Process], processes: int) ->
 
 
 def counted(found: Sequence[Process], processes: int) -> Sequence[Process]:
-    """Return the processes that the row is formed from, in their order: the undisturbed before the others."""
+    """Return the processes that the row is formed from, in their order, preferring the undisturbed ones."""
     ranked = sorted(range(len(found)), key=lambda place: (not _stands(found[place]), place))
     return [found[place] for place in sorted(ranked[:processes])]
 
@@ -43,7 +43,7 @@ def _stands(process: Process) -> bool:
 
 
 def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
-    """The processes' samples together, with intervals that hold for the next process. One process stays as it is.
+    """Return the processes' samples together, with intervals that hold for the next process; one alone stays as it is.
 
     baseline_of: the baseline of a problem. A kernel that failed in any process has failed. A ratio is formed only
     between kernels that were measured in turn in every process.
@@ -61,7 +61,7 @@ def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> 
 
 
 def still_good(planned: PlannedJob, found: Sequence[Process]) -> PlannedJob | None:
-    """Return the job without the contenders that have failed in an earlier process; None where none is left."""
+    """Return the job without the contenders that have failed in an earlier process, or None if none is left."""
     bad = {measured.entrant for rows in found for measured in rows if measured.status != Status.OK}
     good = [entrant for entrant in planned.job.entrants if entrant not in bad]
     return only(planned, good) if good else None

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: a kernel that crashes its worker loses one row, and the others run again.
+"""Run jobs in processes of their own: a kernel that crashes its worker loses one row, and the others run again.
 
 A worker that hangs, or that takes the last of the memory, is ended from here.
 """
@@ -71,7 +71,7 @@ class Death(NamedTuple):
     """How a worker ended within a job: the contenders that were being called, their status and its reason.
 
     fresh: it had run no job before, so no earlier job is the cause. killed: a signal from another process ended it, so
-    perhaps no contender is the cause. entropy: what operands were drawn with, if they were.
+    perhaps no contender is the cause. entropy: the random bits of the operands, if they were drawn.
     """
 
     blamed: tuple[Entrant, ...]
@@ -95,7 +95,7 @@ class Worker:
         self._child = Child("kernelmark.bench.run.worker", str(shared), words, variables=variables, passed=[shared])
 
     def ask(self, job: Job, progress: Progress) -> Reply | Death:
-        """The rows of a job, or how the worker ended in it. Raises UsageError for what the worker refuses."""
+        """Return the rows of a job, or how the worker ended in it. Raises UsageError if the worker refuses it."""
         fresh, self.is_fresh = self.is_fresh, self.is_fresh and not job.entrants
         self._board.clear()
         if now() - self._kills_at_s > KILLS_AGE_S:
@@ -194,7 +194,7 @@ class Worker:
 
 
 def call_limit_s(stage: str, timeout_s: float) -> float:
-    """Return the time limit of one call of foreign code, where a call of a kernel has `timeout_s`."""
+    """Return the time limit of one call of foreign code, if a call of a kernel has `timeout_s`."""
     if stage == IMPORT:
         return max(LEAST_IMPORT_S, timeout_s)
     if stage in OF_OPERATION:
@@ -209,7 +209,7 @@ def job_limit_s(job: Job) -> float:
 
 
 def floor_bytes(whole_bytes: int) -> float:
-    """Return the memory that must stay free, of all that there is."""
+    """Return the memory that must stay free of a total."""
     return max(FLOOR_SHARE * whole_bytes, LEAST_FLOOR_BYTES)
 
 
@@ -268,9 +268,9 @@ class Workers(AbstractContextManager["Workers", None]):
             self.run(job, key)
 
     def run(self, job: Job, key: WorkerKey) -> list[Measurement]:
-        """The rows of a job, in the order of its contenders, from the process of this key.
+        """Return the rows of a job, in the order of its contenders, from the process of this key.
 
-        Raises UsageError for ids and plug-ins that do not exist, never for a kernel's sake.
+        Raises UsageError for ids and plug-ins that do not exist, but for no fault of a kernel.
         """
         return self._survive(job.of_process(key.process), key)
 
@@ -398,7 +398,7 @@ def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
 class Wary:
     """Measures jobs through `execute` without the kernels that have crashed `LEFT_OUT_AFTER` workers.
 
-    A kernel that hangs would otherwise cost its time-out again on each problem. left_out: the kernels that are left
+    Otherwise a kernel that hangs would cost its time-out again on each problem. left_out: the kernels that are left
     out, with the status and the reason of their last death; those of an earlier run can be handed in.
     """
 

@@ -20,7 +20,7 @@ class Progress:
         """A job begins, in one of its processes."""
 
     def calls(self, entrant: Entrant, stage: str) -> None:
-        """A contender is being called; noticed a few times a second, for as long as it lasts."""
+        """A contender is being called; reported a few times a second, for as long as it lasts."""
 
     def glimpses(self, found: list[Glimpse]) -> None:
         """The contenders of a long job have taken their first samples."""

@@ -40,7 +40,7 @@ Notify = Callable[[Result], None]
 
 
 class Session:
-    """One run in one store: begun once, or taken up again, then fed with jobs."""
+    """One run in one store: begun once, or resumed, then fed with jobs."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Session:
         """Return the part of the job still to be measured, with its baselines; None if there is none.
 
         Suites, and sweeps of a suite, may overlap: the first job of the plan that has a case measures it, in all
-        processes. A run may be taken up again in the midst of a job.
+        processes. A run may be resumed in the middle of a job.
         """
         job = planned.job
         left = []
@@ -141,7 +141,7 @@ class Session:
         return rows
 
     def finish(self) -> None:
-        """Note the end of the run."""
+        """Record the end of the run."""
         self._store.finish(self.run_id, datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
@@ -151,7 +151,7 @@ class Session:
 
 
 def new_run_id(started: datetime) -> str:
-    """The id of a run that begins at this time; every run gets its own here, an imported one too."""
+    """Return the id of a run that begins at this time; every run gets its id here, an imported one too."""
     return f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
@@ -173,7 +173,7 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
 
 
 def ignore(row: Result) -> None:
-    """Take no notice of a row."""
+    """Ignore a row."""
 
 
 def run_jobs(
@@ -201,11 +201,11 @@ def run_passes(
     interrupted: Callable[[], bool] = lambda: False,
     plan: Plan | None = None,
 ) -> bool:
-    """Pass over the jobs once a process, so that those of a case lie far apart; rows come with the last pass.
+    """Pass over the jobs once a process, so that the processes of a case are far apart; rows come with the last pass.
 
-    Jobs that were disturbed in one of the passes have further ones. `notify` gets each row, `progress` gets notice of
-    what goes on before. plan: has the processes and how far apart they are; by default the session's. Returns whether
-    all of them are done.
+    Jobs that were disturbed in one of the passes have further ones. `notify` gets each row, `progress` the notices
+    before it. plan: has the processes and the time between them; by default the session's. Returns whether all are
+    done.
     """
     plan, progress = plan or session.plan, progress or Progress()
     last = planned_processes(plan)
@@ -237,14 +237,14 @@ def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -
 
 
 def plan_of(store: Store, run_id: str) -> Plan:
-    """Return the plan of a run. Raises UsageError for a run that cannot be taken up."""
+    """Return the plan of a run. Raises UsageError for a run that cannot be resumed."""
     found = store.run(run_id)
     _refuse_merged(found)
     return _recorded_plan(found, "--resume", "the command that began the tuning goes on with it")
 
 
 def plan_again(store: Store, run_id: str) -> Plan:
-    """Return the plan of a run that is to be measured again, on the values that it had. Raises UsageError."""
+    """Return the plan of a run that is to be measured again, on the same values. Raises UsageError."""
     found = store.run(run_id)
     plan = _recorded_plan(found, "--reproduce", "name the suites")
     return msgspec.structs.replace(plan, shard=None, reproduce=found.run_id)
@@ -263,9 +263,9 @@ def _recorded_plan(run: Run, option: str, if_tuned: str) -> Plan:
 
 
 def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> Run:
-    """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError.
+    """Return the run of this id, if continuing it would measure the same thing in the same place. Raises UsageError.
 
-    noisy_again: it then goes on with what was disturbed, too.
+    noisy_again: it then measures the disturbed cases again, too.
     """
     store.require_sound()
     before = store.run(run_id)

@@ -1,6 +1,6 @@
 """A station measures tasks where an executor's worker runs: the same workers, blame and ceilings as of a run at home.
 
-Its process outlives its tasks, so that workers are started and ceilings measured once. It holds a GPU as a run does. A
+Its process outlives its tasks, so that workers are started and ceilings measured once. It locks a GPU as a run does. A
 job that needs the host's processors or its memory waits until it has the host to itself; jobs on different GPUs alone
 run side by side.
 """
@@ -38,7 +38,7 @@ _one_at_a_time = threading.Lock()
 
 
 class Expected(msgspec.Struct):
-    """The part of a task that every version of kernelmark reads: versions that its host must have, None for any."""
+    """The part of a task that every version of kernelmark reads: the versions that its host must have, None for any."""
 
     host: Host | None = None
 
@@ -46,7 +46,7 @@ class Expected(msgspec.Struct):
 class Task(Expected):
     """The jobs of a comparison group, all measured on one host; without jobs it asks for a plan.
 
-    asked: the options of the plan, from which the station makes one for its machine; None where there is one.
+    asked: the options of the plan, from which the station makes one for its machine; None if there is a plan.
     """
 
     plan: Plan | None = None
@@ -56,7 +56,7 @@ class Task(Expected):
 
 
 class StationRows(msgspec.Struct):
-    """The rows of each job, and the ceilings that bound them, each with the doubt about it.
+    """The rows of each job, and their ceilings, each with the reason for doubt.
 
     refused: why nothing was measured, in one line.
     """
@@ -69,7 +69,7 @@ class StationRows(msgspec.Struct):
 
 
 def measure(data: bytes, gpu: str = "") -> bytes:
-    """Measure a `Task` and return `StationRows`, both as MessagePack. gpu: the UUID of the only one to measure on."""
+    """Measure a `Task` and return `StationRows`, both as MessagePack. gpu: the UUID of the only GPU to use."""
     expected, host = msgspec.msgpack.decode(data, type=Expected), this_host()
     try:
         found = _found(expected.host, data, gpu, host)
@@ -95,7 +95,7 @@ def _found(expected: Host | None, data: bytes, gpu: str, host: Host) -> StationR
 
 @lru_cache
 def this_host() -> Host:
-    """Return this host, looked at while no other job runs on it."""
+    """Return the facts of this host, read while no other job runs on it."""
     with turn(alone=True):
         facts, around = machine(), environment()
     return Host(gethostname(), git_commit(), __version__, facts["python"], around["versions"], {}, facts, around)

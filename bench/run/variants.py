@@ -1,4 +1,4 @@
-"""Rows against a variant of their problem: NT against NN, in place against out of place, FFT against direct."""
+"""Compare rows with a variant of their problem: NT with NN, in place with out of place, FFT with direct."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, get_args, get_origin
@@ -12,10 +12,10 @@ from kernelmark.bench.plan.status import Status
 
 
 def set_against_variants(measurements: Sequence[Measurement], registry: Registry) -> None:
-    """Give each row its ratio to a variant of its problem, from samples taken in turn, where its job has one.
+    """Give each row its ratio to a variant of its problem, from samples taken in turn, if its job has one.
 
-    A kernel is set against itself on the variant. One that has no time there, as in-place kernels out of place, is set
-    against its provider's fastest, or else the fastest of its device.
+    A kernel is compared with itself on the variant. One that has no time there, such as an in-place kernel out of
+    place, is compared with its provider's fastest kernel, or else the fastest of its device.
     """
     timed = [m for m in measurements if m.status == Status.OK and m.interval and not ran_beyond(m.disturbed)]
     problems = list(dict.fromkeys(m.problem for m in measurements))
@@ -28,11 +28,11 @@ def set_against_variants(measurements: Sequence[Measurement], registry: Registry
 
 
 def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
-    """Return the variant that each problem is compared with, by ids; none for the plainest.
+    """Return the variant that each problem is compared with, by id; none for the plainest.
 
     Variants differ in axes whose values have names, and the plainest has those that its operation declares first: NN,
-    out of place, NCHW. A problem is held against the plainest of those that differ from it the least, of its own
-    storage type where there is one.
+    out of place, NCHW. A problem is compared with the plainest of those that differ from it the least, preferably of
+    its own storage type.
     """
     found = {}
     for problem in problems:

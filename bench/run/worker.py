@@ -1,4 +1,4 @@
-"""The worker process: takes jobs from its parent and gives their rows back, until there are no more."""
+"""The worker process: takes jobs from its parent and returns their rows, until there are no more."""
 
 import os
 import sys
