@@ -31,7 +31,7 @@ class VirtualClock:
         return "kernelmark.device_time"
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance by so many seconds."""
         self._now += seconds
 
 
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give options their defaults where these hooks were loaded after the command line was read."""
+    """Set the options' defaults if these hooks were loaded after the command line was read."""
     for name, value in DEFAULTS.items():
         if not hasattr(config.option, name):
             setattr(config.option, name, copy(value))
@@ -114,7 +114,7 @@ def _bridge(config: pytest.Config) -> "Bridge":
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one item a case, for whatever test takes `km_case`."""
+    """Make one item a case, for every test that takes `km_case`."""
     if "km_case" in metafunc.fixturenames:
         cases: list[Any] = []
         try:
@@ -125,7 +125,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Contenders that were deselected do not run; bad options end the session in one line."""
+    """Drop deselected contenders; bad options end the session in one line."""
     if _REFUSED in session.config.stash:
         raise pytest.UsageError(f"kernelmark: {session.config.stash[_REFUSED]}")
     if _BRIDGE in session.config.stash:
@@ -167,7 +167,7 @@ def _leave_histograms_out(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_group_stats(config: pytest.Config) -> Any:
-    """Leave kernelmark's cases out of pytest-benchmark's table, unless an option asks for it: the summary has them."""
+    """Remove kernelmark's cases from pytest-benchmark's table, unless an option asks for it: the summary has them."""
     groups = yield
     if any(config.getoption(name) != default for name, default in _ASKING.items()):
         return groups
@@ -179,7 +179,7 @@ def pytest_benchmark_group_stats(config: pytest.Config) -> Any:
 
 @pytest.fixture
 def km_measure(request: pytest.FixtureRequest) -> Any:
-    """Measure a case and hand its time to pytest-benchmark."""
+    """Measure a case and pass its time to pytest-benchmark."""
     bridge = _bridge(request.config)
 
     def measure(case: "BenchmarkItem", benchmark: Any) -> None:
@@ -202,7 +202,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the tables with GFLOP/s and speedup, for which pytest-benchmark's own has no columns."""
+    """Print the tables with GFLOP/s and speedup, which pytest-benchmark's own table has no columns for."""
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is None or bridge.opened is None:
         return
@@ -220,7 +220,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Give the store back."""
+    """Close the store."""
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is not None:
         bridge.close()

@@ -1,4 +1,4 @@
-"""What pytest loads of kernelmark in every project: the hooks of `pytest_hooks` are loaded where they are asked for.
+"""The module that pytest loads in every project: it loads the hooks of `pytest_hooks` when they are asked for.
 
 They are asked for by an option `--km-...`, by --help, and by `bench/test_bench.py` under --benchmark-only. Otherwise
 this module is all that is imported, and nothing is set.
@@ -20,7 +20,7 @@ def pytest_addoption(parser: Any, pluginmanager: Any) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
-    """Load the hooks where the cases are collected under --benchmark-only; a plain `pytest` collects none."""
+    """Load the hooks if the cases are collected under --benchmark-only; a plain `pytest` collects none."""
     if collection_path.name != _CASES.name or not collection_path.samefile(_CASES):
         return None
     if not config.getoption("benchmark_only", False):

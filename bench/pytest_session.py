@@ -1,4 +1,4 @@
-"""The run that a pytest session makes: its cases, and what each of them found."""
+"""The run of a pytest session: its cases, and the result of each."""
 
 import math
 import shlex
@@ -44,14 +44,14 @@ class BenchmarkItem(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, as it stands in the item's name; `|avx2` if asked for."""
+        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, the id in the item's name; with `|avx2` if requested."""
         job = self.planned.job
         problem = self.problem.partition("/")[2]
         return f"{self.kernel}|{problem}|t{job.threads}" + (f"|{job.isa}" if job.isa else "")
 
     @property
     def params(self) -> dict[str, str | int]:
-        """What pytest-benchmark's JSON has as `params`, and `--benchmark-group-by=param:kernel` groups by."""
+        """The `params` of pytest-benchmark's JSON, by which `--benchmark-group-by=param:kernel` groups."""
         job = self.planned.job
         suite, problem, kernel = self.planned.suite, self.problem, self.kernel
         return {"suite": suite, "problem": problem, "kernel": kernel, "threads": job.threads, "isa": job.isa}
@@ -65,7 +65,7 @@ class Opened(NamedTuple):
 
 
 class Bridge:
-    """The run that a pytest session makes: plans at collection, measures at the first item of a group."""
+    """The run of a pytest session: plans at collection, measures at the first item of a group."""
 
     def __init__(self, config: pytest.Config) -> None:
         names = config.getoption("km_suite") or DEFAULT_SUITES
@@ -83,7 +83,7 @@ class Bridge:
         self.opened: Opened | None = None
 
     def cases(self) -> Iterator[BenchmarkItem]:
-        """Every case of the suites once, in their order."""
+        """Yield every case of the suites once, in order."""
         seen: set[str] = set()
         for planned in jobs(self._suites, self.registry, self._plan):
             for problem, kernel in planned.job.entrants:
@@ -93,9 +93,9 @@ class Bridge:
                     yield case
 
     def select(self, cases: list[BenchmarkItem]) -> None:
-        """Keep the contenders that are left after `-k`, `--deselect` and the like, and the baselines of their problems.
+        """Keep the contenders that remain after `-k`, `--deselect` and the like, and the baselines of their problems.
 
-        A baseline that was deselected has no item, but the others' speedups need it.
+        A deselected baseline has no item, but the others' speedups need it.
         """
         left: dict[Group, set[Entrant]] = {}
         for case in cases:
@@ -108,7 +108,7 @@ class Bridge:
             self._planned[group] = msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
     def row(self, case: BenchmarkItem) -> tuple[Result, list[float]]:
-        """Result and samples of a case; its group is measured when the first one asks.
+        """Return result and samples of a case; its group is measured when the first one is asked for.
 
         With several processes all groups are, since each process is a pass over all of them.
         """
@@ -137,7 +137,7 @@ class Bridge:
         return self.opened
 
     def finish(self, interrupted: bool) -> None:
-        """End the workers, note the end of the run unless it was interrupted, and write its CSV file."""
+        """End the workers, record the end of the run unless it was interrupted, and write its CSV file."""
         self._measuring.close()
         if self.opened is not None:
             if not interrupted:
@@ -146,7 +146,7 @@ class Bridge:
                 write_file(self.opened.store, self.opened.session.run_id, "csv", self._csv)
 
     def summary(self) -> Iterator[str]:
-        """Yield the run's tables as far as they fit, the command for the rest, and what holds for all of them."""
+        """Yield the run's tables as far as they fit, the command for the rest, and the notes on all of them."""
         if self.opened is not None:
             store, run_id = self.opened.store, self.opened.session.run_id
             show = f"kernelmark show {run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
@@ -154,7 +154,7 @@ class Bridge:
             yield from filter(None, run_end(store, run_id))
 
     def close(self) -> None:
-        """Give the store back."""
+        """Close the store."""
         self._storing.close()
 
 

@@ -19,7 +19,7 @@ _COLUMNS = tuple(map(TableColumn, ("problem", "kernel", "mode", "threads", "time
 
 
 class RowRatio(NamedTuple):
-    """How many times faster a row is than what it was measured in turn with; low, high: 95 %.
+    """How many times faster a row is than another that was measured in turn with it; low, high: 95 %.
 
     against: the baseline of its problem, or a variant of the problem (the column `against`).
     """
@@ -111,7 +111,7 @@ def _cells(row: Result) -> list[str]:
 
 
 def load(run: str | None = None, db: str | Path | None = None) -> Results:
-    """Return a run, by its id, its name or how one of them begins; by default the latest. Raises UsageError."""
+    """Return a run, by its id, its name or a beginning of one; by default the latest. Raises UsageError."""
     path = Path(db) if db is not None else default_store()
     with closing(Store(path, create=False)) as store, store.snapshot():
         run_id = store.find_run(run)["run_id"]

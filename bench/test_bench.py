@@ -1,4 +1,4 @@
-"""What `pytest --benchmark-only` collects: one item a case."""
+"""The test that `pytest --benchmark-only` collects: one item a case."""
 
 from typing import Any
 
@@ -10,5 +10,5 @@ from kernelmark.bench.pytest_session import BenchmarkItem
 
 @pytest.mark.benchmark(timer=VIRTUAL_CLOCK)
 def test_kernel(km_case: BenchmarkItem, km_measure: Any, benchmark: Any) -> None:
-    """Right, then fast: the verdict decides, and pytest-benchmark shows the device's time."""
+    """Verify, then time: the verdict decides, and pytest-benchmark shows the device's time."""
     km_measure(km_case, benchmark)

@@ -6,8 +6,8 @@
     planned(name, registry, devices)                how one of them is measured on devices, and its jobs
 
 An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
-`VERDICTS`), in `said` why or what is missing, in `findings` each problem's number with its interval, in `notes` what
-else follows from the rows. `views.write_files(folder, answers, title)` leaves claims.csv and claims.md there.
+`VERDICTS`), in `said` the reason or what is missing, in `findings` each problem's number with its interval, in `notes`
+further remarks. `views.write_files(folder, answers, title)` writes claims.csv and claims.md there.
 """
 
 from kernelmark.bench.claims.answer import VERDICTS as VERDICTS

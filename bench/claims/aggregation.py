@@ -20,7 +20,7 @@ OP = "aggregate"
 
 
 def linked(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the seconds of one way over those of another, additions and link, network by network.
+    """Yield the ratio of one way's seconds to another's, additions and link, network by network.
 
     The interval is formed from those of both times, even if they were measured in turn, since the link is not measured.
     """
@@ -45,7 +45,7 @@ def network_scaling(q: Question) -> Iterator[ClaimRatio]:
 
 
 def network_speedup(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the speedup of each network by data parallelism, times what the claim multiplies it by."""
+    """Yield the speedup of each network by data parallelism, multiplied by the claim's `times`."""
     for network in q.asked.one:
         if found := _speedup(q, network):
             yield found._replace(ratio=found.ratio.scaled(q.asked.times))

@@ -1,4 +1,4 @@
-"""A claim and its verdict: what the machine lacks for it, on which side of the number each interval lies, in words."""
+"""Judge a claim: what the machine lacks for it, the side of the number that each interval is on, the verdict."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -37,9 +37,9 @@ YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 
 
 class JudgedRatio(msgspec.Struct, frozen=True):
-    """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval.
+    """One number of a claim: where, by which kernels, whether it confirms the claim (one of ANSWERS), and its interval.
 
-    in_turn: whether the rows that it compares shared a job. rows: the rows that it is formed from.
+    in_turn: whether the compared rows shared a job. rows: the rows that it is formed from.
     """
 
     where: str
@@ -69,7 +69,7 @@ def named(rows: Iterable[Result]) -> tuple[str, ...]:
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:
-    """Return `yes` or `no` where the whole interval lies on that side of the number, else `tie`."""
+    """Return `yes` or `no` if the whole interval lies on that side of the number, else `tie`."""
     low, high = confirm.limits
     if ratio.low is None or ratio.high is None:
         return OPEN
@@ -79,14 +79,14 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 
 def judge(answers: Sequence[str], whole: bool) -> str:
-    """Return `confirmed` or `refuted` where every problem, and none is left out, has that answer beyond doubt."""
+    """Return `confirmed` or `refuted` if every problem has that answer beyond doubt and none is missing."""
     if whole and set(answers) == {YES}:
         return CONFIRMED
     return REFUTED if whole and set(answers) == {NO} else DEPENDS
 
 
 class Hardware(NamedTuple):
-    """What the machines of some runs have at most; None: not recorded by any of them.
+    """The most that the machines of some runs have; None: not recorded by any of them.
 
     Runs from before the number of GPUs was recorded name one.
     """
@@ -98,7 +98,7 @@ class Hardware(NamedTuple):
 
     @classmethod
     def of(cls, machines: Iterable[Mapping[str, Any]]) -> Self:
-        """Return what machines have, by their facts; runs that came from other tools have none of these."""
+        """Return the hardware of machines, by their facts; runs imported from other tools have none of these."""
         known = [facts for facts in machines if "cpus_usable" in facts]
         if not known:
             return cls()
@@ -111,7 +111,7 @@ class Hardware(NamedTuple):
         )
 
     def lacks(self, claim: Claim, asked: Experiment) -> str:
-        """Return what a claim's experiment needs and these machines do not have, or ""."""
+        """Return what a claim's experiment needs and these machines lack, or ""."""
         gpus = max(claim.gpus, int(asked.device == "cuda"))
         if self.gpus is not None and self.gpus < gpus:
             return f"{'a GPU' if gpus == 1 else count(gpus, 'GPU')}; {self.names} has {self.gpus or 'none'}"
@@ -177,33 +177,33 @@ def failures(results: Sequence[Result]) -> str:
 
 
 def unpriced(kind: str, results: Sequence[Result]) -> str:
-    """Return for which devices a price is missing."""
+    """Return the devices whose price is missing."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
     price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
     return f"{price}: the prices file has none for one of {names}"
 
 
 def unmetered(names: Sequence[str]) -> str:
-    """Return on which devices no energy was measured."""
+    """Return the devices on which no energy was measured."""
     return f"energy: no sensor was read on {', '.join(names)}, and the prices file declares no watts"
 
 
 def coverage(asked: Contrast, evidence: ExperimentRows) -> list[str]:
-    """Return how many of a claim's problems have rows, where not all have; one that failed has one too."""
+    """Return how many of a claim's problems have rows, if not all have; a failed one has one too."""
     problems = {layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, asked.problems)}
     found = problems & {r.problem for r in evidence.all}
     return [f"{len(found)} of {len(problems)} problems have rows"] if len(found) < len(problems) else []
 
 
 def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return how many numbers are of rows that may differ by what the machine did meanwhile."""
+    """Return how many numbers compare rows that the machine's state may have changed in between."""
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: {count} of {len(numbers)} numbers"
     return [f"{what}, which have the wider intervals of both rows"] if count else []
 
 
 def no_rows(claim: Claim, asked: Experiment, some: bool) -> str:
-    """Return which rows are missing and the command that measures them."""
+    """Return the missing rows and the command that measures them."""
     lack = f"{'some ' if some else ''}rows of the experiment {asked.id!r} ({asked.title})"
     where = " on a machine with a GPU" if asked.device == "cuda" else ""
     return f"{lack}; `kernelmark claims --only {claim.id}` measures them{where}"
@@ -247,8 +247,8 @@ def claims_rows(
 ) -> list[Answer]:
     """Return the claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
 
-    What hardware a claim lacks is judged by the machines of these runs. here: cold rows alone count, and without runs
-    it is judged by this machine.
+    The machines of these runs decide which hardware a claim lacks. here: only cold rows count, and without runs this
+    machine decides.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     asked = {claim.experiment: experiment(claim) for claim in chosen}

@@ -63,12 +63,11 @@ class Confirm(TomlTable, frozen=True):
 class Contrast(TomlTable, frozen=True):
     """The rows that are compared: the number is the time of `other` over the time of `one`.
 
-    one, other: what `kind` compares: globs of kernels, problems, thread counts, instruction sets or devices.
-    problems, kernels: globs that limit the experiment's. against: the kernel of `one` where it is not that of `other`.
-    limit: the largest thread count. label: of a problem, of its dimensions. link_gbyte_per_s: what a link between
-    workers is stated to carry. workers: how many the number is for. device: of networks and additions from which a
-    number is computed. times: what the number is multiplied by. counts: the numbers of threads that count; all if
-    empty.
+    one, other: the two sides, by `kind`: globs of kernels, problems, thread counts, instruction sets or devices.
+    problems, kernels: globs that limit the experiment's. against: the kernel of `one` if it is not that of `other`.
+    limit: the largest thread count. label: of a problem, from its dimensions. link_gbyte_per_s: the stated rate of a
+    link between workers. workers: the number of workers. device: of the networks and additions from which a number is
+    computed. times: a factor on the number. counts: the numbers of threads that count; all if empty.
     """
 
     kind: Kind
@@ -89,10 +88,10 @@ class Contrast(TomlTable, frozen=True):
 class Experiment(TomlTable, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
-    only: globs that limit the problems of the suites. device: what must be there for it. parts: of networks, all if
-    empty. batches: that each problem is given. threads: those the machine has of these, and all it has; all it has
-    alone if empty. together: axes in which problems may differ that are measured in turn. spread: seconds from the
-    start of one process to that of the next; ten minutes for all claims leave no more.
+    only: globs that limit the problems of the suites. device: the device that it needs. parts: of networks, all if
+    empty. batches: the batch sizes for each problem. threads: the machine's thread counts among these, and all its
+    threads; only all of them if empty. together: axes in which problems that are measured in turn may differ. spread:
+    seconds from the start of one process to that of the next; ten minutes for all claims leave no more.
     """
 
     id: str
@@ -112,7 +111,7 @@ class Experiment(TomlTable, frozen=True):
 
 
 class Claim(TomlTable, frozen=True):
-    """What the founding texts state, where it applies, the number that would confirm it and how it is found.
+    """A statement of the founding texts, where it applies, the number that would confirm it, and its experiment.
 
     source: the text, by its key in SOURCES or in full. threads, gpus: how many the machine must have. lacks: why
     nothing is measured for it on a machine that has them, if so.
@@ -137,7 +136,7 @@ class Claim(TomlTable, frozen=True):
 
 
 class Catalog(TomlTable, frozen=True):
-    """A file of bench/claims/."""
+    """The contents of a file of bench/claims/."""
 
     experiment: tuple[Experiment, ...] = ()
     claim: tuple[Claim, ...] = ()
@@ -145,7 +144,7 @@ class Catalog(TomlTable, frozen=True):
 
 @lru_cache
 def files() -> dict[str, Catalog]:
-    """Return what each file of claims holds, in their order. Raises UsageError."""
+    """Return the contents of each file of claims, in order. Raises UsageError."""
     return {name: read_table(FOLDER / f"{name}.toml", Catalog) for name in ORDER}
 
 
@@ -177,7 +176,7 @@ def experiment(claim: Claim) -> Experiment:
 
 
 def claims(only: Iterable[str] = ()) -> list[Claim]:
-    """Return the claims with these ids or of these files, or all. Raises UsageError for a name that neither has."""
+    """Return the claims with these ids or of these files, or all. Raises UsageError for an unknown name."""
     known, wanted = {claim.id: claim for claim in catalog().claim}, set(only)
     for name in wanted - known.keys() - files().keys():
         expected = f"some of {', '.join(known)}, or all of {', '.join(files())}"

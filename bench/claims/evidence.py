@@ -32,9 +32,9 @@ class Chosen(Suite, frozen=True):
 
 
 class Layered(msgspec.Struct, frozen=True):
-    """An entry of an experiment, the problem that it is at the suite's own batch, and its batch.
+    """An entry of an experiment, its problem at the suite's own batch, and its batch.
 
-    network: its suite, and the network where the suite has several.
+    network: its suite, and the network if the suite has several.
     """
 
     suite: str
@@ -62,7 +62,7 @@ def chosen(siblings: Sequence[Layered]) -> Suite:
 
 
 def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
-    """Return the entries in groups of those whose problems differ in these axes alone; each for itself without any."""
+    """Return the entries in groups whose problems differ only in these axes; without axes, each is a group."""
     groups: dict[Any, list[Layered]] = {}
     for number, layer in enumerate(layers):
         problem = layer.entry.problem
@@ -84,9 +84,9 @@ def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterato
 
 
 def batch_axis(problem: Problem) -> str:
-    """Return the axis along which images lie: n of a convolution; of a layer's product, the rows of what they enter by.
+    """Return the axis of the images: n of a convolution; of a layer's product, the rows through which they enter.
 
-    Weights' gradients (TN) sum over them.
+    Gradients of weights (TN) sum over them.
     """
     if "n" in problem.axes() and problem.op == "conv":
         return "n"
@@ -94,27 +94,27 @@ def batch_axis(problem: Problem) -> str:
 
 
 def batch_of(problem: Problem) -> int:
-    """Return how many images a problem holds, where it is a layer's."""
+    """Return how many images a problem holds, if it is a layer's."""
     return int(getattr(problem, batch_axis(problem), 1))
 
 
 def thread_counts(experiment: Experiment) -> tuple[int, ...]:
-    """Return the thread counts of the experiment that this machine has, and all that it has."""
+    """Return the thread counts of the experiment that this machine has, and the number of all its threads."""
     everything = cpu_count()
     return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
 
 
 def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
-    """Return how an experiment is measured on these devices, and the jobs that it needs, groups of siblings together.
+    """Return the plan of an experiment on these devices, and the jobs that it needs, groups of siblings together.
 
     An experiment on the CPU has contenders on the CPU alone. The caller may replace `spread_s` of the plan. Raises
-    UsageError for a name that no experiment has.
+    UsageError for an unknown experiment.
     """
     return planned_jobs(experiment_named(name), registry, devices)
 
 
 def planned_jobs(experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
-    """Return how an experiment is measured on these devices, and its jobs."""
+    """Return the plan of an experiment on these devices, and its jobs."""
     how = plan(experiment, devices if experiment.device == "cuda" else ("cpu",))
     groups = grouped(entries(experiment, registry), experiment.together)
     return how, list(jobs([chosen(group) for group in groups], registry, how))
@@ -156,11 +156,10 @@ class ExperimentRows:
 def gather(
     store: Store, registry: Registry, experiment: Experiment, results: Iterable[Result], mode: str = ""
 ) -> ExperimentRows:
-    """Return the experiment's rows. The rows given are sorted by run, the latest last.
+    """Return the experiment's rows. The given rows are sorted by run, the latest last.
 
-    Of a problem, thread count and instruction set, those of the run that has most of the kernels, from as many
-    processes as are asked for, then the one that has most of the siblings; the latest where several do. mode: that
-    alone, where one is given.
+    The rows of a problem, thread count and instruction set come from the run with the most kernels from as many
+    processes as are asked for, then the one with the most siblings, then the latest. mode: the only mode, if given.
     """
     layers = entries(experiment, registry)
     groups = enumerate(grouped(layers, experiment.together))
@@ -188,13 +187,13 @@ def _own_rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, i
 
 
 class Known:
-    """Which cases some runs hold, and from how many processes."""
+    """The cases that some runs hold, and the number of processes of each."""
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
         self._runs = [{r.case: _processes(r) for r, _ in store.results(run_id)} for run_id in run_ids]
 
     def has(self, planned: PlannedJob, registry: Registry, processes: int) -> bool:
-        """Whether one of the runs has every row of a job, from as many processes as are asked for."""
+        """Return whether one of the runs has every row of a job, from as many processes as are asked for."""
         job = planned.job
         cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)

@@ -1,4 +1,4 @@
-"""The experiments of claims: the rows that no run of this machine has yet are measured, into a run of their own."""
+"""Measure the rows of claims' experiments that no run of this machine has yet, into a run of their own."""
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class ExperimentRuns(NamedTuple):
-    """The runs of this machine, the latest last; whether all was measured that can be; rows that went against it."""
+    """The runs of this machine, the latest last; whether everything was measured; the rows that count against it."""
 
     run_ids: list[str]
     finished: bool = True
@@ -50,7 +50,7 @@ def own_runs(store: Store) -> list[str]:
 def measure_missing(
     store: Store, claims: Sequence[Claim], registry: Registry, say: Say, budget_s: float = BUDGET_S
 ) -> ExperimentRuns:
-    """Measure what the claims' experiments lack. Raises UsageError where another run is using the GPU."""
+    """Measure what the claims' experiments lack. Raises UsageError if another run uses the GPU."""
     run_ids, devices = own_runs(store), choose_devices("auto")
     left = _left(Known(store, run_ids), claims, registry, devices)
     if not left:

@@ -1,7 +1,7 @@
-"""Numbers for a claim from the rows of its experiment: one with its interval for each problem that has rows for it.
+"""Form a claim's numbers from the rows of its experiment, one with its interval for each problem that has rows.
 
 A claim compares kernels, problems, threads, instruction sets, batches or two devices (by time, money or energy), or
-holds a transfer between host and GPU against a training step.
+a transfer between host and GPU with a training step.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ UNSAID = ("f32", "nchw")
 
 
 class ClaimRatio(NamedTuple):
-    """A number, where it holds, the rows that it is formed from, and which kernels it compares.
+    """A number, where it is valid, the rows that it is formed from, and the kernels that it compares.
 
     size: the key by which problems are ordered.
     """
@@ -40,7 +40,7 @@ class ClaimRatio(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A comparison, the rows of its experiment, those of them that it is about, and the prices of devices."""
+    """A comparison, the rows of its experiment, those that it is about, and the prices of devices."""
 
     asked: Contrast
     evidence: ExperimentRows
@@ -111,7 +111,7 @@ def kernels(q: Question) -> Iterator[ClaimRatio]:
 
 
 def problems(q: Question) -> Iterator[ClaimRatio]:
-    """Compare a kernel on one problem with itself, or another, on another problem; pair by pair of problems."""
+    """Compare a kernel on one problem with itself, or another kernel, on another problem, pair by pair."""
     settings = by_setting(q.rows)
     for (setting, found), pair in product(settings.items(), zip(q.asked.one, q.asked.other, strict=True)):
         ones = {r.kernel: r for r in found if r.problem == pair[0]}
@@ -124,7 +124,7 @@ def problems(q: Question) -> Iterator[ClaimRatio]:
 
 
 def verified(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the error bound over the largest error; less than one where a row is `wrong`."""
+    """Yield the error bound over the largest error; less than one if a row is `wrong`."""
     for r in q.evidence.all:
         if matches(r.kernel, q.asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
@@ -133,7 +133,7 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
 
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many different sets of GPU kernels some kernels launch for a problem, where the rows name them."""
+    """Yield how many different sets of GPU kernels some kernels launch for a problem, if rows name them."""
     for problem, own in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
         named = [(r, names) for r in own if (names := _names(r.launched))]
         if len(named) > 1:
@@ -193,7 +193,7 @@ def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
 
 
 def isa_threads(q: Question) -> Iterator[ClaimRatio]:
-    """Yield what an instruction set gains on the fewest threads, over what it gains on the most."""
+    """Yield the gain of an instruction set on the fewest threads over its gain on the most."""
     found: dict[tuple[str, str], list[ClaimRatio]] = defaultdict(list)
     for gain in _isa_gains(q):
         found[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
@@ -247,7 +247,7 @@ class Pair(NamedTuple):
 
 
 def pairs(q: Question) -> Iterator[Pair]:
-    """Pair the fastest rows of both devices, on each problem, mode and precision that both have a time for."""
+    """Pair the fastest rows of both devices, on each problem, mode and precision with a time on both."""
     found: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in q.rows:
         found[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)
@@ -276,7 +276,7 @@ def device_growth(q: Question) -> Iterator[ClaimRatio]:
 
 
 def rates(q: Question) -> Iterator[ClaimRatio]:
-    """Yield what one device does in a second over what the other does, by operation, whatever its problem."""
+    """Yield the rate of one device over that of the other, by operation, whatever the problem."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in q.rows:
         problem = q.evidence.problems[r.problem]
@@ -325,7 +325,7 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
 
 
 def with_transfers(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the time of one device over that of the other, to which its operands and its result are moved."""
+    """Yield the time of one device over that of the other including the transfers of its operands and its result."""
     moved = by_problem(r for r in q.rows if r.op == "transfer")
     for pair in pairs(q._replace(rows=[r for r in q.rows if r.op != "transfer"])):
         operands = pair.problem.operands()

@@ -16,9 +16,9 @@ REMEDY = f"; {PRICES} is an example"
 
 
 class DevicePrice(TomlTable, frozen=True):
-    """An hour of a device; name: a glob over device_name; watts: what it is declared to take at work.
+    """The price of an hour of a device; name: a glob over device_name; watts: the declared power under load.
 
-    otherwise_per_hour: the price on other terms, as without preemption.
+    otherwise_per_hour: the price on other terms, such as without preemption.
     """
 
     device: Literal["cpu", "cuda"]
@@ -47,7 +47,7 @@ class Vcpus(TomlTable, frozen=True):
 
 
 class Prices(TomlTable, frozen=True):
-    """A prices file; the first device whose name fits counts. vcpus: of instances by the number of their CPUs."""
+    """A prices file; the first device whose name matches counts. vcpus: of instances, by number of CPUs."""
 
     currency: str
     date: Any  # a string, or a date as TOML writes it
@@ -62,7 +62,7 @@ class Prices(TomlTable, frozen=True):
         return self.find(result.device, result.device_name)
 
     def watts(self, result: Result) -> float | None:
-        """Return the watts that the file declares for what a row was measured on."""
+        """Return the watts that the file declares for the device of a row."""
         device = self.of(result)
         return device.watts if device else None
 
@@ -92,7 +92,7 @@ def load_prices(path: Path | None) -> Prices:
 
 
 def check_known(prices: Prices, path: Path, store: Store, run_ids: Iterable[str]) -> None:
-    """Raise UsageError where the file has no price for any device on which the runs were made."""
+    """Raise UsageError if the file has no price for any device of the runs."""
     found = {(r.device, r.device_name) for run_id in run_ids for r, _ in store.results(run_id) if r.device_name}
     if found and not any(prices.find(*device) for device in found):
         here = " or ".join(f"{name!r} ({kind})" for kind, name in sorted(found))

@@ -1,4 +1,4 @@
-"""Verdicts for people, for other programs and for `reports/`."""
+"""Write verdicts for people, for other programs and for `reports/`."""
 
 import csv
 from collections import Counter
@@ -34,7 +34,7 @@ def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> st
 
 
 def render(answers: Sequence[Answer]) -> str:
-    """Return a paragraph a claim: verdict and id, its words, the number that would confirm it, what was found."""
+    """Return a paragraph a claim: verdict and id, its words, the number that would confirm it, and the result."""
     return "\n\n".join([*map(_answer, answers), paragraph(tally(answers))])
 
 
@@ -65,7 +65,7 @@ def write_json(answers: Sequence[Answer], out: IO[str]) -> None:
 
 
 def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
-    """Write a row for each finding, the claim's own columns repeated; one row of a claim that has none."""
+    """Write a row for each finding, with the claim's own columns repeated; one row for a claim without findings."""
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for a in answers:
@@ -76,7 +76,7 @@ def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
 
 
 def read_csv(path: Path) -> list[Answer]:
-    """Return the claims of a claims.csv; none where there is no file."""
+    """Return the claims of a claims.csv; none without a file."""
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -107,7 +107,7 @@ def _found(found: JudgedRatio) -> dict[str, Any]:
 
 
 def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
-    """Write a table of the verdicts with what was found."""
+    """Write a table of the verdicts with their numbers."""
     rows = [(a.verdict, a.id, a.words, "; ".join(_evidence(a))) for a in answers]
     out.write(f"# Claims: {title}\n\n{tally(answers)}.\n\n{table(_IN_FILES, rows, 'github')}\n")
 

@@ -8,7 +8,7 @@ from kernelmark.bench.plan.signals import take
 
 
 def main() -> None:
-    """Entry point: every complaint is one line on standard error, with an exit status of its own.
+    """Run the command: every complaint is one line on standard error, with an exit status of its own.
 
     A signal ends the process at once while the commands are imported, where an exception could leave a traceback.
     """

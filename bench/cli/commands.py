@@ -1,4 +1,4 @@
-"""The group of all commands, and what calls it with the words of the command line."""
+"""The group of all commands, and the function that calls it with the words of the command line."""
 
 import atexit
 import os
@@ -99,7 +99,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def call(taken: Iterable[int]) -> int:
-    """Do what the words of the command line ask for, end what a plug-in left running, and return the exit status.
+    """Run the command of the given words, end what a plug-in left running, and return the exit status.
 
     taken: the signals that end it.
     """

@@ -33,7 +33,7 @@ class Defaults(NamedTuple):
 
 
 def find_defaults(folder: Path) -> Defaults | None:
-    """Return the defaults of the nearest file; None where there is none. Raises UsageError for a file with errors."""
+    """Return the defaults of the nearest file, or None without one. Raises UsageError for a file with errors."""
     for place in (folder, *folder.parents):
         for name, tables in FILES:
             found = _read(place / name, tables)
@@ -61,7 +61,7 @@ def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
 
 
 class Values(Mapping[str, Mapping[str, Any]]):
-    """The values of each command's parameters by their names; only commands that a table names are imported early."""
+    """The values of each command's parameters by name; only commands that a table names are imported early."""
 
     def __init__(self, found: Defaults, commands: Commands) -> None:
         """Raises UsageError, with the file and the key."""

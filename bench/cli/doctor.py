@@ -41,7 +41,7 @@ _MODULES = (
 
 
 class Diagnosis(NamedTuple):
-    """A part of the machine or of kernelmark, whether it is usable, and what was found, or is missing.
+    """A part of the machine or of kernelmark, whether it is usable, and what was found or is missing.
 
     kernels: those that cannot run for this reason.
     """
@@ -74,7 +74,7 @@ def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
 
 
 def examine(store: Path) -> list[Diagnosis]:
-    """Return every part with what was found: machine, libraries, compilers, GPU, kernels, the latest run's ceilings."""
+    """Return every part with its state: machine, libraries, compilers, GPU, kernels, the latest run's ceilings."""
     findings = [_machine(), _clock(), *(_module(name, role) for name, role in _MODULES)]
     findings += [Diagnosis("BLAS", True, build) for build in environment()["blas"]]
     findings += [_tool("nvcc", "install the CUDA toolkit"), _tool("g++", "apt-get install g++")]
@@ -147,7 +147,7 @@ def _ceilings(path: Path) -> list[Diagnosis]:
 
 
 def render(findings: list[Diagnosis], everything: bool) -> str:
-    """Return a table in which kernels are counted by what they lack; everything: and below it, their names."""
+    """Return a table with a count of kernels for each missing part; everything: list their names below it."""
     cells = [("yes" if f.usable else "NO", f.part, _words(f)) for f in findings]
     names = [
         paragraph(f"{count(len(f.kernels), 'kernel')} cannot run here, {f.found}: {', '.join(f.kernels)}")

@@ -25,7 +25,7 @@ from kernelmark.bench.tune.select.model import Model
 
 
 class ExportedCeiling(Ceiling, frozen=True, kw_only=True):
-    """A ceiling of a run, in flop/s or bytes/s. doubt: why it does not hold, or ""."""
+    """A ceiling of a run, in flop/s or bytes/s. doubt: why it is invalid, or ""."""
 
     doubt: str
 
@@ -37,7 +37,7 @@ class ExportedRow(Result, kw_only=True):
 
 
 class Export(msgspec.Struct, forbid_unknown_fields=True):
-    """What `export --format json` writes of a run; of several, a list of them."""
+    """The output of `export --format json` for a run; for several, a list of them."""
 
     run: RunFacts
     results: list[ExportedRow]

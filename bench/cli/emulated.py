@@ -27,7 +27,7 @@ LIMIT_S, SHOWN = 3600, 8
 
 
 def verify_emulated(asked: RunRequest) -> int:
-    """Print what the emulator finds for each CUDA kernel and problem; return the exit status. Raises UsageError."""
+    """Print the emulator's report on each CUDA kernel and problem; return the exit status. Raises UsageError."""
     if reason := missing_tool():
         raise UsageError(f"--emulated: {reason}")
     good = True

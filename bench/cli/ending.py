@@ -1,4 +1,4 @@
-"""How the command ends where something goes wrong: one line on standard error, and the exit status that fits."""
+"""End the command if something goes wrong: one line on standard error, and the matching exit status."""
 
 import errno
 import io
@@ -27,11 +27,11 @@ _LIMITS = "`ulimit -a` shows the limits"
 
 
 class ReaderGone(Exception):
-    """Whoever read standard output has ended, as `| head` does."""
+    """The reader of standard output has ended, as in `| head`."""
 
 
 def status_of(work: Callable[[], object]) -> int:
-    """Do the work of a command and return the exit status."""
+    """Run a command and return the exit status."""
     try:
         status = _ended(work)
     except KeyboardInterrupt:  # a second one, while the first was reported
@@ -40,7 +40,7 @@ def status_of(work: Callable[[], object]) -> int:
 
 
 def leave_if_interrupted(found: Any) -> None:
-    """End the process where an interrupt fell into what cannot raise it: a callback, a finaliser."""
+    """End the process if an interrupt came where nothing can raise it: in a callback or a finaliser."""
     if issubclass(found.exc_type, KeyboardInterrupt):
         os._exit(exit_status())
     sys.__unraisablehook__(found)

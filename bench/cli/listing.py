@@ -124,7 +124,7 @@ def suites() -> list[ListedSuite]:
 def render(rows: list[ListedKernel], everything: bool) -> str:
     """Return the kernels that can run here as a table; below it, by reason, the number of those that cannot.
 
-    everything: those that cannot run are shown too, as they are where there is nothing else to show.
+    everything: also show those that cannot run, which are shown anyway if there are no others.
     """
     if not rows:
         return "no kernel matches; `kernelmark list` without --op and --device shows all"

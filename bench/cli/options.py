@@ -1,4 +1,4 @@
-"""What the commands share: exit statuses, options, and what a shell completes of their values."""
+"""Shared parts of the commands: exit statuses, options, and shell completion of their values."""
 
 import re
 import sys
@@ -53,7 +53,7 @@ def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The kernels, with those of the plugins that were named before."""
+    """Return the kernels, with those of the plug-ins named before."""
     from kernelmark.bench.plan.discovery import discover
 
     try:
@@ -102,7 +102,7 @@ name_option = click.option(
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--json`: the command gets `json_to`, where to write it, or None; all else that it prints goes to stderr."""
+    """`--json`: the command gets `json_to`, the stream to write it to, or None; all other output goes to stderr."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
@@ -144,7 +144,7 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """A value as a function reads it from its text: the one type of options that are numbers."""
+    """A value that a function parses: the single type of options that are numbers."""
 
     name = "text"
 
@@ -160,7 +160,7 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
 
 
 class Choice(click.Choice):  # type: ignore[type-arg] # its earlier releases take no argument
-    """One of several words; where another is given, the line says which may have been meant."""
+    """One of several words; for another word, the complaint suggests a similar one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -170,7 +170,7 @@ class Choice(click.Choice):  # type: ignore[type-arg] # its earlier releases tak
 
 
 def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return an option to a plan, under the name of the plan's field."""
+    """Return an option of a plan, with the name of the plan's field."""
     if isinstance(option.default, bool):
         names = f"--{option.name}/--no-{option.name}" if option.default else f"--{option.name}"
         return click.option(names, option.field, is_flag=True, default=option.default, help=option.text)

@@ -1,4 +1,4 @@
-"""What commands read and write: a store, JSON and code on standard output or in a file, figures in a folder."""
+"""Input and output of commands: a store, JSON and code on standard output or in a file, figures in a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from kernelmark.bench.report.figures.style import Kind
 
 
 def reading(db: Path | None, selection: Selection | None = None) -> Store:
-    """Return a store that must be there, of which the selected rows alone are visible. Raises UsageError."""
+    """Return a store that must exist, with only the selected rows visible. Raises UsageError."""
     store = Store(db or default_store(), create=False)
     if selection is not None and any(selection):
         store.select(selection)
@@ -26,7 +26,7 @@ def as_json(found: object) -> str:
 
 
 def print_or_write(text: str, output: Path | None) -> None:
-    """Print a text as it is, or write it to a file. Raises UsageError."""
+    """Print a text unchanged, or write it to a file. Raises UsageError."""
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -34,7 +34,7 @@ def print_or_write(text: str, output: Path | None) -> None:
 
 
 def drawn_in(folder: Path, kinds: Sequence[Kind]) -> str:
-    """Draw figures to a folder; return where they are, and why others are not drawn. Raises UsageError."""
+    """Draw figures to a folder; return their place, and why others are not drawn. Raises UsageError."""
     from kernelmark.bench.report.figures import draw
 
     with writing(folder, "; --figures DIR names another"):

@@ -30,11 +30,11 @@ from kernelmark.bench.tune.tuned import with_tuned
 
 
 class RunRequest(NamedTuple):
-    """What a run is asked for by its command. options: those to its plan.
+    """The request of a run's command. options: those of its plan.
 
-    executor, start_timeout_s, gpus: who measures, where this machine does not do it as a whole: the executor of a file,
-    whose first worker must start in time, or GPUs by their numbers. known: the plan of a run that goes on as before, or
-    that is measured again. detail: how much is printed.
+    executor, start_timeout_s, gpus: who measures instead of this machine as a whole: the executor of a file, whose
+    first worker must start in time, or GPUs by number. known: the plan of a run that is resumed, or measured again.
+    detail: how much is printed.
     """
 
     suites: tuple[str, ...]
@@ -54,7 +54,7 @@ class RunRequest(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A run that has begun. planned: how many cases it has when it is complete."""
+    """A run that has begun. planned: the number of cases when it is complete."""
 
     session: Session
     planned: int
@@ -69,7 +69,7 @@ class Done(NamedTuple):
 
 
 def asked_of(given: dict[str, Any]) -> RunRequest:
-    """Return what the command was given. Raises UsageError for what contradicts itself, whatever the machine."""
+    """Return the request of the command. Raises UsageError for contradictions, whatever the machine."""
     own = {name: value for name, value in given.items() if name in RunRequest._fields}
     asked = RunRequest(**own, options={name: value for name, value in given.items() if name not in own})
     if "" in (asked.resume, asked.reproduce):
@@ -102,7 +102,7 @@ def with_blas(files: Sequence[Path], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def plan_only(asked: RunRequest, only_list: bool, dry_run: bool) -> None:
-    """Print what would be measured, and what that would take."""
+    """Print what would be measured, and the time it would take."""
     if asked.executor is not None:
         found = f"--executor {asked.executor}: --list and --dry-run plan for this machine"
         raise UsageError(f"{found}; leave one of them out")
@@ -122,9 +122,9 @@ def plan_only(asked: RunRequest, only_list: bool, dry_run: bool) -> None:
 def expanded_plan(
     plan: Plan, tuned: str, shard: Shard | None, registry: Registry, store: Store | None = None
 ) -> tuple[Plan, list[Suite], list[PlannedJob]]:
-    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none.
+    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError without jobs.
 
-    shard: the part whose jobs these are; a shard may have none, where there are fewer comparison groups than shards.
+    shard: the part whose jobs these are; a shard may have none if there are fewer comparison groups than shards.
     """
     if tuned:
         plan = _with_tuned(plan, tuned, registry)

@@ -1,4 +1,4 @@
-"""What `run` prints: how far it is; then a line a problem, or with `--verbose` tables as they become complete."""
+"""Print `run`'s progress; then a line a problem, or with `--verbose` tables as they become complete."""
 
 import os
 import shutil
@@ -58,8 +58,8 @@ _PROVISIONAL = (
 class Display(Progress):
     """A line of progress on a terminal, lines in a pipe (both on standard error); tables as they come.
 
-    jobs: what is planned, in its order, in which they need not end. processes: how many passes are made over them.
-    again: the run goes on, and has some of its tables already.
+    jobs: the planned ones, in order; they may end in another. processes: how many passes are made over them. again: the
+    run was resumed, and has some of its tables already.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Display(Progress):
 
 
 def show_line(text: str) -> None:
-    """Put the text in the place of the line of progress, where there is one."""
+    """Replace the line of progress, if there is one, with the text."""
     if sys.stderr.isatty():
         click.echo(f"\r{text[: shutil.get_terminal_size().columns - 1]}{_CLEAR}", nl=False, err=True)
 
@@ -191,13 +191,13 @@ def _provisional(found: Sequence[Glimpse], registry: Registry) -> str:
 
 
 def print_run(store: Store, run_id: str, page: int = 1) -> None:
-    """What `show` prints of a run, below its id."""
+    """Print the output of `show` for a run, below its id."""
     for part in filter(None, run_page(store, run_id, page, table_style())):
         click.echo(f"\n{part}")
 
 
 def print_end(store: Store, run_id: str, detail: Detail, again: bool) -> None:
-    """What `run` prints at its end. again: the run went on, and has printed no table."""
+    """Print the end of `run`. again: the run was resumed, and has printed no table."""
     if detail is Detail.QUIET:
         click.echo(verdict_line(RunData(store, run_id)))
     elif detail is Detail.TABLES and again:

@@ -1,4 +1,4 @@
-"""The commands that conclude from a run: `report`, `claims`, `scaling`."""
+"""The commands that draw conclusions from a run: `report`, `claims`, `scaling`."""
 
 import re
 import sys
@@ -66,7 +66,7 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
 
 def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: bool = True) -> Path:
-    """Write the page of a run with all that belongs to it, and return the page; pdf: whether figures are PDF too."""
+    """Write the page of a run with all that belongs to it, and return the page; pdf: write figures as PDF, too."""
     with store.snapshot():
         answers = claims_rows(store, [run_id], registry)
     page = write_report(store, run_id, out, registry, statements(answers), pdf)

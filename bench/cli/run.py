@@ -203,7 +203,7 @@ def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
 
 
 class RunOutputs(NamedTuple):
-    """What is written at the end, and whether noise is a failure."""
+    """The files to write at the end, and whether noise is a failure."""
 
     csv: Path | None = None
     json: IO[str] | None = None

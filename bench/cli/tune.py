@@ -161,14 +161,14 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
 
 
 def print_search(store: Store, run_id: str) -> None:
-    """Print what a search has found on each problem."""
+    """Print the result of a search on each problem."""
     with store.snapshot():
         for found in searches(RunData(store, run_id)):
             click.echo(f"\n{searched_words(found)}")
 
 
 def print_race(store: Store, run_id: str) -> None:
-    """Print what follows from a race."""
+    """Print the decision of a race."""
     click.echo(f"\nrace: run {run_id}")
     with store.snapshot():
         raced = races(RunData(store, run_id))

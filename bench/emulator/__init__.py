@@ -1,4 +1,4 @@
-"""Runs CUDA C++ kernels on the CPU and judges every access; see docs/emulator.md.
+"""Run CUDA C++ kernels on the CPU and check every access; see docs/emulator.md.
 
 `program` compiles a .cu, `run` executes launches of it, `sweep` takes a registered kernel through its shapes.
 """

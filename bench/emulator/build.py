@@ -1,4 +1,4 @@
-"""Compiles a .cu with g++ into a worker program, cached by the content of everything that goes into it."""
+"""Compile a .cu with g++ into a worker program, cached by the content of everything that it depends on."""
 
 import fcntl
 import functools
@@ -55,9 +55,9 @@ PAGE = "docs/emulator.md"
 
 
 class HostCompileError(AssertionError):
-    """A .cu that g++ refuses; the message is a line that names it, then the compiler's log.
+    """A .cu that g++ rejects; the message is a line that names it, then the compiler's log.
 
-    Where the file uses what the emulator lacks, the line says what, and there is no log.
+    If the file uses something that the emulator lacks, the line names that, and there is no log.
     """
 
 
@@ -96,8 +96,8 @@ def program(
 ) -> Path:
     """Return the worker program for `source` with these name expressions. Raises HostCompileError.
 
-    include: the folder in which `#include "common.cuh"` is looked up, also where it lies beside the source. counts: it
-    counts what the kernel does in place of checking it.
+    include: the folder of `#include "common.cuh"`, even if that lies beside the source. counts: the program counts the
+    kernel's work instead of checking it.
     """
     flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
     found = with_includes(source, include)
@@ -136,7 +136,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def source_folder(texts: Mapping[str, str]) -> Path:
-    """Return a folder in the cache with these files, the same each time, so that what it compiles to is cached too."""
+    """Return a folder in the cache with these files, always the same, so that the compiled program is cached too."""
 
     def write(folder: Path) -> None:
         folder.mkdir()

@@ -1,6 +1,6 @@
-"""Runs blocks of a kernel in a program that counts, and returns what each instruction did, by source line.
+"""Run blocks of a kernel in a counting program, and return the counts of each instruction, by source line.
 
-Operands are zeros, which take no memory, so that problems of any size fit; nothing is checked but bounds and alignment.
+Operands are zeros, which take no memory, so that problems of any size fit; only bounds and alignment are checked.
 """
 
 import math
@@ -36,7 +36,7 @@ SECTOR = 32
 
 
 class Site(NamedTuple):
-    """An instruction as the source shows it. does: as counter.cpp names it; space: `global`, `shared` or empty.
+    """An instruction of the source. does: its kind as counter.cpp names it; space: `global`, `shared` or empty.
 
     bytes: of one lane; for a box of the TMA 0 if it loads, 1 if it stores.
     """
@@ -49,7 +49,7 @@ class Site(NamedTuple):
 
 
 class InstructionCount(NamedTuple):
-    """What an instruction did. cost: sectors of global memory, or wavefronts of shared memory; least: of its bytes.
+    """The counts of an instruction. cost: sectors of global, or wavefronts of shared memory; least: for its bytes.
 
     serial: of atomics, the lanes of a warp that change one word, summed over requests.
     """
@@ -81,7 +81,7 @@ Footprint = dict[tuple[str, bool], Array]
 
 @dataclass(frozen=True)
 class Sampled:
-    """The clusters of a launch that ran, with how many each stands for; all where `clusters` is empty."""
+    """The clusters of a launch that ran, and how many each stands for; all if `clusters` is empty."""
 
     launch: Launch
     clusters: Mapping[int, int]
@@ -97,9 +97,9 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Tallies:
-    """What all launches of a case did, each launch as if all its blocks had run.
+    """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: of blocks by their launch's and their own number: of a sample, or of all where there are few.
+    footprints: of blocks, by the number of the launch and of the block: of a sample, or of all if there are few.
     """
 
     sites: Mapping[Site, InstructionCount]
@@ -109,9 +109,9 @@ class Tallies:
 
 
 def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA, widths: Widths | None = None) -> Tallies:
-    """Return the counts of a case. every_block: no sample stands for the others, however long that takes.
+    """Return the counts of a case. every_block: run all blocks, however long that takes.
 
-    widths: accesses of other widths are cut and joined to these. Raises CompileError, and WorkerError where the launch
+    widths: accesses of other widths are split and joined to these. Raises CompileError, and WorkerError if the launch
     fails or ends in a report.
     """
     buffers = {operand.name: _empty(operand) for operand in case.problem.operands()}
@@ -196,10 +196,10 @@ def _share(sampled: Sampled, number: int, processes: int) -> Launch | None:
 
 
 def sample(launch: Launch) -> dict[int, int]:
-    """Return clusters that stand for all, with how many each stands for; nothing where all are to be run.
+    """Return clusters that stand for all, and how many each stands for; nothing if all are to be run.
 
-    Along each axis the first one, the middle one and the last one: corners, edges and inside. Where the grid has one
-    axis, clusters between the first and the last, spread evenly. Blocks that wait for each other are all run.
+    They are the first, the middle and the last one along each axis: corners, edges and inside. In a grid with one axis,
+    further clusters between the first and the last are spread evenly. Blocks that wait for each other are all run.
     """
     x, y, z = extents(launch.grid)
     sizes = (x // launch.cluster, y, z)

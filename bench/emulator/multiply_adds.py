@@ -1,4 +1,4 @@
-"""Counts the multiply-adds of a kernel: what g++ has fused is found in its assembly, and counted before it is executed.
+"""Count the multiply-adds of a kernel: find the fused ones in the assembly of g++, and count them when they run.
 
 A multiply-add makes no call that the runtime could answer, as accesses to memory do.
 """
@@ -39,12 +39,12 @@ def cannot_count() -> str | None:
 
 
 def own_text() -> bytes:
-    """Return this module's text, on which programs that count depend."""
+    """Return this module's text, which counting programs depend on."""
     return Path(__file__).read_bytes()
 
 
 def counted(assembly: str) -> str:
-    """Return the assembly with a counter before each multiply-add, and a table of where they are."""
+    """Return the assembly with a counter before each multiply-add, and a table of their places."""
     places: list[str] = []
 
     def with_counter(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Puts C++ in place of what only nvcc understands: `asm` statements and `extern __shared__` arrays.
+"""Replace what only nvcc understands with C++: `asm` statements and `extern __shared__` arrays.
 
 It works on preprocessed text, so that macros are expanded and lines keep their numbers.
 """
@@ -53,12 +53,12 @@ class _Operand(NamedTuple):
 
 
 def own_text() -> bytes:
-    """Return this module's text, which every program follows from."""
+    """Return this module's text, which every program depends on."""
     return Path(__file__).read_bytes()
 
 
 def rewritten(text: str) -> str:
-    """Return a text that has included emu/asm.h in plain C++. Raises UnknownPtxError."""
+    """Return a text that has included emu/asm.h, in plain C++. Raises UnknownPtxError."""
     return _without_asm(_with_pointers(text))
 
 

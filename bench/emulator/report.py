@@ -1,4 +1,4 @@
-"""Findings of the checker, with the line of the .cu it happened at, and the waivers that a .cu may hold."""
+"""Reports of the checker, with their lines of the .cu, and the waivers that a .cu may hold."""
 
 import re
 import subprocess
@@ -27,7 +27,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One kind of trouble at one line. `other` is the second thread of a race or divergence, `count` how often."""
+    """One kind of fault at one line. `other` is the second thread of a race or divergence, `count` how often."""
 
     kind: str
     message: str
@@ -67,7 +67,7 @@ def _thread(text: str) -> Thread:
 
 
 def locate(program: Path, raw: Sequence[RawReport]) -> list[Diagnostic]:
-    """Put lines in place of addresses, and merge reports that then are the same."""
+    """Replace addresses with lines, and merge reports that then are equal."""
     if not raw:
         return []
     wanted = {pc for r in raw for pc in (r.pc, r.other_pc) if pc != "0"}

@@ -1,4 +1,4 @@
-"""The problems that an emulated kernel is swept through, from nothing but its operation's axes."""
+"""The problems on which the emulator runs a kernel, derived from its operation's axes."""
 
 import functools
 import itertools
@@ -118,12 +118,12 @@ def is_long(problem: Problem) -> bool:
 
 
 def is_whole(problem: Problem) -> bool:
-    """Whether every size is a multiple of a warp, so that no guard has anything to keep out."""
+    """Whether every size is a multiple of a warp, so that no guard has an effect."""
     return all(getattr(problem, name) % 32 == 0 for name in problem.sizes)
 
 
 def has_whole_rows(problem: Problem) -> bool:
-    """Whether every row fills whole vectors, which a kernel may move at once."""
+    """Whether every row consists of whole vectors, which a kernel may move at once."""
     return all(length % _UNIT == 0 for length in problem.row_lengths)
 
 

@@ -1,4 +1,4 @@
-"""Takes a registered CUDA kernel through the emulator: the plans that a GPU would launch, checked access by access."""
+"""Run a registered CUDA kernel in the emulator: the plans that a GPU would launch, checked access by access."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ HELD_BYTES = 2**30
 
 @dataclass(frozen=True)
 class EmulatedCase:
-    """One kernel, problem and tile: what one worker process runs under every order of threads.
+    """One kernel, problem and tile: one worker process runs it under every order of threads.
 
     device: the device that the launches are planned for.
     """
@@ -56,7 +56,7 @@ class EmulatedCase:
 
 
 def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
-    """Return all problems under the tile that a run takes, and a few under each other tile, so that each is checked."""
+    """Return all problems under a run's tile, and a few under each other tile, so that each is checked."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
     more = (
@@ -147,7 +147,7 @@ def entries(all_cases: list[EmulatedCase]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Defect:
-    """One thing that is wrong with a kernel in a case, under one order of threads: a report, or a wrong result."""
+    """One fault of a kernel in a case, under one order of threads: a report, or a wrong result."""
 
     case: EmulatedCase
     order: str
@@ -159,12 +159,12 @@ class Defect:
 
 
 def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
-    """Yield what `findings` yields as text, each named with its case and order. Raises as it does."""
+    """Yield the results of `findings` as text, each with its case and order. Raises as it does."""
     return map(str, findings(case, names, cuda, limit_s))
 
 
 def findings(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[Defect]:
-    """Yield what is wrong with the kernel in this case: reports and wrong results, by order. Raises as `looks`."""
+    """Yield the kernel's faults in this case: reports and wrong results, by order. Raises as `looks`."""
     for _, defects in looks(case, names, cuda, limit_s):
         yield from defects
 
@@ -176,11 +176,11 @@ def looks(
     limit_s: int = LIMIT_S,
     sample: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[tuple[Outcome, list[Defect]]]:
-    """Yield each run, in one order after the other, with what is wrong with the kernel in it.
+    """Yield each run, one order after the other, with the kernel's faults in it.
 
-    names: all entries to compile the source with. cuda: the folder of the sources. sample: the only clusters that run,
-    whose accesses are checked, and results not. Raises HostCompileError where the source does not compile and
-    WorkerError where the plan does not fit it.
+    names: all entries to compile the source with. cuda: the folder of the sources. sample: the only clusters that run;
+    their accesses are checked, and results are not. Raises HostCompileError if the source does not compile and
+    WorkerError if the plan does not fit it.
     """
     rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
     operands = case.problem.operands()

@@ -1,4 +1,4 @@
-"""Runs launches in a worker process of their own, under a time limit, and reads back outputs and reports."""
+"""Run launches in a worker process of their own, under a time limit, and read back outputs and reports."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class WorkerError(AssertionError):
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory that a launch is handed: `data` is its content before the run, `pad` elements follow each row of `row`.
+    """Memory for a launch: `data` is its content before the run, `pad` elements follow each row of `row`.
 
     `in` may not be written, every element of `out` has to be; `scratch` starts uninitialised and is not read back.
     places: where pieces of equal size begin, in bytes, if `data` is not all of the buffer but the pieces that exist.
@@ -42,7 +42,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Im2col:
-    """What a map of images has beside its box: columns and rows of the corners, and the steps between pixels."""
+    """The part of a map of images beside its box: columns and rows of the corners, and the steps between pixels."""
 
     lower: tuple[int, int]
     upper: tuple[int, int]
@@ -71,8 +71,8 @@ class EmulatedTensorMap:
 class Launch:
     """One launch. An argument is a name of a buffer, an int, a float (C `float`), a NumPy scalar or a tensor map.
 
-    cluster: blocks along the grid's x that make a cluster. sample: run these clusters alone; in a program that counts,
-    each stands for as many as its value.
+    cluster: blocks along the grid's x that form a cluster. sample: run only these clusters; in a counting program, each
+    stands for as many as its value.
     """
 
     entry: str
@@ -89,7 +89,7 @@ class Launch:
 class Outcome:
     """One run of the launches under one order of threads and blocks.
 
-    peak_bytes: of the worker's memory so far. counts: lines of a program that counts.
+    peak_bytes: of the worker's memory so far. counts: lines of a counting program.
     """
 
     order: str
@@ -123,8 +123,8 @@ def run(
     """Run the launches one after another, once for each order, each time from the same contents. Raises WorkerError.
 
     constants: values of `__constant__` variables. A run that ends in a crash or at the time limit is the last.
-    widths: for a program that counts, the address of an access, a number for its source line, and the sum of the
-    widths in bytes that the machine code has there.
+    widths: for a counting program, the address of an access, a number for its source line, and the sum of the machine
+    code's widths there, in bytes.
     """
     asked = b"".join(_line("width", *words) for words in widths)
     job = asked + b"".join(_job(buffers, launches, orders, constants or {}, seed, limit_s))

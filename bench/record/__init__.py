@@ -1,1 +1,1 @@
-"""What is kept: rows and the store."""
+"""Record rows in the store."""

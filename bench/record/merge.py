@@ -74,7 +74,7 @@ class ShardRun(msgspec.Struct, frozen=True):
 
 
 class Campaign(NamedTuple):
-    """The shards of one plan. known: those merged before; new: those of each file, by the id that its rows have."""
+    """The shards of one plan. known: those merged before; new: those of each file, by the id of their rows."""
 
     run_id: str
     first: RunFacts
@@ -83,12 +83,12 @@ class Campaign(NamedTuple):
 
     @property
     def shard(self) -> Shard:
-        """Return how many parts and cases there are."""
+        """Return the number of parts and of cases."""
         return _shard_of(self.first)
 
     @property
     def parts(self) -> dict[int, ShardRun]:
-        """Return all that are merged in the end, in the order of their numbers."""
+        """Return all shards after the merge, by number."""
         found = dict(self.known)
         for _, _, parts in self.new:
             found |= {part.index: _later(found.get(part.index), part) or part for part in parts}
@@ -105,7 +105,7 @@ class Campaign(NamedTuple):
         return [part for part in self.parts.values() if not part.finished_at]
 
     def until(self, count: int) -> tuple[Run, str | None]:
-        """Return the run that the parts of the first `count` files become, and when the last one ended, if all have."""
+        """Return the run that the parts of the first `count` files become, and its end, if all parts have ended."""
         parts = list(self._replace(new=self.new[:count]).parts.values())
         plan = {**self.first["plan"], "shard": {"index": 0, "count": self.shard.count, "cases": self.shard.cases}}
         ends = [part.finished_at for part in parts if part.finished_at]
@@ -125,7 +125,7 @@ class Campaign(NamedTuple):
 
 
 class ShardPlace(NamedTuple):
-    """Where a shard was measured: hosts and devices of its rows, and the best of each ceiling that holds there."""
+    """Where a shard was measured: hosts and devices of its rows, and the best valid value of each ceiling there."""
 
     hosts: list[str]
     devices: list[str]
@@ -134,7 +134,7 @@ class ShardPlace(NamedTuple):
 
 
 class MergedFile(NamedTuple):
-    """A file that is merged, the runs that it holds, and where its shards were measured, by their ids."""
+    """A merged file, its runs, and where its shards were measured, by id."""
 
     path: Path
     runs: list[RunFacts]
@@ -142,9 +142,9 @@ class MergedFile(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What a merge has come to. copied: runs that are no shards, by their ids. rows: that were not there before.
+    """The result of a merge. copied: runs that are not shards, by id. rows: the number of new ones.
 
-    places: where the shards of these files were measured, by the ids of their runs.
+    places: where the shards of these files were measured, by run id.
     """
 
     campaigns: list[Campaign]
@@ -159,7 +159,7 @@ class Merged(NamedTuple):
 
 
 def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
-    """Merge stores into the store `db`, which is made if it is not there. Raises UsageError for what does not fit."""
+    """Merge stores into the store `db`, which is created if needed. Raises UsageError for stores that do not fit."""
     sources = [_source(path, db) for path in {path.resolve(): path for path in paths}.values()]
     with closing(Store(db)) as store:
         store.require_sound()
@@ -297,7 +297,7 @@ def _agreed(run: RunFacts) -> dict[str, Any]:
 
 
 def differing(parts: Sequence[ShardRun]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield what the shards' machines and environments have not alike, with the value of each shard."""
+    """Yield the differences between the shards' machines and environments, with the value of each shard."""
     for name in ("machine", "environment"):
         yield from unlike(name, [getattr(part, name) for part in parts])
 

@@ -1,4 +1,4 @@
-"""How the store is asked: bounded queries whose rows come one at a time, of all rows or of those selected."""
+"""Query the store: bounded queries whose rows come one at a time, all rows or those selected."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ STEPS, MOST_LOOKS = 10**6, 300
 
 
 class Queries:
-    """An open store. Raises UsageError where the file cannot be read, or holds what none can hold."""
+    """An open store. Raises UsageError if the file cannot be read, or holds invalid values."""
 
     path: Path
     _db: sqlite3.Connection
@@ -77,7 +77,7 @@ class Queries:
         return next(self._rows(query, read, run_id=run_id, case=case), [])
 
     def select(self, selection: Selection) -> None:
-        """From now on whoever reads rows gets those of the selection alone, as though no others were there."""
+        """Restrict later reads to the rows of the selection."""
         where = "selected(kernel, op, problem, status)"
         with self._guarded():
             self._db.create_function("selected", 4, selection.takes, deterministic=True)
@@ -85,7 +85,7 @@ class Queries:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Everything that is read meanwhile shows the store as it stands now, or as it did when an outer one began."""
+        """Read everything in the context from the store as it is now, or as it was when an outer context began."""
         if self._db.in_transaction:
             yield
             return

@@ -1,4 +1,4 @@
-"""The reading half of the store: queries whose rows are checked, and read one at a time, whatever their number."""
+"""Read the store: queries whose rows are checked, and read one at a time, whatever their number."""
 
 import math
 from collections import Counter
@@ -76,9 +76,9 @@ def _all(kind: Any) -> Read:
 
 
 class Reader(Queries):
-    """What a store holds, by question.
+    """The contents of a store, by query.
 
-    identifies: what is exported of it names hosts and devices, which are hashed otherwise.
+    identifies: whether exports name hosts and devices, which are hashed otherwise.
     """
 
     identifies = False
@@ -90,7 +90,7 @@ class Reader(Queries):
         return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _only(RunId)))
 
     def runs(self, run_id: str | None = None) -> list[RunFacts]:
-        """The runs of the store, the latest last; or this one alone."""
+        """Return the runs of the store, the latest last; or this one alone."""
         query = f"{_RUNS} WHERE :run_id IS NULL OR run_id = :run_id ORDER BY run.rowid"
         return list(self._rows(query, facts_of, run_id=run_id))
 
@@ -112,12 +112,12 @@ class Reader(Queries):
         return list(self._rows(query, _all(RunMachine), run_id=run_id))
 
     def hosts(self, run_id: str) -> list[Host]:
-        """Return the hosts that a run recorded, in the order in which they came to it; none of a run at home."""
+        """Return the hosts that a run recorded, in order; none for a run without an executor."""
         query = "SELECT facts FROM host WHERE run_id = :run_id ORDER BY rowid"
         return list(self._rows(query, _json(Host), run_id=run_id))
 
     def jobs_begun(self, run_id: str) -> list[JobBegun]:
-        """Return the jobs of a run in the order in which they began, but for rows whose worker was lost."""
+        """Return the jobs of a run in the order in which they began, except for rows whose worker was lost."""
         query = """
             SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
             FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
@@ -146,7 +146,7 @@ class Reader(Queries):
     # All rows of a run.
 
     def table(self, run_id: str, names: tuple[str, ...] = COLUMNS) -> Table:
-        """The rows of a run in the order in which they were recorded, with these columns alone.
+        """Return the rows of a run in the order in which they were recorded, with these columns alone.
 
         Raises UsageError for values of wrong types.
         """
@@ -171,7 +171,7 @@ class Reader(Queries):
         return {name: finite(value) for (name, value), changed in zip(alike.items(), rows, strict=True) if not changed}
 
     def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
-        """The rows of a run by column, and their dimensions, some rows at a time. Raises UsageError as `table` does."""
+        """Yield the rows of a run by column, and their dimensions, in chunks. Raises UsageError as `table` does."""
         for *columns, texts in self._chunks(run_id, COLUMNS):
             with self._guarded():
                 dims = [*map(dims_of, texts)]
@@ -212,7 +212,7 @@ class Reader(Queries):
         return self._in_order(run_id, _SELECTED, result_of, among)
 
     def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
-        """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
+        """Yield the rows of a run by problem, mode and isa, wherever they are stored; in order of appearance."""
         query = f"""
             WITH own AS (
                 SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {OF_RUN}
@@ -236,7 +236,7 @@ class Reader(Queries):
             yield from found
 
     def group_count(self, run_id: str) -> int:
-        """Return how many lists `groups` has."""
+        """Return the number of lists of `groups`."""
         query = f"SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {OF_RUN})"
         ((count,),) = self._of_run(run_id, query)
         return int(count)
@@ -251,12 +251,12 @@ class Reader(Queries):
         return set(self._rows("SELECT [case] FROM result WHERE run_id = :run_id", _only(str), run_id=run_id))
 
     def entropies(self, run_id: str) -> dict[str, str]:
-        """Return from what the values of each row of a run were drawn, beside its seed; by case."""
+        """Return the random bits of each row of a run, by case; with the seed, they determine its values."""
         query = "SELECT [case], entropy FROM result WHERE run_id = :run_id AND entropy != ''"
         return dict(self._of_run(run_id, query, _all(tuple[str, Entropy])))
 
     def kernel_totals(self, run_id: str) -> list[KernelTotal]:
-        """Return what each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
+        """Return the totals of each kernel's rows, in order of appearance; speedup: the geometric mean."""
         self._db.create_function("log", 1, math.log, deterministic=True)
         query = f"""
             SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
@@ -275,9 +275,9 @@ class Reader(Queries):
         return self._rows(query, _case_row, run_id=run_id)
 
     def points(self, text: str, problems: Iterable[str]) -> Iterator[PointRow]:
-        """The timed rows of all runs by case, machine and begin of the run, of these problems or with this in the case.
+        """Yield the timed rows of all runs by case, machine and begin of the run.
 
-        Those on one machine and device follow each other.
+        Of these problems, or of cases with this text. Rows of one machine and device follow one another.
         """
         wanted = msgspec.json.encode(list(problems)).decode()
         query = f"""
@@ -296,7 +296,7 @@ class Reader(Queries):
     # One case of a run.
 
     def find_cases(self, run_id: str, text: str, limit: int) -> list[str]:
-        """The cases of a run that contain a text, as many as are asked for; that one alone which is the text itself."""
+        """Return at most so many cases of a run that contain a text; if one equals the text, that one alone."""
         query = 'SELECT "case" FROM result WHERE run_id = :run_id AND instr("case", :text) ORDER BY "case" != :text'
         found = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
         return found[:1] if text in found else found
@@ -313,9 +313,9 @@ class Reader(Queries):
         return bool(self._of_case("1", _only(int), run_id, case))
 
     def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
-        """The first pairs of cases that are one kernel's on two problems, timed in one job; by the order of their rows.
+        """Return the first pairs of one kernel's cases on two problems, timed in one job; by the order of their rows.
 
-        Of n siblings, n^2 / 2 pairs are not formed: the first of a group are also the first of all that it could have.
+        Of n siblings, n^2 / 2 pairs are not formed: the first pairs of a group are also the first of all.
         """
         own = "job, kernel, mode, threads, isa"
         query = f"""SELECT {own}, result_id, "case" FROM result
@@ -333,7 +333,7 @@ class Reader(Queries):
         return self._of_case("sample_blob, part_blob", lambda values: groups_of(*values), run_id, case) or [[]]
 
     def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
-        """The samples of each process that some cases of a run were measured in, each after its name; from one pass."""
+        """Yield the samples of each process of some cases of a run, each after the case's name; in one pass."""
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
             if values[0] in cases:
                 with self._guarded():
@@ -345,21 +345,21 @@ class Reader(Queries):
         return list(self._of_case("part_blob", lambda values: parts_of(*values), run_id, case))
 
     def evidence(self, run_id: str, case: str) -> Evidence | None:
-        """What accuses a case that is mistrusted; None for any other, and where the store is older than evidence."""
+        """Return the evidence against a mistrusted case; None for any other, and in a store older than evidence."""
         query = 'SELECT found FROM evidence JOIN result USING (result_id) WHERE run_id = :run_id AND "case" = :case'
         return next(self._rows(query, _json(Evidence), run_id=run_id, case=case), None)
 
     # What else belongs to a run, and the versions of kernels.
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
-        """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
+        """Return the ceilings of a run, in the order of measurement, each with the reason for doubt (or "")."""
         query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY measured_at, ceiling_id"
         return list(self._rows(query, _doubted, run_id=run_id))
 
     def earlier_ceilings(self, run_id: str, need: Need) -> Iterator[tuple[Ceiling, str]]:
-        """Yield the ceilings of a kind that runs on the run's machine have measured, each with the doubt about it.
+        """Yield the ceilings of a kind from runs on the run's machine, each with the reason for doubt.
 
-        A plug-in could have changed what another run measured with, so none of a run with plug-ins is among them.
+        A plug-in could have changed the measuring of another run, so runs with plug-ins are left out.
         """
         query = f"""
             SELECT {_CEILING}, doubt FROM ceiling JOIN run USING (run_id)
@@ -374,12 +374,12 @@ class Reader(Queries):
         return list(self._rows(query, partial(struct_of, Layer), run_id=run_id))
 
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
-        """Return what the processes asked so far have found of a job, by its place in the plan."""
+        """Return the measurements of a job so far, process by process, by its place in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
         return list(self._rows(query, _measured, run_id=run_id, job=job))
 
     def pending_host(self, run_id: str) -> str:
-        """Return the host of the processes whose rows are still to come, which are never of two; "" without any."""
+        """Return the host of the processes whose rows are still to come, always a single one; "" without any."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id LIMIT 1"
         rows: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
         return next((measured.host for measured in rows if measured.host), "")
@@ -392,7 +392,7 @@ class Reader(Queries):
         return list(self._rows(query, lambda values: kept_of(*values), kernel=kernel, problem=problem))
 
     def resources(self, run_id: str) -> dict[str, LaunchResources]:
-        """Return what the kernels of a run take that were compiled for a tuning, by their cases."""
+        """Return the resources of a run's kernels that were compiled for a tuning, by case."""
         query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
         return dict(self._rows(query, _resources, run_id=run_id))
 

@@ -37,7 +37,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Record(NamedTuple):
-    """A row as plain values: of the columns, of the dimensions by name, and its samples in seconds a call."""
+    """A row as plain values: columns, dimensions by name, and samples in seconds a call."""
 
     values: tuple[Any, ...]
     dims: Dims
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class CaseRow(NamedTuple):
-    """What `compare` needs to know of a row; medians: seconds, one a process."""
+    """The columns of a row that `compare` needs; medians: seconds, one a process."""
 
     case: str
     kernel: str
@@ -62,7 +62,7 @@ class CaseRow(NamedTuple):
 
 
 class PointRow(NamedTuple):
-    """What `trend` needs to know of a timed row. The names but the last are columns of the row and of its run."""
+    """The columns of a timed row that `trend` needs. The names but the last are columns of the row and of its run."""
 
     case: str
     machine_id: str
@@ -80,7 +80,7 @@ class PointRow(NamedTuple):
 
 
 class KernelTotal(NamedTuple):
-    """The rows of one kernel in a run: how many by status, and what its speedups and roofline come to."""
+    """The rows of one kernel in a run: their number by status, and totals of speedups and roofline."""
 
     kernel: str
     statuses: dict[str, int]
@@ -91,7 +91,7 @@ class KernelTotal(NamedTuple):
 
 
 class RunFacts(TypedDict):
-    """All that the store holds of a run. planned: how many cases it has when it is complete, if that was recorded."""
+    """All facts of a run in the store. planned: the number of cases when it is complete, if recorded."""
 
     run_id: RunId
     name: str
@@ -107,7 +107,7 @@ class RunFacts(TypedDict):
 
 
 class RowCount(NamedTuple):
-    """How many rows of a run are alike in these columns; timed: how many of them have a median."""
+    """How many rows of a run have these columns in common; timed: how many of them have a median."""
 
     status: str
     device_name: str
@@ -117,7 +117,7 @@ class RowCount(NamedTuple):
 
 
 class RunMachine(NamedTuple):
-    """A host and a device of it, with how many rows of a run were measured there."""
+    """A host, one of its devices, and how many rows of a run were measured there."""
 
     host: str
     device: str
@@ -126,7 +126,7 @@ class RunMachine(NamedTuple):
 
 
 class JobBegun(NamedTuple):
-    """When a job of a run began, with the number of its rows; problems: their ids, between commas."""
+    """The start of a job of a run, with the number of its rows; problems: their ids, separated by commas."""
 
     started_at: str
     suite: str
@@ -172,7 +172,7 @@ _AS_JSON = ("suites", "environment", "plan", "machine")
 
 
 def facts_of(values: tuple[Any, ...]) -> RunFacts:
-    """The facts of a run; None in the place of what JSON has no number for. Raises ValueError."""
+    """Return the facts of a run, with None for values that JSON cannot hold. Raises ValueError."""
     found = dict(zip(RUN_COLUMNS, values, strict=True))
     for name in _AS_JSON:
         found[name] = _decoded(found[name])
@@ -188,7 +188,7 @@ def _decoded(text: str) -> Any:
 
 
 def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the leaves, `machine.cpus`, in which values are not alike, with the value of each."""
+    """Yield the leaves, `machine.cpus`, whose values differ, with each value."""
     if all(isinstance(value, dict) for value in values):
         for key in sorted({key for value in values for key in value}):
             yield from unlike(f"{name}.{key}", [value.get(key) for value in values])
@@ -197,13 +197,13 @@ def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def result_of(values: Sequence[Any]) -> Result:
-    """The result whose columns, in their order, have these values. Raises ValueError for what no column holds."""
+    """Return the result whose columns, in order, have these values. Raises ValueError for an invalid one."""
     (values,) = checked([tuple(values)])
     return msgspec.convert(dict(zip(COLUMNS, values, strict=True)), Result)
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
-    """The values of rows that begin with these columns, in a tenth of the time of `result_of`. Raises ValueError."""
+    """Return the values of rows that begin with these columns, ten times as fast as `result_of`. Raises ValueError."""
     kind, named = _kinds(names)
     try:
         msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names
@@ -223,24 +223,24 @@ def _kinds(names: tuple[str, ...]) -> tuple[type[msgspec.Struct], type[msgspec.S
 
 
 def struct_of(kind: type[Struct], values: Sequence[Any]) -> Struct:
-    """The struct whose fields, in their order, have these values. Raises ValueError."""
+    """Return the struct whose fields, in order, have these values. Raises ValueError."""
     return msgspec.convert(dict(zip(kind.__struct_fields__, values, strict=True)), kind)
 
 
 def dims_of(text: str) -> Dims:
-    """The dimensions as the store keeps them. Raises ValueError."""
+    """Return the dimensions from the store's text. Raises ValueError."""
     return _DIMS.decode(text)
 
 
 def doubles(blob: bytes) -> "array.array[float]":
-    """Return what the store keeps of a list of numbers. Raises ValueError."""
+    """Return the stored form of a list of numbers. Raises ValueError."""
     values = array.array("d")
     values.frombytes(blob)
     return values
 
 
 def samples_of(blob: bytes) -> "array.array[float]":
-    """Return the samples that the store keeps, seconds a call. Raises ValueError for what is no time."""
+    """Return the stored samples, seconds a call. Raises ValueError for an invalid time."""
     values = doubles(blob)
     if values and not (math.isfinite(sum(values)) and min(values) >= 0):
         raise ValueError("a sample is not a number of seconds")
@@ -257,7 +257,7 @@ def check_samples(blobs: Sequence[bytes]) -> None:
 
 
 def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:
-    """The result of these columns with its dimensions, which come last. Raises ValueError."""
+    """Return the result of these columns with its dimensions, which come last. Raises ValueError."""
     *columns, dims = values
     return result_of(columns), dims_of(dims)
 

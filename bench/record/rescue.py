@@ -1,4 +1,4 @@
-"""What becomes of a store whose file was removed, moved, replaced or cut short while rows were written to it."""
+"""Rescue rows if the store's file is removed, moved, replaced or cut short while rows are written to it."""
 
 import ctypes
 import secrets
@@ -14,7 +14,7 @@ from kernelmark.bench.plan.errors import StoreGone
 def gone(db: sqlite3.Connection, path: Path, own: Sequence[str]) -> StoreGone:
     """Write the rows to a file beside the store, and return a complaint that names it.
 
-    own: the ends of the names of the files in this place that still belong to the store.
+    own: the suffixes of the files in this place that still belong to the store.
     """
     kept = _rescued(db, path)
     # A file that has replaced the store must not meet its log; to close the store would remove the log of that file.

@@ -120,10 +120,9 @@ NOT_NEGATIVE = tuple(name for name, parts in _PARTS.items() if NotNegative in pa
 def make_result(
     measured: Measurement, kernel: Kernel, problem: Problem, planned: PlannedJob, run_id: str, git_commit: str
 ) -> Result:
-    """The row of a measurement. A result that is not `ok` gets no times, no rate and no speedup.
+    """Return the row of a measurement. A result that is not `ok` gets no times, no rate and no speedup.
 
-    What the kernel, the problem, the job or the measurement has under the name of a column is that column; the later of
-    these has the last word.
+    Kernel, problem, job and measurement provide the columns by attribute name; the later of these prevails.
     """
     values: dict[str, Any] = {"layout": ""}  # which not every operation has
     for source in (kernel, problem, planned, planned.job, measured):

@@ -1,4 +1,4 @@
-"""The tables of the store, how a row is put there, and how the tables of older versions become these."""
+"""The tables of the store, how a row is inserted, and how the tables of older versions are migrated."""
 
 import array
 import json
@@ -127,7 +127,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 
 def is_complete(db: sqlite3.Connection) -> bool:
-    """Return whether a store of this schema has the columns that a row can be without."""
+    """Return whether a store of this schema has the columns that a row can do without."""
     return set(COLUMNS) - {*REQUIRED} <= _columns(db, "result").keys()
 
 
@@ -170,7 +170,7 @@ def row_values(
     parts: Sequence[ProcessPart],
     place: int = 0,
 ) -> tuple[Any, ...]:
-    """Return what `INSERT` takes."""
+    """Return the values for `INSERT`."""
     blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
     kept = (array.array("d", values).tobytes() for values in blobs)
     own = list(_own_values(result))

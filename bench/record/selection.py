@@ -1,4 +1,4 @@
-"""Which rows of the runs in a store are looked at: globs over whole ids of kernels and problems, and words."""
+"""Select rows of the runs in a store: globs over whole ids of kernels and problems, and words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kernelmark.bench.plan.globs import matches
 
 
 class Selection(NamedTuple):
-    """Rows that match one of each kind; a kind that is empty leaves none out."""
+    """Rows that match one of each kind; an empty kind excludes none."""
 
     kernels: Sequence[str] = ()
     op: Sequence[str] = ()
@@ -15,7 +15,7 @@ class Selection(NamedTuple):
     status: Sequence[str] = ()
 
     def takes(self, kernel: str, op: str, problem: str, status: str) -> bool:
-        """Whether a row with these values is one of them."""
+        """Return whether a row with these values is selected."""
         return (
             (not self.op or op in self.op)
             and (not self.status or status in self.status)

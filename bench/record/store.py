@@ -1,6 +1,6 @@
 """The store: SQLite in WAL mode, a commit a result.
 
-A file is made, brought up to date, or opened to be read alone where it cannot be written.
+A file is created, migrated, or opened read-only if it cannot be written.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def default_store() -> Path:
 
 
 def resuming(run_id: str, path: Path) -> str:
-    """Return the command that goes on with a run, in backquotes, with its store where that is not the default one."""
+    """Return the command that continues a run, in backquotes, with its store if that is not the default one."""
     with suppress(UsageError):  # a user without a home has none
         if path == default_store().absolute():
             return f"`kernelmark run --resume {run_id}`"
@@ -55,7 +55,7 @@ def resuming(run_id: str, path: Path) -> str:
 
 
 def files_of(path: Path) -> dict[str, tuple[int, int]]:
-    """Return device and number of a store's files that are not empty, by the ends that SQLite gives their names."""
+    """Return device and number of a store's files that are not empty, by SQLite's suffixes."""
     found = {}
     for end in ("", "-wal", "-shm"):
         with suppress(OSError):
@@ -66,9 +66,9 @@ def files_of(path: Path) -> dict[str, tuple[int, int]]:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What was asked for, where and with what; immutable once it has begun.
+    """A run's plan, machine and environment; immutable once it has begun.
 
-    name: the user's own, unique in the store, or "". planned: how many cases it has when it is complete, if known.
+    name: the user's own, unique in the store, or "". planned: the number of cases when it is complete, if known.
     """
 
     run_id: str
@@ -93,11 +93,11 @@ class Store(Reader):
         self._opened = files_of(self.path)
 
     def require_sound(self) -> None:
-        """Raise UsageError for a damaged file, to which nothing must be added."""
+        """Raise UsageError for a damaged file, which nothing may be added to."""
         _require_sound(self._db, self.path)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._db.close()
 
     @contextmanager
@@ -151,7 +151,7 @@ class Store(Reader):
             raise UsageError(f"--name {name}: run {taken} has this name; {remedy}")
 
     def remove(self, run_ids: Sequence[str]) -> None:
-        """Delete runs with all that belongs to them; all or none. The file shrinks, unless another has it open."""
+        """Delete runs with all that belongs to them; all or none. The file shrinks, unless it is open elsewhere."""
         self.require_sound()
         with self._writing():
             for statement in REMOVE:
@@ -161,14 +161,14 @@ class Store(Reader):
             self._db.execute("VACUUM")
 
     def remove_noisy(self, run_id: str) -> None:
-        """Delete the rows of all that was measured in turn with a disturbed case, for it to be measured again."""
+        """Delete the rows measured in turn with a disturbed case, so that they are measured again."""
         noisy = {result.job for result, _ in self.results(run_id) if was_noisy(result.disturbed)}
         with self._writing():
             for statement in REMOVE_JOB:
                 self._db.executemany(statement, [(run_id, job) for job in noisy])
 
     def finish(self, run_id: str, finished_at: str) -> None:
-        """Note when a run ended. Raises UsageError where the file was damaged meanwhile."""
+        """Record the end of a run. Raises UsageError if the file was damaged meanwhile."""
         with self._writing():
             self._db.execute("UPDATE run SET finished_at = ? WHERE run_id = ?", (finished_at, run_id))
         self.require_sound()
@@ -204,7 +204,7 @@ class Store(Reader):
                 )
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
-        """Keep what one process found of a job, by its place in the plan, until its last one has been asked."""
+        """Keep the measurements of one process of a job, by its place in the plan, until its last process has ended."""
         row = {"run_id": run_id, "job": job, "process": process, "measured": msgspec.msgpack.encode(measured)}
         with self._writing():
             self._insert("pending", row)
@@ -220,13 +220,13 @@ class Store(Reader):
             self._insert("ceiling", {"run_id": run_id, **msgspec.structs.asdict(ceiling)})
 
     def add_host(self, run_id: str, host: Host) -> None:
-        """Record where a part of a run is measured; a host that is known stays."""
+        """Record where a part of a run is measured; a known host stays."""
         row = {"run_id": run_id, "host": host.host, "facts": msgspec.json.encode(host).decode()}
         with self._writing():
             self._insert("host", row, "IGNORE")
 
     def add_layer(self, run_id: str, layer: Layer, place: int = 0) -> None:
-        """Note that a suite of the run has this problem as a layer; known ones stay."""
+        """Record that a suite of the run has this problem as a layer; known ones stay."""
         with self._writing():
             self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
@@ -236,14 +236,14 @@ class Store(Reader):
             self._insert("resource", {"run_id": run_id, "case": case, **msgspec.structs.asdict(used)}, "REPLACE")
 
     def add_version(self, version: KernelVersion, sources: Sources) -> int:
-        """Keep a version of a kernel, whose sources are kept once however often they are tried; return its number."""
+        """Keep a version of a kernel and return its number; equal sources are stored once."""
         row = {"kernel": version.kernel, "problem": version.problem, "digest": digest_of(sources)}
         with self._writing():
             self._insert("source", {"digest": row["digest"], "files": packed(sources)}, "IGNORE")
             return self._insert("version", {**row, "facts": msgspec.json.encode(version).decode()})
 
     def doubt_ceiling(self, run_id: str, ceiling: Ceiling, reason: str) -> None:
-        """Note why a ceiling does not hold."""
+        """Record why a ceiling is in doubt."""
         where = "run_id = ? AND device = ? AND threads = ? AND kind = ? AND problem = ? AND measured_at = ?"
         with self._writing():
             self._db.execute(

@@ -23,7 +23,7 @@ _NUMBERS = frozenset((int, float, NoneType))
 
 
 class Coded:
-    """A column of values that repeat: each value once, and a code for each row."""
+    """A column of repeated values: each value once, and a code for each row."""
 
     def __init__(self) -> None:
         self._index: defaultdict[Any, int] = defaultdict()
@@ -38,7 +38,7 @@ class Coded:
             self.codes.extend(map(self._index.__getitem__, values))
 
     def close(self) -> None:
-        """Let go of what only adding needs; codes take the bytes that they need."""
+        """Free what only adding needs; shrink the codes to the bytes that they need."""
         self.values = list(self._index)
         self._index.clear()
         kind = "B" if len(self.values) <= 2**8 else "H" if len(self.values) <= 2**16 else "I"
@@ -53,7 +53,7 @@ class Coded:
         return repeat(texts[0], len(self.codes)) if len(texts) == 1 else map(texts.__getitem__, self.codes)
 
     def attribute(self) -> Any:
-        """Return the attribute of a class of rows: the value, where all rows have the same, or what looks it up."""
+        """Return the attribute of a class of rows: the value if all rows share it, else a property that looks it up."""
         values, codes = self.values, self.codes
         if len(values) == 1:
             return values[0]
@@ -73,7 +73,7 @@ class Floats:
             self.numbers.fromlist([nan if value is None else value for value in values])
 
     def close(self) -> None:
-        """Nothing is left over from adding."""
+        """Do nothing: adding leaves nothing over."""
 
     def __iter__(self) -> Iterator[Any]:
         return (None if number != number else number for number in self.numbers)
@@ -108,7 +108,7 @@ class Table:
 
 
 class Builder:
-    """Turns rows into columns, as many at a time as are handed in. constants: columns of one value, with that."""
+    """Turns rows into columns, as many at a time as are handed in. constants: columns of a single value, with it."""
 
     def __init__(self, names: Sequence[str] = COLUMNS, constants: Mapping[str, Any] = {}) -> None:
         self._columns = {name: Floats() if name in _FLOATS - constants.keys() else Coded() for name in names}
@@ -116,13 +116,13 @@ class Builder:
         self._added = [*(column for name, column in self._columns.items() if name not in constants), self._dims]
 
     def add(self, columns: Iterable[Sequence[Any]]) -> None:
-        """Add rows by column but for constants, the texts of dimensions last. Raises TypeError for a wrong type."""
+        """Add rows by column, without the constants, texts of dimensions last. Raises TypeError for a wrong type."""
         for column, values in zip(self._added, columns, strict=True):
             column.extend(values)
         self._count += len(values)
 
     def table(self) -> Table:
-        """Return what was added; nothing can be added after that. Raises ValueError for dimensions that are no JSON."""
+        """Return the table; nothing can be added after that. Raises ValueError for dimensions that are not JSON."""
         for name, value in self._constants.items():
             self._columns[name].extend([value] * self._count)
         for column in (*self._columns.values(), self._dims):
@@ -155,7 +155,7 @@ def cells(values: Sequence[Any]) -> Sequence[str]:
 
 
 def number_cells(values: Sequence[float | None]) -> list[str]:
-    """Return numbers as `repr` writes them, which the writer of JSON does in a quarter of the time; NaN is empty."""
+    """Return numbers as `repr` writes them, which the JSON writer does in a quarter of the time; NaN is empty."""
     joined = msgspec.json.encode(values).decode()[1:-1].replace("null", "")
     texts = joined.split(",") if values else []
     if "e" not in joined and "0.0000" not in joined:

@@ -1,4 +1,4 @@
-"""Versions of a kernel that `watch` and `tune` have tried, and what compilers report of the tiles of a run."""
+"""Versions of a kernel that `watch` and `tune` have tried, and the compilers' reports on the tiles of a run."""
 
 import hashlib
 import zlib
@@ -16,14 +16,14 @@ WATCH, TUNE = "watch", "tune"
 
 
 class LaunchResources(msgspec.Struct, frozen=True):
-    """What the launches of a CUDA kernel take at most: registers of a thread, bytes that it spills."""
+    """The most that the launches of a CUDA kernel use: registers of a thread, bytes that it spills."""
 
     registers: int
     spill_bytes: int
 
 
 class VersionRatio(msgspec.Struct, frozen=True):
-    """Another that a version was sampled in turn with: how many times faster the version is, with its interval.
+    """A rival that a version was sampled in turn with: how many times faster the version is, with its interval.
 
     kernel: an id, the version's own for its default tile; "" for an earlier version. version: its number in the store.
     """
@@ -36,10 +36,10 @@ class VersionRatio(msgspec.Struct, frozen=True):
 
 
 class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a kernel as it was tried on a problem. by: `watch` or `tune`. right: None where it was not judged.
+    """A version of a kernel as it was tried on a problem. by: `watch` or `tune`. right: None if it was not judged.
 
-    verdict: in a few words. arch: that the resources are of. time_s, low, high: of its own job, None where it has none.
-    compared: with the version before it and with the baseline or the vendor's calls, as far as they shared its job.
+    verdict: in a few words. arch: of the resources. time_s, low, high: of its own job, None without a time. compared:
+    with the version before it and with the baseline or the vendor's calls, as far as they shared its job.
     """
 
     kernel: str
@@ -64,7 +64,7 @@ class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
-    """A version with its number in the store, the digest of its sources, and these."""
+    """A version with its number in the store, the digest of its sources, and the sources."""
 
     number: int
     digest: str
@@ -81,12 +81,12 @@ def digest_of(sources: Sources) -> str:
 
 
 def packed(sources: Sources) -> bytes:
-    """Return the files of a version as the store keeps them, compressed."""
+    """Return the files of a version in the store's compressed form."""
     return zlib.compress(msgspec.msgpack.encode(dict(sorted(sources.items()))), 9)
 
 
 def kept_of(number: int, digest: str, facts: str, files: bytes) -> StoredVersion:
-    """Return a version as the store has it. Raises ValueError."""
+    """Return a version from the store. Raises ValueError."""
     try:
         unpacked = zlib.decompressobj().decompress(files, _MOST_BYTES)
     except zlib.error as error:

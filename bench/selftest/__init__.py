@@ -1,1 +1,1 @@
-"""What can be checked of the harness where it measures: known durations, cheats, coverage, false alarms."""
+"""Check the harness on this machine: known durations, cheats, coverage, false alarms."""

@@ -43,7 +43,7 @@ def _counter():  # type: ignore[no-untyped-def]
 
 @lru_cache
 def ticks_per_s() -> float:
-    """The counter's rate in this process, against CLOCK_MONOTONIC over a second."""
+    """Return the counter's rate in this process, against CLOCK_MONOTONIC over a second."""
     _counter()
     start = _pair()
     time.sleep(CALIBRATION_S)

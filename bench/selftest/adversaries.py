@@ -1,4 +1,4 @@
-"""Whether kernels that cheat are caught, and the honest one beside them is not harmed."""
+"""Check that kernels that cheat are caught, and that the honest kernel beside them is not harmed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -84,17 +84,17 @@ HABITS = {
 
 
 def expected() -> dict[str, Cheat]:
-    """The cheats that can be tried here."""
+    """Return the cheats that can be tried here."""
     return EXPECTED | (ON_GPU if "cuda" in devices_present() else {})
 
 
 def check(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
-    """Each cheat in fresh processes, in turn with an honest kernel, on `seeds` draws."""
+    """Run each cheat in fresh processes, in turn with an honest kernel, on `seeds` draws."""
     return _check("adversaries", expected(), tick, seeds)
 
 
 def check_habits(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
-    """Each habit of each operation, cold and hot, as `check` does."""
+    """Run each habit of each operation, cold and hot, as `check` does."""
     return _check("habits", HABITS, tick, seeds)
 
 
@@ -109,12 +109,12 @@ def _check(check: str, cheats: dict[str, Cheat], tick: Tick, seeds: int) -> Iter
 
 
 def jobs(seeds: int = 1) -> int:
-    """Return how many jobs `check` takes."""
+    """Return the number of jobs of `check`."""
     return seeds * len(expected())
 
 
 def habit_jobs(seeds: int = 1) -> int:
-    """Return how many jobs `check_habits` takes."""
+    """Return the number of jobs of `check_habits`."""
     return seeds * len(HABITS)
 
 

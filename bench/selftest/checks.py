@@ -1,4 +1,4 @@
-"""The checks of the self-test: their names, how many jobs each takes, and which belong to the quick look."""
+"""The checks of the self-test: their names, their numbers of jobs, and which belong to `--quick`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -9,9 +9,9 @@ from kernelmark.bench.selftest.finding import Finding, Tick
 
 
 class Group(NamedTuple):
-    """Checks that share their jobs: their names, how many jobs they take, and what yields their findings.
+    """Checks that share their jobs: their names, the number of jobs, and the function that yields their findings.
 
-    quick: whether they belong to the quick look. seeded: whether the number of draws may be chosen.
+    quick: whether they belong to `--quick`. seeded: whether the number of draws may be chosen.
     """
 
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ ADVERSARIES = tuple(name for group in GROUPS if group.seeded for name in group.n
 
 
 def chosen(only: str | None, quick: bool) -> tuple[str, ...]:
-    """Return the names of the checks asked for. Raises UsageError for an unknown one, and for both options."""
+    """Return the names of the selected checks. Raises UsageError for an unknown one, and for both options."""
     if only is None:
         return tuple(name for group in GROUPS if group.quick or not quick for name in group.names)
     if quick:
@@ -57,7 +57,7 @@ def jobs(names: Sequence[str], seeds: int | None = None) -> int:
 def run(names: Sequence[str], tick: Tick, seeds: int | None = None) -> Iterator[Finding]:
     """Yield the findings of these checks; `tick` is called after each job.
 
-    seeds: on how many draws adversaries are tried, where another number than theirs is wanted.
+    seeds: the number of draws for adversaries, if not the default.
     """
     for group, draws in _groups(names, seeds):
         for finding in group.check(tick, *draws):

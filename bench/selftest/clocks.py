@@ -1,6 +1,6 @@
-"""Whether the events of a GPU see what each way of launching starts: kernels of known length, libraries by wall clock.
+"""Check that a GPU's events cover each way of launching: kernels of known length, libraries by wall clock.
 
-A way whose work runs on a stream without events is timed at nearly nothing, and its results are right all the same.
+A way whose work runs on a stream without events is timed at nearly nothing, although its results are right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 
 
 class LaunchWay(NamedTuple):
-    """A kernel on a problem, launched by `launcher`, as it is or from a graph.
+    """A kernel on a problem, launched by `launcher`, directly or from a graph.
 
-    length_s: its known length. serves: globs of the kernels that are launched so.
+    length_s: its known length. serves: globs of the kernels that are launched in this way.
     """
 
     kernel: str
@@ -66,7 +66,7 @@ WAYS: Mapping[str, LaunchWay] = {
 
 
 def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield for each way its event span and wall clock in seconds a call, or why it cannot be had."""
+    """Yield for each way its event span and wall clock in seconds a call, or why these are not available."""
     for name in names:
         way = WAYS[name]
         try:
@@ -142,7 +142,7 @@ def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
 
 
 def findings(until_s: float) -> Iterator[tuple[str, Finding]]:
-    """Yield each way by its name with its finding, from watched processes, until `until_s` (monotonic clock)."""
+    """Yield each way by name with its finding, from watched processes, until `until_s` (monotonic clock)."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
     for name, found in answers(__name__, tuple(WAYS), silence_s, until_s):
         yield name, judge(name, found)
@@ -154,7 +154,7 @@ def jobs() -> int:
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Each way, where a GPU is."""
+    """Check each way, if there is a GPU."""
     if jobs():
         for _, finding in findings(now() + SILENCE_S * len(WAYS)):
             tick()

@@ -1,4 +1,4 @@
-"""Kernels of known duration, as the harness finds them: on a quiet core, and beside a neighbour that disturbs it."""
+"""Measure kernels of known duration with the harness: on a quiet core, and beside a neighbour that disturbs it."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def jobs() -> int:
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Each duration on a quiet core and beside a neighbour; on a GPU, where there is one, by its own clock."""
+    """Check each duration on a quiet core and beside a neighbour; on a GPU, if there is one, by its own clock."""
     with pinned():
         yield from _on_cpu(tick)
     if "cuda" in devices_present():
@@ -63,7 +63,7 @@ def _measure(device: str) -> list[Measurement]:
 
 
 def bare_call_s() -> float:
-    """What the harness's clock finds for a compiled call that does nothing, timed alone right after 20 us of work.
+    """Return the harness's time of a compiled call that does nothing, timed alone right after 20 us of work.
 
     Nine of ten such calls cost at most that. In a batch one costs a fraction of it: the processor then remembers
     what it did a moment ago, which it does not after a kernel that ran for 20 us.
@@ -81,7 +81,7 @@ def bare_call_s() -> float:
 
 
 def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
-    """For information: the compiled call timed alone and in a batch, and the row's `call_overhead_s`."""
+    """Report, for information, the compiled call timed alone and in a batch, and the row's `call_overhead_s`."""
     found = [f"{1e9 * bare_s:.0f} ns alone"]
     if empty.interval:
         found.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")
@@ -91,7 +91,7 @@ def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
 
 
 def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a call timed alone") -> Iterator[Finding]:
-    """Each row but the empty one against its duration; `call` is what takes `call_s`."""
+    """Judge each row except the empty one against its duration; the call itself takes `call_s`."""
     for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
         name = f"durations: {duration_us} us, {where}"
         if row.interval is None:

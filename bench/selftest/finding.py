@@ -1,4 +1,4 @@
-"""What a check has found, the table of it, and the jobs that checks measure."""
+"""The findings of checks, their table, and the jobs that checks measure."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,9 +18,9 @@ Tick = Callable[[], object]
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure of `selftest` with its bound. check: the check's name, and after a colon what of it.
+    """A figure of `selftest` with its bound. check: the check's name, and after a colon the part of it.
 
-    holds: null where there is nothing to hold, since it could not be tested, or is for information.
+    holds: null if nothing is judged, since it could not be tested, or is for information.
     """
 
     check: str
@@ -35,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Checks(msgspec.Struct, forbid_unknown_fields=True):
-    """What `selftest` prints. left_out: the checks that were not asked for."""
+    """The output of `selftest`. left_out: the checks that were not selected."""
 
     findings: list[Finding]
     left_out: list[str]
@@ -74,7 +74,7 @@ def measured(
 
 
 def failures(check: str, rows: Sequence[Measurement]) -> list[Finding]:
-    """Return what stands in the place of figures where a kernel of ours has no time."""
+    """Return the findings that replace figures if a kernel of ours has no time."""
     return [
         Finding(f"{check}: {row.kernel}", f"{row.status}: {row.reason}", "a time", False)
         for row in rows

@@ -17,7 +17,7 @@ PROBES = 16
 
 
 class CheatedWork(NamedTuple):
-    """An operation done right: what `compute` reads, how it does so, and what it writes, by names of operands."""
+    """An operation done right: the operands that `compute` reads, how it computes, and the operands that it writes."""
 
     inputs: str
     output: str

@@ -37,7 +37,7 @@ def counter_missing() -> str | None:
 
 
 def map_at(array: Any, flags: int, file: int) -> None:
-    """Map the pages of a file where an array is."""
+    """Map the pages of a file at an array's address."""
     call = ctypes.CDLL(None).mmap
     call.restype, call.argtypes = (
         ctypes.c_void_p,

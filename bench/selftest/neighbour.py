@@ -15,7 +15,7 @@ SHARE, PERIOD_S = 0.1, 0.01
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Keep this process, and those that it starts meanwhile, on one CPU; Linux alone can do this."""
+    """Pin this process, and those that it starts in the context, to one CPU; Linux only."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -28,7 +28,7 @@ def pinned() -> Iterator[None]:
 
 
 class Neighbour:
-    """A process on the CPUs of this one, busy from `with` to its end; `share` is what it then had of the time."""
+    """A process on the CPUs of this one, busy in the context; `share` is the share of the time that it then had."""
 
     share = 0.0
 

@@ -72,7 +72,7 @@ def check_cold(tick: Tick) -> Iterator[Finding]:
 
 
 def slower(cold: list[float], hot: list[float]) -> Finding:
-    """Return how many times the cold copy takes of the hot one's time."""
+    """Return the cold copy's time over the hot one's."""
     ratio = mean(cold) / mean(hot)
     found = f"{ratio:.2f} times slower ({1e6 * mean(cold):.3g} us, hot {1e6 * mean(hot):.3g} us)"
     bound = f"at least {LEAST_SLOWDOWN:g}"
@@ -80,7 +80,7 @@ def slower(cold: list[float], hot: list[float]) -> Finding:
 
 
 def persisting(honest: Measurement, asking: Measurement) -> Finding:
-    """Return the time of a cold copy that asks for lines in L2, by that of one that does not."""
+    """Return the time of a cold copy that asks for lines in L2, over that of one that does not."""
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median

@@ -52,7 +52,7 @@ Runs = Sequence[Sequence[float]]
 
 
 class Repeat(NamedTuple):
-    """One run: the row of the product, and what each process found for the product and for the slowed one."""
+    """One run: the row of the product, and the medians of each process for the product and for the slowed one."""
 
     row: Interval
     plain: Sequence[float]
@@ -64,12 +64,12 @@ class NoTimeError(Exception):
 
 
 def jobs() -> int:
-    """Return how many processes there are."""
+    """Return the number of processes."""
     return SERIES * RUNS * PROCESSES
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Two series of runs, and what they show."""
+    """Measure two series of runs, and judge them."""
     registry = discover(PLAN.plugins)
     suites = [find_suite(PROBLEM, registry)]
     (planned,) = planned_jobs(suites, registry, PLAN)

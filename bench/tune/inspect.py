@@ -1,4 +1,4 @@
-"""Resources of a multiprocessor that hand-written kernels take, by compiler and arithmetic alone, without a GPU."""
+"""Compute the resources of hand-written kernels from the compiler's report, without a GPU."""
 
 import csv
 import io
@@ -53,10 +53,10 @@ class InspectRow(msgspec.Struct, frozen=True):
 def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARCHS) -> list[InspectRow]:
     """Return a row for each hand-written kernel that `glob` matches, each architecture that it supports, each tile.
 
-    A typical device of the architecture is planned for.
+    Plans are made for a typical device of the architecture.
 
-    Raises UsageError where nothing matches or an architecture is unknown, CompileError (a UsageError, too) where a .cu
-    does not compile, Unsupported where there is no compiler.
+    Raises UsageError if nothing matches or an architecture is unknown, CompileError (a UsageError, too) if a .cu does
+    not compile, Unsupported without a compiler.
     """
     for arch in archs:
         typical(arch)  # raises where it is unknown
@@ -81,9 +81,9 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
-    """Return a row for each launch of the tile that a run takes on each architecture; none of a CPU kernel or library.
+    """Return a row for each launch of a run's tile on each architecture; none for a CPU kernel or a library.
 
-    An architecture is left out where its typical device cannot take the problem. Raises UsageError where none can.
+    An architecture is left out if its typical device cannot take the problem. Raises UsageError if none can.
     """
     devices = {arch: typical(arch) for arch in archs}
     if isinstance(kernel, CudaKernel):
@@ -130,9 +130,9 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 def launch_rows(
     kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None
 ) -> list[InspectRow]:
-    """Return what each launch of the plan takes, in its order; repeated launches are one row. Raises CompileError.
+    """Return the resources of each launch of the plan, in order; repeated launches are one row. Raises CompileError.
 
-    device: for which the launches are planned; a typical one of the architecture unless it is given.
+    device: the launches are planned for it; by default a typical one of the architecture.
     """
     return _rows_of(kernel, [(problem, tile)], arch, device)
 
@@ -207,7 +207,7 @@ COLUMNS = (
 def summary(rows: Sequence[InspectRow]) -> str:
     """Return a table with a line a kernel: from the least to the most over its tiles and architectures.
 
-    Tiles that differ only in the multiprocessors that they are for (SMS) count as one.
+    Tiles that differ only in their number of multiprocessors (SMS) count as one.
     """
     of: dict[str, list[InspectRow]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Gates without a GPU: what `inspect` and `profile` found, pinned in a file, against what they find now."""
+"""Gates without a GPU: compare the numbers of `inspect` and `profile` with those pinned in a file."""
 
 import json
 import shlex
@@ -34,27 +34,27 @@ _MOST_BYTES = 32 * 2**20
 
 
 class PinnedCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a command found, and the compiler that it had."""
+    """The pinned numbers of a command, and its compiler."""
 
     compiler: str
     pins: dict[str, dict[str, Number]]
 
 
 class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file of `--baseline`: what each command found when it was pinned, by the words that select kernels."""
+    """The file of `--baseline`: the pinned numbers of each command, by the words that select kernels."""
 
     commands: dict[str, PinnedCommand]
 
 
 class Gated(NamedTuple):
-    """What is printed, and whether something is worse, or gone."""
+    """The text to print, and whether a number is worse, or gone."""
 
     text: str
     fails: bool
 
 
 def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
-    """Return what is pinned of the rows of `inspect`."""
+    """Return the pins of `inspect` rows."""
     pins = {}
     for row in rows:
         tile = f"@{tile_text(json.loads(row.tunables))}" if row.tunables and "@" not in row.kernel else ""
@@ -63,7 +63,7 @@ def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
 
 
 def of_profile(found: Profile) -> PinnedCommand:
-    """Return what is pinned of a profile; without its machine code, what was counted."""
+    """Return the pins of a profile; without its machine code, only the counts."""
     total = found.counts.total
     pins: dict[str, dict[str, Number]] = {
         found.counts.kernel: {"sectors": total.sectors, "wavefronts": total.wavefronts}
@@ -82,7 +82,7 @@ def _resources(registers: int, spill_bytes: int) -> dict[str, Number]:
 
 
 def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> Gated:
-    """Compare what a command found with its pins, or pin it. why_unknown: why part of it could not be found.
+    """Compare a command's numbers with its pins, or pin them. why_unknown: why some numbers are missing.
 
     Raises UsageError for a file without pins of the command.
     """

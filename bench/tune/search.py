@@ -1,4 +1,4 @@
-"""Which tiles are evaluated: all of a small space; of a large one some, drawn or chosen by a strategy."""
+"""Choose the tiles to evaluate: all of a small space; of a large one some, drawn or chosen by a strategy."""
 
 import io
 import random
@@ -48,7 +48,7 @@ def choose(size: int, strategy: str | None, budget: int | None) -> SearchWay:
 
 
 class SearchDomain(NamedTuple):
-    """What is searched: the names of the tunables, the configurations, and one that is known to be good."""
+    """A space to search: the names of the tunables, the configurations, and one that is known to be good."""
 
     names: Sequence[str]
     configs: Sequence[Config]
@@ -58,7 +58,7 @@ class SearchDomain(NamedTuple):
         return sorted({config[i] for config in self.configs})
 
     def near(self, config: Config) -> list[Config]:
-        """Return the configurations whose value of one tunable is at most REACH values further up or down."""
+        """Return the configurations in which one tunable is at most REACH values further up or down."""
         there, found = set(self.configs), []
         for i in range(len(self.names)):
             values = self.values(i)

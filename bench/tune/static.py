@@ -1,7 +1,7 @@
-"""Tiles of a CUDA kernel ranked by what the compiler made of them, where there is no GPU. Nothing is timed.
+"""Rank tiles of a CUDA kernel by their machine code, without a GPU. Nothing is timed.
 
-The first is the one whose machine code published limits of a GPU leave the least time. Equals are counted in the
-emulator: the least counted bound comes first, then the fewest warp instructions, then the highest occupancy.
+The first is the tile with the least time by a GPU's published limits. Equals are counted in the emulator: the least
+counted bound comes first, then the fewest warp instructions, then the highest occupancy.
 """
 
 import math
@@ -56,9 +56,9 @@ class CompiledTile(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Tiles that compiled without spilling, in their order, on which GPU, and how many did not.
+    """Tiles that compiled without spilling, in order, the GPU, and the number of the others.
 
-    counted: of tiles with equal bounds.
+    counted: the counts of tiles with equal bounds.
     """
 
     tiles: list[CompiledTile]
@@ -70,7 +70,7 @@ class Ranked(NamedTuple):
 
 
 def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
-    """Compile tiles in parallel: the default and all others, or as many as the budget has.
+    """Compile tiles in parallel: the default and all others, or as many as the budget allows.
 
     Raises UsageError for a CPU kernel.
     """
@@ -113,12 +113,12 @@ def _counted(
 
 
 def arch_here(kernel: Kernel) -> str:
-    """Return the architecture that a kernel's tiles are compiled for: of the GPU here, or else `ARCH`."""
+    """Return the architecture to compile a kernel's tiles for: of the GPU here, or else `ARCH`."""
     return ARCH if cuda_missing() else limits_here(kernel).arch
 
 
 def resources(subject: Subject, config: Config) -> LaunchResources | None:
-    """Return what a tile takes of a GPU at most; None for a kernel of the CPU, and where it does not compile."""
+    """Return the most GPU resources that a tile takes; None for a kernel of the CPU, and if it does not compile."""
     kernel = subject.kernel
     launches = _launches(subject, kernel, config, arch_here(kernel)) if isinstance(kernel, CudaKernel) else []
     if not launches:
@@ -154,7 +154,7 @@ def _bound_s(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gp
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return the table of the best, and what was dropped."""
+    """Return the table of the best tiles, and the number of dropped ones."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"

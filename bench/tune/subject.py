@@ -1,4 +1,4 @@
-"""What is tuned: a kernel on a problem, with the tiles that it may have there: all, or a sample of a huge space."""
+"""A kernel on a problem, to be tuned, with its possible tiles there: all, or a sample of a huge space."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ SAMPLE = 2_000
 
 
 class Listing(NamedTuple):
-    """Valid tiles of a kernel on a problem, as values in the order of the names, and the tile that it has by default.
+    """Valid tiles of a kernel on a problem, as values in the order of the names, and its default tile.
 
     counted: how many there are, valid and not.
     """
@@ -38,12 +38,12 @@ class Listing(NamedTuple):
 
 
 def limits_here(kernel: Kernel) -> DeviceLimits:
-    """Return the limits that the kernel's tiles are planned for here; without a GPU those of an H100."""
+    """Return the limits of the device that the kernel's tiles are planned for; without a GPU those of an H100."""
     return present_limits() if kernel.device == "cuda" and cuda_missing() is None else H100
 
 
 def listing(kernel: Kernel, problem: Problem, seed: int) -> Listing:
-    """Return the tiles of a kernel on a problem. Raises UsageError where there is none, or nothing to choose."""
+    """Return the tiles of a kernel on a problem. Raises UsageError if there is none, or nothing to choose."""
     device = limits_here(kernel)
     plain = kernel.with_tile({})
     if reason := plain.refuses(problem, device):
@@ -67,7 +67,7 @@ def _config(tile: Tile, names: Iterable[str]) -> Config:
 
 
 class Subject(NamedTuple):
-    """The kernel that is tuned on a problem, and the tiles that it may have there."""
+    """A kernel to be tuned on a problem, and its possible tiles there."""
 
     kernel: Kernel
     problem: Problem
@@ -119,7 +119,7 @@ class Subject(NamedTuple):
 def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, static: bool = False) -> list[Subject]:
     """Return the kernel with each problem of a suite in its domain. Raises UsageError, also if its device is absent.
 
-    kernel_id: with an @, its tile stands for the only values that some tunables may have. static: nothing is to be run.
+    kernel_id: with an @, the values after it are fixed. static: nothing will be run.
     """
     kernel = _kernel(registry, kernel_id)
     if not static and kernel.device == "cuda" and (reason := cuda_missing()):

@@ -1,4 +1,4 @@
-"""The tiles that tuning has found on a device, in a file: reading and writing it, using it in a run, and as a C header.
+"""The file of a device's tuned tiles: reading and writing it, using it in a run, and as a C header.
 
 An entry is stale once the kernel's source, its compiler or its tunables have changed.
 """
@@ -40,7 +40,7 @@ _ANOTHER = "--tuned FILE names another"
 class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A tile that was certainly faster than the default of its kernel on a problem.
 
-    digest: of the kernel's source. versions: of what compiles and runs it. tile: `BM=64,BN=32`. ratio, low, high: how
+    digest: of the kernel's source. versions: of its compiler and libraries. tile: `BM=64,BN=32`. ratio, low, high: how
     many times faster than the default, with the interval between processes. run: the race that decided it.
     """
 
@@ -61,7 +61,7 @@ class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what there is one entry for."""
+        """Return the key of the entry, of which there is one each."""
         return self.kernel, self.problem, self.threads
 
 
@@ -86,14 +86,14 @@ def device_name(device: str) -> str:
 
 
 def file_of(where: str, device: str) -> TileFile:
-    """Return the file of a device: of this name, or `$XDG_DATA_HOME/kernelmark/tuned/<device>.json` for `auto`."""
+    """Return the file of a device: the named one, or `$XDG_DATA_HOME/kernelmark/tuned/<device>.json` for `auto`."""
     name = device_name(device)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or device
     return TileFile(default_store().parent / "tuned" / f"{slug}.json" if where == AUTO else Path(where), name)
 
 
 def opened(where: str, device: str) -> TileFile:
-    """Return the file of a device, which can be read and replaced. Raises UsageError now, not after an hour."""
+    """Return the file of a device, which can be read and replaced. Raises UsageError now rather than in an hour."""
     file = file_of(where, device)
     tiles_in(file)
     with replacing(file.path, _ANOTHER, only_try=True):
@@ -101,7 +101,7 @@ def opened(where: str, device: str) -> TileFile:
 
 
 def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
-    """Return what a file holds, nothing where there is none. Raises UsageError, for a file of another device too."""
+    """Return the contents of a file, or nothing without one. Raises UsageError, for a file of another device too."""
     if not file.path.exists():
         return ()
     found = read(file.path)
@@ -111,7 +111,7 @@ def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
 
 
 def read(path: Path) -> Tuned:
-    """Return what a file holds. Raises UsageError."""
+    """Return the contents of a file. Raises UsageError."""
     require_file(path)
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Tuned)
@@ -125,7 +125,7 @@ def read(path: Path) -> Tuned:
 
 
 def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) -> None:
-    """Put the entry in the place of that with its key, or only remove that. Raises UsageError."""
+    """Replace the entry with this key, or only remove it. Raises UsageError."""
     before = tiles_in(file)
     others = [one for one in before if one.key != key]
     if entry is not None or len(others) < len(before):
@@ -151,7 +151,7 @@ class Stale(NamedTuple):
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
     """Return the plan with the tiles of a file, or of the files of its devices (`auto`), and remarks.
 
-    Raises UsageError for a file that is not there, is none, or is of another device.
+    Raises UsageError for a file that does not exist, is none of ours, or is of another device.
     """
     where = where if where == AUTO else str(Path(where).absolute())
     good: list[TunedTile] = []
@@ -178,7 +178,7 @@ def _files(plan: Plan, where: str) -> list[TileFile]:
 
 
 def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[Stale]]:
-    """Return the tiles that hold for the kernels as they are, and the entries that do not."""
+    """Return the tiles that are valid for the present kernels, and the stale entries."""
     good, stale = [], []
     for entry in entries:
         if reason := _staleness(entry, registry):
@@ -219,7 +219,7 @@ def source_digest(kernel: Kernel) -> str:
 
 
 def sources_of(kernel: Kernel) -> dict[str, bytes]:
-    """Return the files that hold a kernel's code, by their names: the .cu file with its headers, or Python modules."""
+    """Return the files of a kernel's code by name: the .cu file with its headers, or Python modules."""
     files = _parts(kernel) if isinstance(kernel, CudaKernel) else [_module(kernel), *_parts(kernel)]
     return {file.name: file.read_bytes() for file in reversed(files)}  # of two with one name, the nearer one
 
@@ -236,7 +236,7 @@ def _parts(kernel: Kernel) -> list[Path]:
 
 
 def versions(kernel: Kernel) -> str:
-    """Return `numba 0.62.1`: what compiles and runs the kernel."""
+    """Return the versions of a kernel's compiler and libraries: `numba 0.62.1`."""
     found = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
     if isinstance(kernel, CudaKernel):
         try:
@@ -251,7 +251,7 @@ _REMEDY = "`kernelmark tune KERNEL PROBLEM` finds tiles"
 
 
 class Adopted(NamedTuple):
-    """A tile of a kernel on a problem, with the device that it was found on."""
+    """A tile of a kernel on a problem, and its device."""
 
     device: str
     entry: TileRecord
@@ -260,7 +260,7 @@ class Adopted(NamedTuple):
 def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
     """Return the adopted tiles of files; with a run, only those of its race.
 
-    named: the file was asked for, and may be of another device. Raises UsageError, also where there is none.
+    named: the user named the file, which may be of another device. Raises UsageError, also without a file.
     """
     found = [
         Adopted(device, entry)
@@ -285,7 +285,7 @@ def _held(file: TileFile, named: bool) -> tuple[str, Sequence[TileRecord]]:
 
 
 def header(tiles: Sequence[Adopted]) -> str:
-    """Return a header that defines a constant for each tunable of each tile. Raises UsageError for what is no tile."""
+    """Return a header that defines a constant for each tunable of each tile. Raises UsageError for an invalid tile."""
     parts = [f"#ifndef {GUARD}\n#define {GUARD}", *_definitions(tiles), f"#endif /* {GUARD} */"]
     return "\n\n".join(parts) + "\n"
 

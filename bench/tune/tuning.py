@@ -1,10 +1,10 @@
 """Tune a kernel: search its tiles on each problem of a suite, and race the best against the default.
 
-Stage one, the search, has short jobs of a few tiles, each beside the default, so that a machine that drifts moves both.
-Whatever is best of many short jobs owes part of that to luck. So stage two, the race, takes fresh samples of the
-fastest few in several processes, and adopts a tile only if the interval of its ratio to the default, which holds for
-the next process too, lies above 1. The intervals are those of 99 %, widened by Bonferroni's correction: with three
-candidates, the default loses to none of its equals in 99 % of the races (bench/report/tuning.py).
+The search has short jobs of a few tiles, each beside the default, so that a machine that drifts moves both. The best of
+many short jobs owes part of its lead to luck. So the race takes fresh samples of the fastest few in several processes,
+and adopts a tile only if the interval of its ratio to the default, which holds for the next process too, lies above 1.
+The intervals are those of 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of
+its equals in 99 % of the races (bench/report/tuning.py).
 """
 
 import math
@@ -46,11 +46,11 @@ class Interrupted(Exception):
 
 
 class DefaultFailed(Exception):
-    """The kernel is wrong, or fails, with its default tile: there is nothing to tune."""
+    """The kernel is wrong, or fails, with its default tile, so it cannot be tuned."""
 
 
 class Trial(NamedTuple):
-    """What was found of a tile. cost: its time over the default's, in turn; infinite where it failed."""
+    """The result of a tile. cost: its time over the default's, in turn; infinite if it failed."""
 
     config: Config
     status: str
@@ -62,7 +62,7 @@ class Trial(NamedTuple):
 
 
 class Rig(NamedTuple):
-    """What a tuning works with; `tell` is called after each job of the search."""
+    """The parts that a tuning works with; `tell` is called after each job of the search."""
 
     store: Store
     registry: Registry
@@ -72,7 +72,7 @@ class Rig(NamedTuple):
 
 
 class Screen:
-    """The tiles of a kernel that have been tried on a problem; rows that a run has already are not measured again."""
+    """The tiles of a kernel that were tried on a problem; rows that a run already has are not measured again."""
 
     def __init__(self, subject: Subject, choice: SearchWay, session: Session, plan: Plan, rig: Rig) -> None:
         self.subject, self.choice, self.trials = subject, choice, dict[Config, Trial]()
@@ -91,9 +91,9 @@ class Screen:
         return sorted(timed, key=lambda trial: trial.cost)
 
     def costs(self, configs: Sequence[Config]) -> list[float]:
-        """Return the cost of each tile, measured where it is not known yet.
+        """Return the cost of each tile, measured if it is not known yet.
 
-        Raises Interrupted, and DefaultFailed where the default is wrong or fails.
+        Raises Interrupted, and DefaultFailed if the default is wrong or fails.
         """
         for config in configs:
             if config not in self.trials and (row := self._stored(config)) is not None:
@@ -150,7 +150,7 @@ CANDIDATES = 3
 
 
 class RaceOutcome(NamedTuple):
-    """The outcome of a race on one problem: what was tuned, and what its rows show."""
+    """The outcome of a race on one problem: the kernel with its tiles, and the decision from its rows."""
 
     subject: Subject
     raced: Raced
@@ -161,18 +161,18 @@ class RaceOutcome(NamedTuple):
 
     @property
     def adopted(self) -> Result | None:
-        """Return the row of the tile that is adopted; None where the default stays."""
+        """Return the row of the adopted tile, or None if the default stays."""
         best = self.raced.decision.best
         return None if best is None else self.raced.rows[best]
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what there may be one tuned tile for."""
+        """Return the key of its entry in the file of tuned tiles."""
         return self.default.kernel, self.default.problem, self.default.threads
 
     @property
     def entry(self) -> TileRecord | None:
-        """Return what a file of tuned tiles keeps of it; None where the default stays."""
+        """Return its entry in the file of tuned tiles, or None if the default stays."""
         best, row = self.raced.decision.best, self.adopted
         if best is None or row is None:
             return None
@@ -198,13 +198,13 @@ class RaceOutcome(NamedTuple):
 
 
 def candidates(screen: Screen) -> list[Config]:
-    """Return the tiles to race on a problem: the fastest but for the default."""
+    """Return the tiles to race on a problem: the fastest except the default."""
     default = screen.subject.tiles.default
     return [trial.config for trial in screen.ranked if trial.config != default][:CANDIDATES]
 
 
 def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) -> list[RaceOutcome]:
-    """Return the outcome of a race whose rows the run has. Raises DefaultFailed."""
+    """Return the outcome of a race from the run's rows. Raises DefaultFailed."""
     for subject in subjects:
         require(store.result(run_id, subject.case(subject.tiles.default, plan))[0])
     with store.snapshot():
@@ -212,7 +212,7 @@ def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) ->
 
 
 def log_adopted(store: Store, verdict: RaceOutcome) -> None:
-    """Add the tile that a race has adopted to the history of its kernel on the problem; nothing where there is none."""
+    """Add the tile that a race has adopted, if any, to the history of its kernel on the problem."""
     row, tile = verdict.adopted, verdict.raced.decision.best
     if row is None or tile is None:
         return
@@ -250,7 +250,7 @@ Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
 
 
 class SearchOptions(NamedTuple):
-    """How a space is to be searched, None for what suits its size, and where what is found is kept."""
+    """How to search a space, None for the way that suits its size, and the file for the result."""
 
     strategy: str | None = None
     budget: int | None = None
@@ -258,7 +258,7 @@ class SearchOptions(NamedTuple):
 
 
 class Tuning:
-    """Both stages, each a run of its own; rows that unfinished runs of the same tuning have are taken from there."""
+    """Both stages, each a run of its own; rows of unfinished runs of the same tuning are reused."""
 
     def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
         """plan: of the search, but for its processes, which are those of the race. Raises UsageError."""
@@ -291,11 +291,11 @@ class Tuning:
             raise
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """Hold one of the runs, with which no other process may go on meanwhile. Raises UsageError."""
+        """Lock one of the runs against other processes in the context. Raises UsageError."""
         return held_run(self._rig.store.path, run_id, "take another --seed")
 
     def finish(self) -> None:
-        """Note that nothing is left to do: the same command begins anew."""
+        """Record that nothing is left to do: the same command begins anew."""
         self.session.finish()
 
     def _search(self, plan: Plan) -> None:

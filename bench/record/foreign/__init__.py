@@ -1,1 +1,1 @@
-"""Files of other programs, and our own CSV, as rows."""
+"""Import files of other programs, and our own CSV, as rows."""

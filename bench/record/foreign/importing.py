@@ -25,7 +25,7 @@ EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
 class Imported(NamedTuple):
-    """A run that came from a file, the earlier run that came from the same bytes (or ""), and what was left out."""
+    """A run made from a file, the earlier run made from the same bytes (or ""), and notes on what was left out."""
 
     run_id: str
     path: Path
@@ -35,7 +35,7 @@ class Imported(NamedTuple):
 
 
 class ImportStore(Store):
-    """A store that keeps everything or nothing: closed before `commit`, it drops what was added."""
+    """A store that keeps everything or nothing: closing it before `commit` drops the added rows."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -78,7 +78,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
 
 
 def read(path: Path, find: FindProblem) -> list[ForeignRun]:
-    """Return what a file holds. Raises UsageError for one that is none of the formats, or not sound."""
+    """Return the contents of a file. Raises UsageError if it has none of the formats, or is unsound."""
     with _opened(path) as file:
         try:
             begin = _first_character(file)

@@ -34,11 +34,11 @@ _TYPES = {
 
 
 class NotUnderstood(Exception):
-    """What a record of a log has that no problem has; the message names it."""
+    """The part of a log record that no problem has; the message names it."""
 
 
 class Logged(NamedTuple):
-    """The problems of a log, by their ids, with how often each was solved, and what was not understood, how often."""
+    """The problems of a log, by id, with how often each was solved, and the records not understood, with how often."""
 
     problems: dict[str, int]
     skipped: dict[str, int]
@@ -379,7 +379,7 @@ def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction
 
 
 def suite_toml(found: Logged, registry: Registry, title: str) -> str:
-    """Return a suite with the problems of a log: a sweep for those that have all but their sizes in common."""
+    """Return a suite with the problems of a log: a sweep for those that differ only in their sizes."""
     sweeps: dict[tuple[str, ...], list[tuple[list[int], int]]] = {}
     for name, number in found.problems.items():
         problem = registry.problem(name)

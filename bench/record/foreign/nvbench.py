@@ -36,7 +36,7 @@ KIND = "nvbench JSON"
 
 
 class NvbenchTiming(NamedTuple):
-    """One of the ways in which nvbench times a state: the tags of its count and times, and what we call it."""
+    """A way in which nvbench times a state: the tags of its count and times, and our name for it."""
 
     tag: str
     clock: str
@@ -59,7 +59,7 @@ def recognise(root: Any) -> bool:
 
 
 def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[ForeignRun]:
-    """A source a device, since a run has one machine. Raises UsageError."""
+    """Return a source a device, since a run has one machine. Raises UsageError."""
     devices = {device.need("id").integer(): device for device in root.items("devices")}
     version = text_under(root, "meta", "version", "nvbench", "string")
     rows: dict[int | None, list[ForeignRow]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Our own CSV: the contract's columns, then dimensions. What is read gives the same rows again."""
+"""Our own CSV: the contract's columns, then dimensions. An export gives the same rows again."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ _EMPTY = {None: "null", 0: "0", 1: "1"}
 
 
 class CsvRecord(NamedTuple):
-    """A line of the file: the number of the line that it ends on, and its fields."""
+    """A record of the file: the number of its last line, and its fields."""
 
     line: int
     fields: list[str]
@@ -70,7 +70,7 @@ class Rows(Sequence[ForeignRow]):
         return map(case_key, *(self._table.columns[name] for name in ("kernel", "problem", "mode", "threads", "isa")))
 
     def stored(self, run_id: str) -> Iterator[tuple[Any, ...]]:
-        """Yield what `INSERT` takes for each row of a run, without making the rows: that would take twice the time."""
+        """Yield the values of `INSERT` for each row of a run; to make the rows would take twice the time."""
         columns = (self._table.columns[name] for name in OWN)
         own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite has NaN as NULL
         texts = list(map(json.dumps, self._table.dims.values))
@@ -79,7 +79,7 @@ class Rows(Sequence[ForeignRow]):
 
 
 def recognise(header: str) -> bool:
-    """Return whether a file's first line is the header of our CSV, whole or not."""
+    """Return whether a file's first line is the header of our CSV, complete or not."""
     return len({"run_id", "kernel", "problem", "status", "time_s_median"} & set(header.split(","))) >= 3
 
 

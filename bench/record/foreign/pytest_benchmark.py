@@ -1,7 +1,7 @@
 """The JSON of pytest-benchmark: any project's, and what `pytest --benchmark-only` of kernelmark writes.
 
-Ours carries the whole row in `extra_info`, and that is taken as it is. Of anybody else's benchmark the name is the
-kernel's and group and parameters are the problem; samples are there where --benchmark-save-data was given.
+Ours carries the whole row in `extra_info`, and that is taken as it is. Of any other
+benchmark, the name is the kernel's, and group and parameters are the problem; samples exist with --benchmark-save-data.
 """
 
 from typing import Any

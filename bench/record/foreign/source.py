@@ -1,4 +1,4 @@
-"""What a file holds: rows as the store keeps them, what must hold of any row, and what it records of its machine."""
+"""A file's contents: rows as the store keeps them, what must hold of any row, and the recorded machine."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ class JsonNode:
         self.value, self._file, self._place = value, file, place
 
     def refuse(self, expected: str, kind: type[UsageError] = UsageError) -> NoReturn:
-        """Raise a complaint in one line about what is wrong here."""
+        """Raise a one-line complaint about the value."""
         shown = repr(self.value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         raise kind(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
@@ -90,7 +90,7 @@ class JsonNode:
         return str(self.value)
 
     def number(self, above: float = -math.inf) -> float:
-        """A finite number above a bound; also written as a string, which is how nvbench writes its numbers."""
+        """Return a finite number above a bound; also from a string, as nvbench writes its numbers."""
         try:
             if isinstance(self.value, bool):
                 raise ValueError
@@ -121,19 +121,19 @@ class JsonNode:
 
 
 def number_under(node: JsonNode, *keys: str, above: float = -math.inf) -> float | None:
-    """The number under these keys; None where it is absent or null."""
+    """Return the number under these keys, or None if it is absent or null."""
     found = node.get(*keys)
     return None if found is None else found.number(above)
 
 
 def text_under(node: JsonNode, *keys: str) -> str:
-    """The string under these keys; empty where it is absent or null."""
+    """Return the string under these keys; empty if it is absent or null."""
     found = node.get(*keys)
     return "" if found is None else found.text()
 
 
 class ForeignRow(NamedTuple):
-    """A result whose run is not known yet, its dimensions, and its samples (seconds a call) where the file has them."""
+    """A result without a run yet, its dimensions, and its samples (seconds a call) if the file has them."""
 
     result: Result
     dims: dict[str, Any]
@@ -141,12 +141,12 @@ class ForeignRow(NamedTuple):
 
     @property
     def parts(self) -> list[ProcessPart]:
-        """The one process that the samples come from."""
+        """The single process of the samples."""
         return [ProcessPart(len(self.samples), median_interval(self.samples).median)] if self.samples else []
 
 
 class ForeignRun(NamedTuple):
-    """What becomes a run: which format the file has, and what it records of machine, libraries and commit.
+    """The source of a run: the file's format, and its facts on machine, libraries and commit.
 
     refused: complaints about benchmarks that have no row.
     """
@@ -161,7 +161,7 @@ class ForeignRun(NamedTuple):
 
 @contextmanager
 def refused_alone(refused: list[str]) -> Iterator[None]:
-    """Go on without a benchmark that is refused, and note why."""
+    """Skip a benchmark that is refused, and record why."""
     try:
         yield
     except RowRefused as error:
@@ -169,9 +169,9 @@ def refused_alone(refused: list[str]) -> Iterator[None]:
 
 
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
-    """The row of a kernel that is not ours, with the columns that follow from the problem if that is one of ours.
+    """Return the row of a foreign kernel, with the columns that follow from the problem if it is one of ours.
 
-    text: what identifies the problem otherwise. threads is 1, as for all that runs on no threads of ours.
+    text: what identifies the problem otherwise. threads is 1, as for everything that runs on no threads of ours.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
@@ -182,7 +182,7 @@ def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns:
 
 
 def add_samples(result: Result, samples: Sequence[float]) -> None:
-    """The columns that follow from samples in seconds a call; the interval holds within the process."""
+    """Add the columns that follow from samples in seconds a call; the interval holds within the process."""
     interval = median_interval(samples)
     mean = math.fsum(samples) / len(samples)
     result.samples, result.outliers, result.interval = len(samples), outliers(samples), WITHIN
@@ -193,14 +193,14 @@ def add_samples(result: Result, samples: Sequence[float]) -> None:
 
 
 def add_rates(result: Result, problem: Problem | None) -> None:
-    """The rates of a problem of ours, from the median."""
+    """Add the rates of a problem of ours, from the median."""
     if problem is not None and result.time_s_median:
         result.gflop_per_s = problem.flop / result.time_s_median * 1e-9 if problem.flop else None
         result.gbyte_per_s = problem.traffic_bytes / result.time_s_median * 1e-9
 
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers and words by name; a name that a column has already gets `param_` before it."""
+    """Return numbers and words by name; a name that a column already has gets `param_` before it."""
     kept: dict[str, Any] = {}
     for name, value in named.items():
         # The names of all dimensions cross the store in one string, parted by commas.
@@ -211,7 +211,7 @@ def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dimension(value: Any) -> int | float | str | None:
-    """A number as the store and Parquet keep it, or else its text; None for what is neither."""
+    """Return a number as the store and Parquet keep it, or else its text; None for anything else."""
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63):
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -220,7 +220,7 @@ def dimension(value: Any) -> int | float | str | None:
 
 
 def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
-    """The problem that the first of these texts names which names one."""
+    """Return the problem of the first text that is the id of one."""
     return next((problem for text in texts if (problem := find(text)) is not None), None)
 
 
@@ -240,12 +240,12 @@ def _value(node: JsonNode, kind: type) -> Any:
 
 
 def unsound(columns: Columns) -> Wrong | None:
-    """Return the first row with a value that no row can have: its place, the column, and what is expected there."""
+    """Return the first row with an invalid value: its place, the column, and what is expected there."""
     return min(_wrong(columns), key=lambda found: found[0], default=None)
 
 
 def refuse_unsound(result: Result, node: JsonNode) -> None:
-    """Raise UsageError, which names the node, where its numbers became columns that no row can have."""
+    """Raise UsageError, which names the node, if its numbers became invalid columns."""
     values = msgspec.structs.asdict(result)
     for _, name, expected in _impossible(_alone(values)):
         node.holding(values).need(name).refuse(expected)

@@ -1,4 +1,4 @@
-"""Wrong results, and the trial of all of them: in how many draws each is seen, and by which check of the verdict."""
+"""Wrong results, and the trial of all of them: in how many draws each is found, and by which check of the verdict."""
 
 from collections.abc import Iterator
 

@@ -42,7 +42,7 @@ def last_channel_left_out(y: Array, inputs: Inputs, rng: "np.random.Generator") 
 
 
 def rounded_operands(bits: int) -> Spoil:
-    """Return what rounds the operands to `bits` bits."""
+    """Return a function that rounds the operands to `bits` bits."""
     return lambda _y, inputs, _rng: exact(
         REGISTRY.problem(FPROP), {name: nearest(bits)(x).astype(x.dtype) for name, x in inputs.items()}
     )

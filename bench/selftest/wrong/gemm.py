@@ -42,7 +42,7 @@ def exact(problem: object, inputs: Inputs) -> Array:
 
 
 def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times: float = -1.0) -> Spoil:
-    """Return what leaves a product out of rows and columns, or adds it again; None is one drawn at random."""
+    """Return a function that leaves a product out of rows and columns, or adds it again; None: drawn at random."""
 
     def spoil(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = (int(rng.integers(n)) if at is None else at for at, n in zip((rows, cols), c.shape, strict=True))
@@ -151,7 +151,7 @@ def after_epilogue(problem: Any, inputs: Inputs) -> Array:
 
 
 def of_product(spoiled: Callable[[Array, Inputs], Array]) -> Spoil:
-    """Return what puts a function of A B and of the inputs in the place of the result."""
+    """Return a function that replaces the result by a function of A B and of the inputs."""
     return lambda _values, inputs, _rng: spoiled(exact(None, inputs), inputs)
 
 
@@ -202,12 +202,12 @@ def grouped(problem: Any, inputs: Inputs, change: Regroup = lambda edges, of: (e
 
 
 def regrouped(problem: str, change: Regroup) -> Spoil:
-    """Return what multiplies groups that are changed."""
+    """Return a function that multiplies changed groups."""
     return lambda _c, inputs, _rng: grouped(discover().problem(problem), inputs, change)
 
 
 def row_unwritten(problem: str) -> Spoil:
-    """Return what leaves out the last row of the first group."""
+    """Return a function that leaves out the last row of the first group."""
 
     def spoil(values: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
         parsed: Any = discover().problem(problem)
@@ -255,7 +255,7 @@ def scaled(inputs: Inputs, of_a: Array, of_b: Array) -> Array:
 
 
 def rescaled(change: Rescale) -> Spoil:
-    """Return what multiplies by scales that are changed."""
+    """Return a function that multiplies by changed scales."""
 
     def spoil(_c: Array, inputs: Inputs, rng: "np.random.Generator") -> Array:
         scales = inputs["scale_a"].copy(), inputs["scale_b"].copy()
@@ -303,12 +303,12 @@ LENGTHS = (16, 256, 1024, 4096, 26752)
 
 
 def operands(rounded: Callable[[Array], Array]) -> Spoil:
-    """Return what rounds the operands before they are multiplied."""
+    """Return a function that rounds the operands before they are multiplied."""
     return lambda _c, inputs, _rng: rounded(inputs["a"]) @ rounded(inputs["b"])
 
 
 def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
-    """Return what rounds sums of `chunk` products and adds these up exactly, or rounds the running sum after each."""
+    """Return a function that rounds sums of `chunk` products and adds these exactly, or rounds the running sum."""
     rounded = nearest(bits)
 
     def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:

@@ -1,4 +1,4 @@
-"""What a wrong result is made of, and the trial of all of them."""
+"""The parts of wrong results, and the trial of all of them."""
 
 import math
 from collections import Counter
@@ -31,7 +31,7 @@ ALL = slice(None)
 
 
 class Wrong(NamedTuple):
-    """One idea of a wrong result. expected: the share of seeds in which it must be seen, None where it cannot be."""
+    """One idea of a wrong result. expected: the share of seeds in which it must be found, None if it cannot be."""
 
     name: str
     problem: str
@@ -43,7 +43,7 @@ class Wrong(NamedTuple):
 class Family(NamedTuple):
     """The wrong results of an operation, and how its right ones are computed.
 
-    numerics: of the right ones, where they are not those of a kernel that declares none.
+    numerics: of the right ones, if they are not those of a kernel that declares none.
     """
 
     exact: Exact
@@ -129,7 +129,7 @@ def float64(inputs: Inputs, *names: str) -> tuple[Array, ...]:
 
 
 def nearest(bits: int, whole: Callable[[Array], Array] = np.round) -> Callable[[Array], Array]:
-    """Return what rounds to the nearest number of `bits` bits."""
+    """Return a function that rounds to the nearest number of `bits` bits."""
 
     def rounded(values: Array) -> Array:
         mantissa, exponent = np.frexp(values.astype(np.float64))
@@ -140,12 +140,12 @@ def nearest(bits: int, whole: Callable[[Array], Array] = np.round) -> Callable[[
 
 
 def truncated(bits: int) -> Callable[[Array], Array]:
-    """Return what cuts numbers off after `bits` bits, as tensor cores do with TF32."""
+    """Return a function that truncates numbers to `bits` bits, as tensor cores do with TF32."""
     return nearest(bits, np.trunc)
 
 
 def flip_bit(dtype: str) -> Spoil:
-    """Return what flips the last bit of one element, drawn at random, of a result of this storage type."""
+    """Return a function that flips the last bit of one element, drawn at random, of a result of this storage type."""
 
     def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> Array:
         stored = values.astype(numpy_dtype(dtype))
@@ -156,7 +156,7 @@ def flip_bit(dtype: str) -> Spoil:
 
 
 def swap(axis: int) -> Spoil:
-    """Return what exchanges two slices along an axis, drawn at random."""
+    """Return a function that exchanges two slices along an axis, drawn at random."""
 
     def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = rng.choice(values.shape[axis], 2, replace=False)
@@ -167,7 +167,7 @@ def swap(axis: int) -> Spoil:
 
 
 def repeat(axis: int) -> Spoil:
-    """Return what overwrites a slice along an axis, drawn at random, with the one before it."""
+    """Return a function that overwrites a slice along an axis, drawn at random, with the one before it."""
 
     def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
         moved, i = np.moveaxis(values, axis, 0), int(rng.integers(1, values.shape[axis]))
@@ -177,7 +177,7 @@ def repeat(axis: int) -> Spoil:
 
 
 def flip_tile(size: int) -> Spoil:
-    """Return what transposes a square tile, drawn at random, in its place."""
+    """Return a function that transposes a square tile, drawn at random, in place."""
 
     def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = (size * int(rng.integers(n // size)) for n in values.shape)
@@ -187,17 +187,17 @@ def flip_tile(size: int) -> Spoil:
 
 
 def put(value: float, *where: int | slice | None) -> Spoil:
-    """Return what overwrites elements with a value; None is a place drawn at random."""
+    """Return a function that overwrites elements with a value; None is a place drawn at random."""
     return _at(where, lambda _: np.array(value))
 
 
 def add(value: float, *where: int | slice | None) -> Spoil:
-    """Return what adds a value to elements; None is a place drawn at random."""
+    """Return a function that adds a value to elements; None is a place drawn at random."""
     return _at(where, lambda values: values + value)
 
 
 def scale(factor: float, *where: int | slice | None) -> Spoil:
-    """Return what multiplies elements by a factor; None is a place drawn at random."""
+    """Return a function that multiplies elements by a factor; None is a place drawn at random."""
     return _at(where, lambda values: values * factor)
 
 

@@ -1,1 +1,1 @@
-"""What a kernel does, counted without a GPU: from its machine code, and from the emulator."""
+"""Count what a kernel does, without a GPU: from its machine code, and from the emulator."""

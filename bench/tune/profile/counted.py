@@ -48,7 +48,7 @@ MOST_BLOCKS = 200_000
 
 
 class Waves(msgspec.Struct, frozen=True):
-    """Bytes from memory and to it, if waves have as many blocks: of each launch."""
+    """Bytes from memory and to it, if the waves of each launch have this many blocks."""
 
     blocks: tuple[int, ...]
     bytes_read: int
@@ -60,7 +60,7 @@ class NoModelError(Exception):
 
 
 def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
-    """Return what all launches, one after the other, move: in the smallest waves and in the largest.
+    """Return the memory traffic of all launches, one after the other: in the smallest waves and in the largest.
 
     A multiprocessor holds one block at least, and no more than it has threads and dynamic shared memory for; in
     between, registers decide, which the emulator does not have. Raises NoModelError.
@@ -180,16 +180,16 @@ def _grown(waves: dict[str, Array], buffer: str, size: int) -> Array:
 
 
 class LineCounts(msgspec.Struct, frozen=True):
-    """What the instructions of one source line do: accesses to memory, multiply-adds, collectives and barriers.
+    """The counts of the instructions of one source line: accesses to memory, multiply-adds, collectives and barriers.
 
     active_lanes: summed over the warp instructions. sectors: of 32 bytes, in global memory. wavefronts: of shared
-    memory. least: what the same lanes and bytes take at least. serial_lanes: of atomics, the lanes of a warp that
-    change one word, which take turns, summed over warp instructions. wavefronts_by, conflicts_by: wavefronts, and
-    those above the least, by what takes them: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read,
-    bytes_written: in whole sectors, from and to the L2 cache if nothing is found in the L1 cache. fma: warp
-    instructions; None where they cannot be counted. loads, stores, copies: warp instructions by space and bytes of a
-    lane (`shared 16`); a copy is a cp.async or a box of the TMA, an atomic is a store. others: warp instructions that
-    are collectives, barriers and products of wgmma.
+    memory. least: the fewest for the same lanes and bytes. serial_lanes: of atomics, the lanes of a warp that change
+    one word, which take turns, summed over warp instructions. wavefronts_by, conflicts_by: wavefronts, and those above
+    the least, by kind: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read, bytes_written: in whole
+    sectors, from and to the L2 cache if nothing is found in the L1 cache. fma: warp instructions; None if they cannot
+    be counted. loads, stores, copies: warp instructions by space and bytes of a lane (`shared 16`); a copy is a
+    cp.async or a box of the TMA, an atomic is a store. others: warp instructions that are collectives, barriers and
+    products of wgmma.
     """
 
     file: str
@@ -215,7 +215,7 @@ class LineCounts(msgspec.Struct, frozen=True):
 
 
 class LaunchCounts(msgspec.Struct, frozen=True):
-    """A launch: its function, its blocks, how many of them ran, and which clusters stand for how many."""
+    """A launch: its function, its blocks, how many of them ran, and how many each sampled cluster stands for."""
 
     entry: str
     blocks: int
@@ -224,14 +224,13 @@ class LaunchCounts(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What the launches of a kernel do on a problem, as planned for a device of the architecture.
+    """The counts of a kernel's launches on a problem, as planned for a device of the architecture.
 
-    total: of all lines. block_bytes_read, block_bytes_written: each sector once for each block that touches it: what an
-    L1 cache that keeps all of a block's sectors leaves. bytes_read_once, bytes_written_once: each sector once, what an
-    L2 cache that keeps everything leaves; None unless all blocks ran. waves: bytes from and to memory by
-    the model of the L2 cache, in the smallest waves and the largest; empty where it does not apply.
-    traffic_bytes: of the operation, at least.
-    missing: what could not be counted, and why.
+    total: of all lines. block_bytes_read, block_bytes_written: each sector once for each block that touches it, the
+    traffic beyond an L1 cache that keeps all of a block's sectors. bytes_read_once, bytes_written_once: each sector
+    once, the traffic beyond an L2 cache that keeps everything; None unless all blocks ran. waves: bytes from and to
+    memory by the model of the L2 cache, in the smallest waves and the largest; empty if it does not apply.
+    traffic_bytes: the operation's least. missing: what could not be counted, and why.
     """
 
     kernel: str
@@ -251,7 +250,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 def counted_kernel(kernel: Kernel) -> CudaKernel:
-    """Return the kernel, if it can be counted here. Raises UsageError, also where there is no compiler."""
+    """Return the kernel, if it can be counted here. Raises UsageError, also without a compiler."""
     if not isinstance(kernel, CudaKernel):
         raise UsageError(
             f"{kernel.id}: comes without a .cu file, and only such kernels are counted; `kernelmark inspect` lists them"
@@ -271,10 +270,10 @@ def count(
     every_block: bool = False,
     widths: Widths | None = None,
 ) -> Counts:
-    """Return the counts of a kernel on a problem. every_block: no sample of blocks stands for the others.
+    """Return the counts of a kernel on a problem. every_block: run all blocks, not a sample.
 
-    widths: bytes of a lane that the machine code loads and stores, which accesses are cut and joined to. Raises
-    UsageError where the kernel fails in the emulator, and CompileError where it does not compile there.
+    widths: bytes of a lane that the machine code loads and stores; accesses are split and joined to these. Raises
+    UsageError if the kernel fails in the emulator, and CompileError if it does not compile there.
     """
     case = EmulatedCase(kernel, problem, tile, device)
     try:

@@ -1,10 +1,10 @@
-"""Published limits of NVIDIA GPUs, for bounds. Nothing here is measured, and no row of a result holds any of it.
+"""Published limits of NVIDIA GPUs, for bounds. Nothing here is measured, and none of it enters a row.
 
 NVIDIA publishes each figure: the number of multiprocessors, the highest boost clock at which it states a peak rate,
 dense peak rates of tensor cores, and the bandwidth of the memory. Rates for each clock and multiprocessor are those
 of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" and "Shared Memory": 4 warp
-schedulers, 32 banks of 4 bytes, so that a wavefront takes a clock. What NVIDIA does not publish is None, and bounds
-nothing.
+schedulers, 32 banks of 4 bytes, so that a wavefront takes a clock. A figure that NVIDIA does not publish is None, and
+bounds nothing.
 """
 
 import msgspec
@@ -17,8 +17,8 @@ SCHEDULERS = 4  # of a multiprocessor, each of which issues one warp instruction
 class Published(msgspec.Struct, frozen=True):
     """One GPU. capability: compute capability times ten. multiply_adds: of FP32, a clock and multiprocessor.
 
-    tensor: dense peak by type and width of the sums (`bf16.f32`), in flop a second. l2_bytes: that the L2 cache
-    delivers a clock. source: where the figures stand.
+    tensor: dense peak by type and width of the sums (`bf16.f32`), in flop a second. l2_bytes: bytes that the L2 cache
+    delivers a clock. source: where the figures are published.
     """
 
     name: str
@@ -125,7 +125,7 @@ DEVICES = {
 
 
 def published(name: str, arch: str) -> Published:
-    """Return a device by its name, such as `h100-sxm`. Raises UsageError for none and for another architecture."""
+    """Return a device by its name, such as `h100-sxm`. Raises UsageError if unknown or of another architecture."""
     if name not in DEVICES:
         raise UsageError(f"device {name!r} {unknown(name, DEVICES)}")
     if not _is_of(DEVICES[name], arch):
@@ -134,7 +134,7 @@ def published(name: str, arch: str) -> Published:
 
 
 def usual(arch: str) -> Published | None:
-    """Return the first device above of an architecture such as `sm_90a`; None where there is none."""
+    """Return the first device above of an architecture such as `sm_90a`, or None."""
     return next((device for device in DEVICES.values() if _is_of(device, arch)), None)
 
 

@@ -3,9 +3,9 @@
 The emulator executes what g++ makes of a source, the device what ptxas makes of it. Where they differ, for instance
 because nvcc keeps in a register what g++ loads again, the counts are those of the source.
 
-The least time is a bound, not a prediction, and no part of any row. Each limit stands alone, as if all others were
-infinite; the one that leaves most time is the limiting one. A kernel cannot be faster than that at the clocks that are
-published, and may be slower for many reasons.
+The least time is a bound, not a prediction, and no part of any row. Each limit is taken alone, as if all others were
+infinite; the one with the longest time is the limiting one. A kernel cannot be faster than that at the published
+clocks, and may be slower for many reasons.
 """
 
 import math
@@ -25,10 +25,10 @@ from kernelmark.bench.tune.profile.sass import USEFUL, Code, LaunchCode, Sass
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What all launches of a kernel do on a problem. None where it was not counted.
+    """The work of all launches of a kernel on a problem. None for what was not counted.
 
     multiply_adds: of one element each, by FFMA or tensor cores. wavefronts: of shared memory, 128 bytes at most each.
-    l2_bytes: between the L2 cache and the multiprocessors. dram_bytes: what has to be read and written at least once.
+    l2_bytes: between the L2 cache and the multiprocessors. dram_bytes: the least that is read and written.
     """
 
     multiply_adds: int
@@ -41,8 +41,8 @@ class TimeBound(msgspec.Struct, frozen=True):
     """Least times in seconds by limit, for those that are known; `limiting` is the limit with the longest of them.
 
     waves: blocks of the main launch over those that the device holds at once. tail: how much longer the multiprocessors
-    with the most blocks work than all would on average; it lengthens what a multiprocessor does, and holds where blocks
-    have equal work.
+    with the most blocks work than the average one; it lengthens the work of a multiprocessor, and holds if blocks have
+    equal work.
     """
 
     device: str
@@ -61,9 +61,9 @@ class TimeBound(msgspec.Struct, frozen=True):
 
 
 def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
-    """Return the least times that the device leaves the work of the kernel with that machine code.
+    """Return the least times of a device for the kernel's work with that machine code.
 
-    Issue slots assume that all multiply-adds are made in the main loop, whose other instructions come with them.
+    Issue slots assume that all multiply-adds are made in the main loop, together with its other instructions.
     """
     main = sass.main
     clocks = {
@@ -103,7 +103,7 @@ def _ffma_clocks(work: Work, loop: Code | None, device: Published) -> float | No
 
 
 def tensor_type(loop: Code | None) -> str | None:
-    """Return the type of a loop's operands on tensor cores and of their sums, `bf16.f32`; None where it uses none."""
+    """Return the type of a loop's operands on tensor cores and of their sums, `bf16.f32`; None without tensor cores."""
     opcode = next((opcode for opcode in loop.products if "MMA" in opcode), None) if loop else None
     if opcode is None:
         return None
@@ -138,9 +138,10 @@ _NAMES = {
 
 
 class Agreement(NamedTuple):
-    """trips: of the main loop by all warps. differing: what differs. reason: why nothing was compared, if so.
+    """A comparison of counts and code. trips: of the main loop by all warps. differing: the differences.
 
-    in_excess: of what differs, accesses to shared memory of which the machine code has fewer.
+    reason: why nothing was compared, if so. in_excess: the counted accesses to shared memory that differ and of which
+    the machine code has fewer.
     """
 
     trips: float = 0.0
@@ -160,8 +161,8 @@ class Agreement(NamedTuple):
 def agreement(counts: Counts, sass: Sass) -> Agreement:
     """Return whether multiply-adds, loads, stores and copies by width are those of the loop times its trips.
 
-    A warp executes what lies outside of the loop about once, and leaves out parts of its first and last trips; a
-    difference of as many instructions is none.
+    A warp executes the code outside of the loop about once, and leaves out parts of its first and last trips, so a
+    difference of that many instructions is ignored.
     """
     if len(sass.functions) != 1:
         return Agreement(reason=f"{len(sass.functions)} functions are launched, and the counts are of all of them")
@@ -198,9 +199,9 @@ MIX = (TableColumn("main loop"), TableColumn("instructions", "right"), TableColu
 
 
 class MachineCode(msgspec.Struct, frozen=True):
-    """The machine code, how it compares with the counts, in words, and the bound; None without published limits.
+    """The machine code, its comparison with the counts in words, and the bound; None without published limits.
 
-    unbounded: why wavefronts of shared memory bound nothing, where they do not.
+    unbounded: why wavefronts of shared memory bound nothing, if they do not.
     """
 
     sass: Sass
@@ -212,7 +213,7 @@ class MachineCode(msgspec.Struct, frozen=True):
 def machine(
     counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, device: Published | None
 ) -> MachineCode:
-    """Return what the machine code and the counts say together, for a device with published limits."""
+    """Return the conclusion from machine code and counts, for a device with published limits."""
     agreed = agreement(counts, sass)
     unbounded = "; ".join(unlike(counts, sass, agreed)) if counts.total.wavefronts else ""
     work = _work(counts, sass, kernel, problem, planned, not unbounded)
@@ -220,7 +221,7 @@ def machine(
 
 
 def unlike(counts: Counts, sass: Sass, agreed: Agreement) -> Iterator[str]:
-    """Yield the accesses to shared memory that are counted and that the machine code lacks."""
+    """Yield the counted accesses to shared memory that the machine code lacks."""
     yield from agreed.in_excess
     for does, emulated in (("load", counts.total.loads), ("store", counts.total.stores)):
         found = {int(key.split()[1]) for key in emulated if key.startswith("shared ")}
@@ -266,7 +267,7 @@ def described(function: LaunchCode) -> str:
 
 
 def mix(main: LaunchCode) -> Iterator[Sequence[str]]:
-    """Yield the rows of MIX, of a launch with a main loop."""
+    """Yield the rows of MIX for a launch with a main loop."""
     assert main.loop is not None
     loop = main.loop
     for kind, number in sorted(loop.mix.items(), key=lambda pair: -pair[1]):

@@ -1,4 +1,4 @@
-"""The machine code of a kernel's launches: the main loop, what it consists of, and how much of that is useful.
+"""The machine code of a kernel's launches: the main loop, its instructions, and the useful share of them.
 
 A loop's counts are of one trip of a warp. Instructions of a branch inside the loop count whether or not it is taken.
 """
@@ -74,7 +74,7 @@ def nvdisasm() -> str:
 
 @functools.lru_cache
 def disassembler() -> str:
-    """Return nvdisasm with its version, such as `nvdisasm 13.5.37`. Raises Unsupported where there is none."""
+    """Return nvdisasm with its version, such as `nvdisasm 13.5.37`. Raises Unsupported without one."""
     shown = subprocess.run([nvdisasm(), "--version"], capture_output=True, text=True, check=True).stdout
     return f"nvdisasm {shown.rpartition('V')[2].split()[0]}"
 
@@ -82,7 +82,7 @@ def disassembler() -> str:
 def instructions(code: bytes, symbol: str) -> list[Instruction]:
     """Return the instructions of a cubin's function, without the padding after its end.
 
-    Raises Unsupported where there is no nvdisasm, UsageError where it cannot read the cubin.
+    Raises Unsupported without nvdisasm, UsageError if it cannot read the cubin.
     """
     section = elf_sections(code)[f".text.{symbol}"]
     words = code[section.offset : section.offset + section.size]
@@ -147,7 +147,7 @@ _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 class Code(msgspec.Struct, frozen=True):
     """Some instructions. mix: how many of each kind; widths: loads, stores and copies by opcode and bits of a lane.
 
-    products: multiply-adds by opcode. stall_cycles: those that ptxas encodes after each instruction, summed: no warp
+    products: multiply-adds by opcode. stall_cycles: the sum of those that ptxas encodes after each instruction: no warp
     takes fewer. waits: instructions that wait for a scoreboard, that is for an earlier one of variable latency.
     """
 
@@ -164,22 +164,22 @@ class Code(msgspec.Struct, frozen=True):
 
     @property
     def multiply_adds(self) -> int:
-        """Return how many multiply-adds a warp makes in passing once."""
+        """Return how many multiply-adds a warp makes in one pass."""
         return sum(count * lanes(opcode) for opcode, count in self.products.items())
 
     @property
     def useful_share(self) -> float:
-        """Return the useful ones' share of all, 0 to 1."""
+        """Return the share of useful instructions, 0 to 1."""
         return self.useful / self.instructions if self.instructions else 0.0
 
 
 class LaunchCode(msgspec.Struct, frozen=True):
-    """One launch: grid and block as numbers, what the compiler reports, all code, and the main loop if there is one.
+    """One launch: grid and block as numbers, the compiler's report, all code, and the main loop if there is one.
 
-    blocks_per_sm: on the device that the launches are planned for, by arithmetic. loop_at: first and last address of
-    the loop. clumped: the share of the loop's copies that one quarter of it holds. cover: the issue cycles that a load
-    of the loop has at least to arrive, by estimate. one_bank: FFMA of the loop that read three registers of one bank.
-    They are None in a loop without copies, without loads or without FFMA.
+    blocks_per_sm: on the device that the launches are planned for, computed. loop_at: first and last address of the
+    loop. clumped: the largest share of the loop's copies within a quarter of it. cover: the fewest issue cycles in
+    which a load of the loop has to arrive, by estimate. one_bank: FFMA of the loop that read three registers of one
+    bank. They are None in a loop without copies, without loads or without FFMA.
     """
 
     entry: str
@@ -198,7 +198,7 @@ class LaunchCode(msgspec.Struct, frozen=True):
 
 
 class Sass(msgspec.Struct, frozen=True):
-    """All launches of a kernel's tile on a problem, in their order, and what compiled and disassembled them."""
+    """All launches of a kernel's tile on a problem, in order, with the compiler and the disassembler."""
 
     kernel: str
     problem: str
@@ -231,8 +231,8 @@ def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]
 def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None) -> Sass:
     """Return the machine code of a tile's launches, counted; repeated launches are one function.
 
-    device: for which the launches are planned; a typical one of the architecture unless it is given. Raises UsageError
-    where the kernel does not run on `arch`, CompileError, Unsupported where compiler or nvdisasm are missing.
+    device: the launches are planned for it; by default a typical one of the architecture. Raises UsageError if the
+    kernel does not run on `arch`, CompileError, Unsupported without compiler or nvdisasm.
     """
     if not kernel.runs_on(arch):
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
@@ -272,7 +272,7 @@ def _product(extent: int | tuple[int, ...]) -> int:
 
 
 def kind(instruction: Instruction) -> Kind:
-    """Return what an instruction counts as; `other` is what no kind names: barriers, waits, FADD, conversions.
+    """Return the kind of an instruction; `other` for the rest: barriers, waits, FADD, conversions.
 
     ptxas places loads that never execute (`@!PT LDS RZ`) before copies to shared memory: they only take issue slots.
     """
@@ -323,7 +323,7 @@ _SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16
 
 
 def width(instruction: Instruction) -> int:
-    """Return the bits that a load, store or copy moves for each lane; 32 where the opcode does not name them."""
+    """Return the bits that a load, store or copy moves for each lane; 32 if the opcode does not name them."""
     parts = instruction.opcode.split(".")[1:]
     if instruction.name in ("LDSM", "STSM"):  # 8 x 8 matrices of 16 bits, a register each
         return 32 * next((int(part) for part in parts if part in ("1", "2", "4")), 1)
@@ -334,11 +334,11 @@ def width(instruction: Instruction) -> int:
 def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
     """Return the innermost loop with the most multiply-adds, or else the most loads and stores; empty without a loop.
 
-    Multiply-adds are weighed as `lanes` does: a wgmma is more than all that scales its sums before they are stored.
+    Multiply-adds are weighed as `lanes` does, so that a wgmma outweighs the scaling of its sums.
 
     Each branch backwards closes a loop: all from which the branch is reached without passing its target (Aho, Lam,
-    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost where no loop inside has a third of its work:
-    that over tiles may begin and end with as many products as a round of the one along k.
+    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost if no loop inside has a third of its work:
+    the loop over tiles may begin and end with as many products as a trip of the loop along k.
     """
     backwards = [i for i, last in enumerate(listed) if last.target is not None and last.target < last.address]
     before = _predecessors(listed)

@@ -1,4 +1,4 @@
-"""What `kernelmark profile` prints of a kernel, and its page: the totals, and each source line with what it does."""
+"""The output of `kernelmark profile`, and its page: the totals, and each source line with its counts."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ LINES = (
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What `profile --json` prints. machine: None where no machine code could be made, for the reason `no_machine`."""
+    """What `profile --json` prints. machine: None if there is no machine code, for the reason `no_machine`."""
 
     counts: Counts
     machine: MachineCode | None = None
@@ -52,9 +52,9 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published | None, every_block: bool) -> Profile:
-    """Return the profile of a kernel, with its usual tile, on a problem that it takes. limits: what bounds the time.
+    """Return the profile of a kernel, with its usual tile, on a problem that it takes. limits: for the bound.
 
-    Raises UsageError where it fails in the emulator, and CompileError where it does not compile.
+    Raises UsageError if it fails in the emulator, and CompileError if it does not compile.
     """
     device = typical(arch)
     tile = kernel.tile_for(problem, device)
@@ -193,9 +193,9 @@ _COUNTS = slice(1, -1)
 
 
 class SourceLine(NamedTuple):
-    """A line of a source. cells: what it does, empty where it does nothing.
+    """A line of a source. cells: its counts, empty without any.
 
-    heat: its warp instructions for a hundred of the line that has the most.
+    heat: its warp instructions in per cent of the busiest line's.
     """
 
     number: int
@@ -214,7 +214,7 @@ class AnnotatedSource(NamedTuple):
 
 
 def require(path: Path) -> None:
-    """Raise UsageError where no page can be written to the path: before anything is counted for it."""
+    """Raise UsageError before anything is counted, if no page can be written to the path."""
     if find_spec("jinja2") is None:
         raise UsageError("profile --html: jinja2 is not installed; pip install 'kernelmark[report]'")
     require_file(path)

@@ -1,1 +1,1 @@
-"""Choices from rows: which kernel to call for a shape that was never measured, and what that choice costs."""
+"""Choose from rows: which kernel to call for a shape that was never measured, and the cost of that choice."""

@@ -1,4 +1,4 @@
-"""Answers for a problem: which kernel to call, what that may cost, and whether anything like it was measured."""
+"""Answers for a problem: which kernel to call, the cost to expect, and whether anything similar was measured."""
 
 from collections.abc import Iterator
 
@@ -19,9 +19,9 @@ from kernelmark.bench.tune.select.training import FeatureSpace
 class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A choice for a problem. refused: kernels that come before it, each with why it cannot be called.
 
-    share, worst: of the oracle's speed, on the held-out problems of the same leaf. problems: how many these are.
-    nearest, fastest: the nearest measured problem with its kernel; octaves: how far it is. outside: where the problem
-    lies outside what was measured.
+    share, worst: of the oracle's speed, on the held-out problems of the same leaf. problems: their number. nearest,
+    fastest: the nearest measured problem with its fastest kernel; octaves: its distance. outside: in which ways the
+    problem lies outside the measured range.
     """
 
     problem: str
@@ -37,10 +37,10 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `select --json` prints. single: the kernel to use everywhere, "" where a choice is worth it.
+    """What `select --json` prints. single: the kernel to use everywhere, "" if a choice is worth it.
 
-    problems: of the training; leaves: of its tree, or the kernels that a formula chooses; choices: of how many problems
-    each kernel is the choice; answer: null for a training.
+    problems: of the training; leaves: of its tree, or the kernels that a formula chooses; choices: for how many
+    problems each kernel is chosen; answer: null for a training.
     """
 
     op: str
@@ -76,7 +76,7 @@ def document(model: Model, found: KernelChoice | None) -> str:
 
 
 def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
-    """Return the choice for a problem. Raises UsageError where no kernel of the model can be called."""
+    """Return the choice for a problem. Raises UsageError if no kernel of the model can be called."""
     node, name, refused = choice(model, problem, registry)
     share, worst = node.share, node.worst
     assert share, "a leaf has a share"
@@ -100,7 +100,7 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
 def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, str, list[str]]:
     """Return the leaf of a problem, its first kernel that can be called, and why those before it cannot.
 
-    Raises UsageError where none can.
+    Raises UsageError if none can.
     """
     space = space_in(model, registry)
     node, names = placed(model, space, space.numbers([problem]))
@@ -116,7 +116,7 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
 def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
     """Return the leaf of one problem, by its inputs, and the kernels for it by name, the one to call first.
 
-    A choice that a formula made for no problem of the training has the leaf of all that were held out.
+    A choice that a formula made for no training problem takes the leaf of all held-out ones.
     """
     if model.formula:
         order = orders(model.formula, space, known)[0].tolist()

@@ -27,7 +27,7 @@ from kernelmark.bench.tune.tuned import device_name
 
 @dataclass(frozen=True, kw_only=True)
 class Selected(Kernel):
-    """The contender of a selector; it has the numerics of the kernel that is chosen for a problem."""
+    """The contender of a selector; it has the numerics of the chosen kernel."""
 
     def numerics_for(self, problem: Problem) -> str:
         return _chosen(self.id, problem).numerics_for(problem)
@@ -38,7 +38,7 @@ _MODELS: dict[str, Model] = {}
 
 
 def register(text: str) -> None:
-    """Register the kernel of a selector, given as JSON: what its plug-in calls."""
+    """Register the kernel of a selector, given as JSON: called by its plug-in."""
     model = msgspec.json.decode(text, type=Model)
     name = f"{model.op}/{SELECTED}"
     known = [kernel for kernel in model.kernels if kernel.partition("@")[0] in REGISTRY.kernels]
@@ -90,9 +90,9 @@ def _launch(name: str, problem: Problem, x: Any) -> Launch:
 
 
 def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry) -> list[str]:
-    """Return the plug-ins of a selector's file, or of all of this device (`auto`), written where they are not yet.
+    """Return the plug-ins of a selector's file, or of all of this device (`auto`), written if they are missing.
 
-    Raises UsageError where there is none for these numbers of threads and this mode.
+    Raises UsageError if there is none for these numbers of threads and this mode.
     """
     files = [Path(where)] if where != AUTO else _files()
     models = [(path, read(path, registry)) for path in files]

@@ -1,4 +1,4 @@
-"""Selectors as code: comparisons or a formula in C and in Python, which choose as the model does; and as JSON."""
+"""Export selectors as code: comparisons or a formula in C and in Python, which choose as the model does; or JSON."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ class _Language(NamedTuple):
 
 
 def as_c(model: Model) -> str:
-    """Return a header with a function that returns the place of the kernel to call, or of the next ones by its rank."""
+    """Return a header with a function that returns the place of the kernel to call, or of the next ones by rank."""
     op, prefix = _name(model.op), f"KERNELMARK_{_name(model.op).upper()}"
     parameters = [f"double {name}" for name in model.inputs] + [f"int {name}" for name in model.words]
     lines = [

@@ -1,4 +1,4 @@
-"""Figures of a selector: what each way to choose costs over the share of the shapes, and what it chooses where."""
+"""Figures of a selector: the cost of each way to choose over the share of the shapes, and a map of its choices."""
 
 from collections import defaultdict
 from collections.abc import Sequence

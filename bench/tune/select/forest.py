@@ -23,7 +23,7 @@ LEAST_TAUGHT = 3
 
 
 def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return a tree for problems by their inputs, taught by trees from draws of them; each leaf holds some of these."""
+    """Return a tree for problems by their inputs, taught by trees grown on draws; each leaf holds some of them."""
     rng = np.random.default_rng(SEED)
     features = space.features(known)
     shapes = space.features(_around(rng, known, len(space.inputs)))
@@ -37,7 +37,7 @@ def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
 
 
 def alone(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return the tree that is grown on the problems themselves."""
+    """Return the tree grown on the problems themselves."""
     return grow(space.features(known), costs)
 
 

@@ -1,7 +1,7 @@
-"""A formula for what each kernel costs: a quadratic polynomial of the logarithms of a shape's sizes.
+"""A formula for the cost of each kernel: a quadratic polynomial of the logarithms of a shape's sizes.
 
-Where the best kernel changes along slopes, as between algorithms whose work grows by other powers, a tree needs many
-steps that few problems each can place; a polynomial needs a few coefficients for all.
+If the best kernel changes along slopes, as between algorithms whose work grows by different powers, a tree needs many
+steps, each from few problems; a polynomial needs a few coefficients for all.
 """
 
 import msgspec
@@ -25,7 +25,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Coefficients for each combination of words, the last changing fastest, and in it of terms x kernels.
+    """Coefficients for each combination of words, the last changing fastest, each terms x kernels.
 
     The terms are 1, each variable, and each product of two, in the order of `terms`.
     """
@@ -34,14 +34,14 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: list[list[list[float]]]
 
     def costs(self, space: FeatureSpace, known: Array) -> Array:
-        """Return problems x kernels: the logarithm of the time over the least one, by the formula."""
+        """Return problems x kernels: the formula's logarithm of the time over the fastest one."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
         found: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
         return found
 
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
-        """Return why it is no formula of a space, or nothing."""
+        """Return why it is not a formula of a space, or nothing."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
             return f"has a formula of {unknown[0]!r}, which is not an expression of it"
         if len({axis.expression for axis in self.axes}) < len(self.axes):

@@ -1,4 +1,4 @@
-"""A selector: a tree or a formula over the shapes of one operation in one setting; how it is kept."""
+"""A selector: a tree or a formula over the shapes of one operation in one setting, and its file."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -41,11 +41,11 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node of the tree: one with an expression goes on to `below` where that is at most the threshold.
+    """A node of the tree: one with an expression goes on to `below` if that is at most the threshold.
 
-    A leaf has an order of kernels, by their places; problems: how many it was made from; share: of the oracle's speed
-    on those when they were held out; worst: the least of these shares. Of a formula, the problems with the same choice
-    are a leaf, whose order is that of their mean.
+    A leaf has an order of kernels, by index; problems: how many it was made from; share: of the oracle's speed on those
+    when they were held out; worst: the least of these shares. Of a formula, the problems with the same choice are a
+    leaf, ordered by their mean.
     """
 
     expression: str = ""
@@ -66,11 +66,11 @@ class TrainingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A selector as it is kept and exported. single: the kernel to call everywhere, "" where a choice is worth it.
+    """A selector as it is stored and exported. single: the kernel to call everywhere, "" if a choice is worth it.
 
-    words: the values of axes of names, which are numbers in expressions by their places; fixed: what all problems had
-    alike; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree: the root
-    first; formula: what chooses in place of the tree, which then has leaves alone.
+    words: the values of axes with names, which stand for their index in expressions; fixed: the values that all
+    problems share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree:
+    the root first; formula: it chooses instead of the tree, which then has leaves only.
     """
 
     format: int = _FORMAT
@@ -107,7 +107,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def file_of(op: str, device: str, where: str = AUTO) -> Path:
-    """Return where the selector of an operation on a device is kept: of this name, or in the data folder for `auto`."""
+    """Return the file of a selector of an operation on a device: the named one, or in the data folder for `auto`."""
     if where != AUTO:
         return Path(where)
     return default_store().parent / "selectors" / f"{file_name(op, device)}.json"
@@ -125,7 +125,7 @@ def as_json(model: Model) -> str:
 
 
 def read(path: Path, registry: Registry) -> Model:
-    """Return the selector in a file. Raises UsageError for what is none, or one of another schema."""
+    """Return the selector in a file. Raises UsageError for any other file, or one of another schema."""
     require_file(path, _MOST_BYTES)
     train = "`kernelmark select --train` makes one"
     try:
@@ -203,13 +203,13 @@ def _is_tree(model: Model) -> bool:
 
 
 def space_in(model: Model, registry: Registry) -> FeatureSpace:
-    """Return the space that a selector was made in."""
+    """Return the feature space that a selector was made in."""
     kind = registry.operations[model.op]
     return FeatureSpace(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))
 
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:
-    """Return the selector for a problem on a device that is here. Raises UsageError for one of another device."""
+    """Return the selector for a problem on a device of this machine. Raises UsageError for one of another device."""
     devices = list(devices_present())
     files = {device: file_of(problem.op, device_name(device), where) for device in devices}
     path = next((path for path in files.values() if path.exists()), None)
@@ -232,7 +232,7 @@ def require_here(path: Path, model: Model) -> None:
 
 
 def chosen(model: Model) -> Counter[str]:
-    """Return of how many problems of the training each kernel is the choice, the most frequent first."""
+    """Return for how many training problems each kernel is chosen, the most frequent first."""
     found: Counter[str] = Counter()
     for node in model.leaves:
         found[model.kernels[node.order[0]]] += node.problems

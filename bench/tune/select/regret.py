@@ -1,7 +1,7 @@
 """Regret: the cost of a choice on held-out shapes, compared with choices made without a selector.
 
 The oracle takes the fastest kernel of each problem by one half of the processes and is timed by the other, and then the
-reverse, so that it owes nothing to luck. All others are timed by both halves; their choices come from other shapes.
+reverse, so that luck is excluded. All others are timed by both halves; their choices come from other shapes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draws(NamedTuple):
-    """Families drawn again: places: the problems of each; chosen: draws x families, how often each family was drawn."""
+    """Families drawn again. places: the problems of each; chosen: draws x families, how often each family was drawn."""
 
     places: list[Array]
     chosen: Array
@@ -46,7 +46,7 @@ def drawn(families: Array) -> Draws:
 
 
 def share(logs: Array, draws: Draws) -> Share:
-    """Return the geometric mean of what these are the logarithms of, with its interval; NaN are left out."""
+    """Return the geometric mean of the numbers with these logarithms, and its interval; NaN are left out."""
     found = _ratios(logs, np.ones_like(logs), draws)
     ends = None if len(draws.places) < 2 else np.exp(np.nanpercentile(found, (2.5, 97.5)))
     mean = float(np.exp(np.nanmean(logs)))
@@ -78,8 +78,8 @@ Rule = Callable[[Data, Data], Array]
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one way to choose.
 
-    problems: those that it has a time for; right: the share of those where its kernel is not certainly slower than the
-    fastest. kernel: the one that it chooses everywhere, "" for several.
+    problems: the number with a time; right: the share of those whose kernel is not certainly slower than the fastest.
+    kernel: the one that it chooses everywhere, "" for several.
     """
 
     way: str
@@ -92,10 +92,10 @@ class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a selector costs on what was held out. gap: the oracle's speed over the best single kernel's.
+    """The cost of a selector on held-out problems. gap: the oracle's speed over the best single kernel's.
 
     recovered: the selector's share of the logarithm of the gap. over_single: its speed over the best single kernel's.
-    processes: the fewest that a time comes from; with one, the oracle is timed by what it was chosen on. noise: how
+    processes: the fewest that a time comes from; with one, the oracle is timed by the process that chose it. noise: how
     many of the rows were disturbed, in a sentence, or "".
     """
 
@@ -111,14 +111,14 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def is_worth_it(self) -> bool:
-        """Return whether a choice is certainly better than one kernel, and that kernel leaves something to gain."""
+        """Return whether a choice is certainly better than one kernel, and the gap to the oracle is worth closing."""
         return self.gap.mean >= WORTH and self.over_single.low is not None and self.over_single.low > 1
 
 
 class PolicyLosses(NamedTuple):
     """The logarithm of a way's time over the oracle's, by problem; NaN without a time.
 
-    chosen: the place of the kernel, -1 for none.
+    chosen: the index of the kernel, -1 for none.
     """
 
     way: str
@@ -139,23 +139,23 @@ def folds(families: Array) -> list[Array]:
 
 
 def by_selector(known: Data, asked: Data, grown: str) -> Array:
-    """Choose by a selector that is made of what is known, in one of the ways of `GROWERS`."""
+    """Choose by a selector made from the known problems, in one of the ways of `GROWERS`."""
     return orders(GROWERS[grown](known.space, known.known, known.costs), known.space, asked.known)
 
 
 def by_single(known: Data, asked: Data) -> Array:
-    """Choose the one kernel that was best."""
+    """Choose the single kernel that was best."""
     return np.tile(single(known.times.means, known.costs), (len(asked.known), 1))
 
 
 def by_nearest(known: Data, asked: Data) -> Array:
-    """Choose what was fastest on the nearest problem; of several that are as near, on the first."""
+    """Choose the fastest kernel of the nearest problem; of several equally near, of the first."""
     nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
     return np.argsort(known.costs[nearest], axis=1, kind="stable")
 
 
 def rules(grown: str) -> dict[str, Rule]:
-    """Return the ways to choose that learn, with a selector that is made so."""
+    """Return the ways to choose that learn, with a selector made in that way."""
     return {SELECTOR: partial(by_selector, grown=grown), SINGLE: by_single, NEAREST: by_nearest}
 
 
@@ -166,7 +166,7 @@ def part(data: Data, rows: Array) -> Data:
 
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
-    """Return the orders of kernels that each rule finds for problems whose family it has not seen."""
+    """Return each rule's orders of kernels for problems whose family it has not seen."""
     found = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
     for fold in folds(data.families):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
@@ -177,7 +177,7 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
 
 
 def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
-    """Return what each way loses against the oracle; a kernel without a time on a problem gives way to the next.
+    """Return the losses of each way against the oracle; a kernel without a time on a problem gives way to the next.
 
     chosen: the orders of the first kernels of the table; the selector's own rows may be a column after those.
     """
@@ -217,7 +217,7 @@ def _taken(means: Array, chosen: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return what each way comes to, with intervals over families that are drawn again and again."""
+    """Return the score of each way, with intervals over families that are drawn again and again."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
     tree, one = by_way[SELECTOR], by_way[SINGLE]

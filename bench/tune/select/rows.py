@@ -1,4 +1,4 @@
-"""Rows of a store as a selector learns from them: logarithms of times by problem and kernel, all of one setting."""
+"""Rows of a store as training data: logarithms of times by problem and kernel, all of one setting."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -47,10 +47,10 @@ _WORDS = {
 
 
 class Times(NamedTuple):
-    """What each kernel took on each problem.
+    """The time of each kernel on each problem.
 
     logs: 2 x problems x kernels, logarithms of seconds from two halves of the processes, NaN without a time; both
-    halves are one where a row has one process. rows: the latest row of each pair. processes: the fewest of any pair.
+    halves are equal if a row has one process. rows: the latest row of each pair. processes: the fewest of any pair.
     """
 
     setting: ModelSetting
@@ -67,7 +67,7 @@ class Times(NamedTuple):
         return found
 
     def only(self, chosen: Sequence[int], kernels: Sequence[str]) -> "Times":
-        """Return some of the problems, with these kernels in this order; without a time where one was not measured."""
+        """Return some of the problems, with these kernels in this order; NaN for a kernel that was not measured."""
         none = np.full((2, len(chosen), 1), np.nan)
         columns = [
             self.logs[:, chosen, self.kernels.index(name)][:, :, None] if name in self.kernels else none
@@ -78,7 +78,7 @@ class Times(NamedTuple):
 
 
 def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
-    """Return the times of runs. selected: of the selector itself too. Raises UsageError for none, or of two settings.
+    """Return the times of runs. selected: include the selector's rows. Raises UsageError for no time or two settings.
 
     Kernels that read the buffers as column-major compute another product, and are left out.
     """

@@ -32,9 +32,9 @@ from kernelmark.bench.tune.select.tree import TreeNode, leaf
 
 
 def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
-    """Return the selector of some data: one kernel where a choice is not worth it.
+    """Return the selector of the data: one kernel if a choice is not worth it.
 
-    lost: by selectors that have not seen the families of the problems.
+    lost: losses of selectors that have not seen the families of the problems.
     """
     setting, space, kernels = data.times.setting, data.space, data.times.kernels
     best = single(data.times.means, data.costs)
@@ -101,7 +101,7 @@ class Trained(NamedTuple):
 
 
 def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequence[str]) -> Trained:
-    """Return the selector of some runs; with tests, its regret is that on theirs. Raises UsageError."""
+    """Return the selector of some runs; with tests, its regret is measured on theirs. Raises UsageError."""
     times = rows.read(store, registry, runs)
     held = _held_out(store, registry, times, tests) if tests else None
     if held is not None:

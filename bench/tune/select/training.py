@@ -1,9 +1,9 @@
-"""Problems as a selector is made from them: features, families, and the tree of what each kernel costs.
+"""Training data of a selector: features, families, and the cost of each kernel.
 
-A selector looks at the inputs of a problem, and at expressions of them that read alike in Python and in C. A tree
-compares each expression with a threshold, so a logarithm would change no choice, and neither would a division by the
-size of a cache: a selector is of one device. Without them the expressions are exact in both languages. A formula takes
-the logarithms of a few of them.
+A selector takes the inputs of a problem, and expressions of them that read alike in Python and in C. A tree compares
+each expression with a threshold, so a logarithm would change no choice, and neither would a division by the size of a
+cache: a selector is of one device. Without them the expressions are exact in both languages. A formula takes the
+logarithms of a few of them.
 """
 
 import math
@@ -35,13 +35,13 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes that no expression holds, so that all problems of a model have one value of them."""
+    """Return the axes that no expression contains, so that all problems of a model share their value."""
     held = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in held)
 
 
 def expressions(kind: type[Problem], words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return the expressions of an operation; `direction == 2` is whether the word is the third of those listed."""
+    """Return the expressions of an operation; `direction == 2` is true for the third of the listed words."""
     known = kind.features.expressions or inputs_of(kind)
     return (*known, *(f"{name} == {i}" for name, values in words.items() for i in range(len(values))))
 
@@ -63,7 +63,7 @@ def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]
 def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
     """Return the value of each expression, a column each, for rows of inputs in the order `names`.
 
-    known: declared by an operation; no text of a file is ever evaluated.
+    known: declared by an operation; text from a file is never evaluated.
     """
     scope: dict[str, Any] = {"__builtins__": {}, **dict(zip(names, rows.T, strict=True))}
     return np.column_stack([np.asarray(eval(text, scope), dtype=np.float64) for text in known])
@@ -74,10 +74,10 @@ LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20
 
 
 class FeatureSpace(NamedTuple):
-    """What is looked at in a problem of one operation.
+    """The features of the problems of one operation.
 
-    inputs: the names of its numbers; words: of each axis of names with two values or more, those values; fixed: what
-    all problems have alike; texts: the expressions that a tree can compare; slopes: those of a formula.
+    inputs: the names of its numbers; words: the values of each axis with at least two names; fixed: the values that all
+    problems share; texts: the expressions that a tree can compare; slopes: those of a formula.
     """
 
     inputs: tuple[str, ...]
@@ -94,7 +94,7 @@ class FeatureSpace(NamedTuple):
         return evaluated((*self.inputs, *self.words), self.texts, known)
 
     def apart(self, one: Array, others: Array) -> Array:
-        """Return how far each of the others is from one, in octaves; infinitely where a word differs."""
+        """Return the distance of each other problem from one, in octaves; infinite if a word differs."""
         count = len(self.inputs)
         octaves = np.log2(others[:, :count]) - np.log2(one[:count])
         is_like = (others[:, count:] == one[count:]).all(axis=1)
@@ -120,7 +120,7 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
 
 
 class Data(NamedTuple):
-    """Times with what a tree needs of their problems.
+    """Times with the features of their problems.
 
     known: problems x inputs; features: problems x expressions; costs: problems x kernels; families: of each problem.
     """
@@ -134,7 +134,7 @@ class Data(NamedTuple):
 
 
 def data_of(times: Times, space: FeatureSpace) -> Data:
-    """Return the data of a table of times, in a space that all its problems lie in."""
+    """Return the data of a table of times, in a feature space that contains all its problems."""
     known = space.numbers(times.problems)
     families = families_of(times.problems)
     return Data(times, space, known, space.features(known), costs_of(times.means), families)
@@ -143,7 +143,7 @@ def data_of(times: Times, space: FeatureSpace) -> Data:
 def families_of(problems: Sequence[Problem]) -> Array:
     """Return a number for the family of each problem: those whose sizes round to the same powers of two.
 
-    Layouts, directions and places of a shape are of one family, so that none is held out while another is learned.
+    Layouts, directions and places of a shape share a family, so that none is held out while another is learned.
     """
     names: dict[tuple[int, ...], int] = {}
     found = []
@@ -154,7 +154,7 @@ def families_of(problems: Sequence[Problem]) -> Array:
 
 
 def require_enough(where: str, data: Data) -> None:
-    """Raise UsageError for too few problems or families, and where no kernel can be called on all problems."""
+    """Raise UsageError for too few problems or families, and if no kernel takes every problem."""
     problems, families = len(data.families), len(set(data.families.tolist()))
     for what, found, least in (
         ("problems", problems, LEAST_PROBLEMS),
@@ -174,7 +174,7 @@ def require_enough(where: str, data: Data) -> None:
 
 
 def everywhere(means: Array) -> Array:
-    """Return which kernels have a time on every problem."""
+    """Return, for each kernel, whether it has a time on every problem."""
     found: Array = np.asarray(~np.isnan(means).any(axis=0))
     return found
 

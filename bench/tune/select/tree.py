@@ -1,9 +1,10 @@
 """A regression tree over shapes: at each leaf an order of kernels, the one to call first.
 
-Each node splits where the costs of all kernels together vary least on both sides (CART, Breiman et al., 1984, with a
-number of outputs); the cost of a kernel is the logarithm of its time over that of the fastest. It is written out here,
-in a few lines of NumPy, and not taken from scikit-learn: that would be a dependency of 40 MB for a command that needs
-none, and it compares in single precision, so that exported code could not agree with it at a threshold.
+Each node splits at the threshold for which the costs of all kernels together vary least on both sides (CART, Breiman et
+al., 1984, with a number of outputs); the cost of a kernel is the logarithm of its time over that of the fastest. It is
+written out here, in a few lines of NumPy, and not taken from scikit-learn: that would be a dependency of 40 MB for a
+command that needs none, and it compares in single precision, so that exported code could not agree with it at a
+threshold.
 """
 
 import math
@@ -22,7 +23,7 @@ MISSING = math.log(100)
 
 
 class TreeNode(NamedTuple):
-    """A node of a tree, with the problems that it was made from: one with `below` and `above` has a split.
+    """A node of a tree, with the problems that it was made from; a node with `below` and `above` has a split.
 
     feature: the column that is compared; below: the node for values up to the threshold.
     """
@@ -36,13 +37,13 @@ class TreeNode(NamedTuple):
 
 
 def costs_of(times: Array) -> Array:
-    """Return the cost of each kernel on each problem, from logarithms of times; `MISSING` where there is none."""
+    """Return the cost of each kernel on each problem, from logarithms of times; `MISSING` without a time."""
     found = times - np.nanmin(times, axis=1, keepdims=True)
     return np.where(np.isnan(found), MISSING, found)
 
 
 def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
-    """Return the tree of problems (rows) by features (columns) and by what each kernel costs on them.
+    """Return the tree of problems (rows) by features (columns) and the cost of each kernel.
 
     least: problems in each leaf.
     """
@@ -50,7 +51,7 @@ def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
 
 
 def order_of(costs: Array) -> Array:
-    """Return the kernels by what they cost over some problems, the cheapest first."""
+    """Return the kernels by their cost over some problems, the cheapest first."""
     return np.argsort(costs.mean(axis=0), kind="stable")
 
 

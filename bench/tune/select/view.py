@@ -22,7 +22,7 @@ CHOICES = (TableColumn("kernel"), TableColumn("problems", "right"), TableColumn(
 
 
 def trained(model: Model) -> str:
-    """Return what a training has found: the verdict, the ways to choose, and how often each kernel is the choice."""
+    """Return the result of a training: the verdict, the ways to choose, and how often each kernel is chosen."""
     found = model.regret
     head = paragraph(
         f"{model.subject}, from {' and '.join(model.runs)}: {count(len(model.measured), 'problem')}. Held out: "
@@ -36,7 +36,7 @@ def trained(model: Model) -> str:
 
 
 def remarks(model: Model) -> list[str]:
-    """Return what limits the shares."""
+    """Return the remarks on what limits the shares."""
     found = model.regret
     parts = [found.noise] if found.noise else []
     if found.processes < 2:
@@ -50,7 +50,7 @@ def remarks(model: Model) -> list[str]:
 
 
 def verdict(model: Model) -> str:
-    """Return the sentence that a reader wants: whether a choice is worth it, and else which kernel to use."""
+    """Return the verdict: whether a choice is worth it, or else which kernel to use."""
     found = model.regret
     gap = f"the oracle is {words(found.gap)} as fast as the best single kernel"
     if model.single and found.gap.mean < WORTH:
@@ -89,7 +89,7 @@ def _cells(line: PolicyScore) -> Sequence[str]:
 
 
 def answered(model: Model, found: KernelChoice) -> str:
-    """Return the choice for a problem, and what it may cost."""
+    """Return the choice for a problem, and its expected cost."""
     how = f"{words(found.share)} the speed of the oracle, at worst {factor(found.worst)}"
     use = "use it for every shape, since no choice is certainly better" if model.single else (
         f"on {count(found.problems, 'held-out problem')} {'with' if model.formula else 'of'} the same "

@@ -24,7 +24,7 @@ from kernelmark.bench.tune.watch.source import Version
 def watched_kernel(
     registry: Registry, file: Path, problem: Problem, wanted: str | None, device: DeviceLimits
 ) -> CudaKernel:
-    """Return the kernel of `file` that takes `problem`; `wanted` where there are several. Raises UsageError."""
+    """Return the kernel of `file` that takes `problem`; `wanted` selects one of several. Raises UsageError."""
     kernels = [
         k
         for k in registry.kernels.values()
@@ -47,7 +47,7 @@ def watched_kernel(
 
 
 def with_tile(kernel: CudaKernel, tile: Mapping[str, int], problem: Problem, device: DeviceLimits) -> CudaKernel:
-    """Return the kernel with these values of its tunables and no others. Raises UsageError for what cannot be."""
+    """Return the kernel with these values of its tunables fixed. Raises UsageError for invalid ones."""
     if not tile:
         return kernel
     fixed = kernel.with_tile({**kernel.tile, **tile})
@@ -69,9 +69,9 @@ def _refusal(kernels: list[CudaKernel], problem: Problem, device: DeviceLimits) 
 def counterparts(
     registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None, device: DeviceLimits = H100
 ) -> tuple[str, ...]:
-    """Return the GPU kernels that take the problem and match `glob`; without one, the vendor's of the same arithmetic.
+    """Return the GPU kernels that take the problem and match `glob`; by default the vendor's of the same arithmetic.
 
-    Raises UsageError where the glob matches none.
+    Raises UsageError if the glob matches none.
     """
     able = [k for k in registry.kernels.values() if (k.op, k.device) == (problem.op, "cuda") and k.id != kernel.base_id]
     able = [k for k in able if k.refuses(problem, device) is None]
@@ -98,7 +98,7 @@ for name, source in {sources!r}.items():
 
 
 class VersionTiming(msgspec.Struct, frozen=True):
-    """A comparison to time: versions of a kernel on a problem, beside its counterparts; the plug-ins declare these.
+    """A comparison to time: versions of a kernel on a problem, and its counterparts; declared by the plug-ins.
 
     The kernel's id names the tile that they all take, if they do.
     """
@@ -111,15 +111,15 @@ class VersionTiming(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Return the kernels that the present and the previous version become."""
+        """Return the ids of the present and of the previous version."""
         op, tile = self.problem.partition("/")[0], "".join(self.kernel.partition("@")[1:])
         return f"{op}/watch.current{tile}", f"{op}/watch.previous{tile}"
 
 
 def compare(comparison: VersionTiming, current: Version, previous: Version | None) -> list[Measurement]:
-    """Verify and time the versions and their counterparts in a fresh process; the row of the present one comes first.
+    """Verify and time the versions and their counterparts in a fresh process; the present version's row comes first.
 
-    Raises UsageError where another run holds the GPU.
+    Raises UsageError if another run holds the GPU.
     """
     with exclusive(("cuda",), shared=False), Workers() as workers:
         return workers.run(job_of(comparison, current, previous), WorkerKey("cuda", 1))

@@ -22,11 +22,11 @@ from kernelmark.bench.report.layout import paragraph
 
 
 class Emulated(msgspec.Struct, frozen=True):
-    """What the emulator found in which cases. chosen: the tile that a run takes for the problem.
+    """The emulator's reports and their cases. chosen: the tile that a run takes for the problem.
 
     untested: tiles that take the problem, but none of the small ones. skipped: why nothing was tested. refused: why the
-    source or its plan is no job for the emulator, with the compiler's log. left: cases after the first timeout. own:
-    how much of the problem itself was run.
+    emulator cannot take the source or its plan, with the compiler's log. left: cases after the first timeout. own: how
+    much of the problem itself was run.
     """
 
     chosen: Tile
@@ -40,9 +40,9 @@ class Emulated(msgspec.Struct, frozen=True):
 
 
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
-    """Run each tile of the kernel on the CPU, access by access checked, on the sweep's problems of this problem's kind.
+    """Run each tile of the kernel on the CPU, every access checked, on the sweep's problems of this problem's kind.
 
-    Of the problem itself as many blocks are run as take seconds.
+    Of the problem itself, as many blocks are run as take seconds.
     """
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
@@ -128,7 +128,7 @@ FAMILIES = {"race": "order", "uninitialised-read": "order"} | dict.fromkeys(
 
 @dataclass
 class Bug:
-    """One report: trouble of one family at lines that are connected, or wrong results, wherever it was seen."""
+    """One report: faults of one family at connected lines, or wrong results, wherever they were seen."""
 
     family: str
     lines: set[tuple[str, int]]
@@ -149,7 +149,7 @@ def bugs(findings: Sequence[Defect]) -> list[Bug]:
     """Return each bug once, in the order in which they were found.
 
     A race is the same whichever of its lines comes first, and one that shares a line with another comes from the same
-    barrier. A wrong result where a report stands is what follows from it, and no bug of its own.
+    barrier. A wrong result beside another report follows from it, and is no bug of its own.
     """
     reported = {finding.case.id for finding in findings if finding.report}
     found: list[Bug] = []

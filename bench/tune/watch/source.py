@@ -1,4 +1,4 @@
-"""The watched file and the headers beside it: when they are saved, and each version of them kept separately."""
+"""Watch the file and the headers beside it, and keep each saved version of them separately."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ Files = Mapping[str, bytes]
 
 
 class Version(msgspec.Struct, frozen=True):
-    """The file as it was once saved: a copy, beside copies of the headers in its folder. number: 0 for another file."""
+    """A saved version of the file: a copy, beside copies of the headers in its folder. number: 0 for another file."""
 
     number: int
     source: Path
@@ -23,11 +23,11 @@ class Version(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """`version 2`, or `other.cu` for another file that the versions are compared with."""
+        """`version 2`, or `other.cu` for the file that versions are compared with."""
         return f"version {self.number}" if self.number else self.original.name
 
     def told(self, text: str) -> str:
-        """Return the text of a compiler or a checker with the files named as the user knows them."""
+        """Return the text of a compiler or a checker with the user's names of the files."""
         return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
 
 
@@ -62,7 +62,7 @@ def _stamps(file: Path) -> list[tuple[str, int, int, int]] | None:
 
 
 def contents(file: Path) -> Files | None:
-    """Return the file and the headers in its folder by their names; None where one is missing."""
+    """Return the file and the headers in its folder by name, or None if one is missing."""
     try:
         return {path.name: path.read_bytes() for path in _watched(file)}
     except FileNotFoundError:
