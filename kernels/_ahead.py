@@ -19,10 +19,10 @@ _PR_SET_PDEATHSIG = 1
 
 @contextmanager
 def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[None]:
-    """Let children compile what the body does not need yet; it ends when they have ended.
+    """Compile in child processes what the context does not need yet; it ends when they have ended.
 
-    wanted: functions, each with what compiles it. A function has a child once as long as the cache lasts. What is not
-    in the cache then is left to the calling process, as is everything where that has one CPU.
+    wanted: functions, each with its compiler. A function has a child once as long as the cache lasts. Functions that
+    are not in the cache then are left to the calling process, as is everything if it has one CPU.
     """
     from kernelmark.kernels._numba import claim, get_ready
 

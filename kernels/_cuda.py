@@ -18,13 +18,13 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def multiprocessors(device: DeviceLimits) -> int:
-    """The value of the tunable SMS: the multiprocessors to fill with blocks are those of the device."""
+    """The value of the tunable SMS: blocks fill all multiprocessors of the device."""
     return device.multiprocessors
 
 
 @cache
 def blocks_on_each(count: int) -> Callable[[DeviceLimits], int]:
-    """The value of a tunable: as many blocks as a device has multiprocessors, `count` times over."""
+    """The value of a tunable: `count` blocks for each multiprocessor of the device."""
     return lambda device: count * device.multiprocessors
 
 
@@ -36,7 +36,7 @@ def beyond_static(nbytes: int) -> str | None:
 
 
 def beyond_block(threads: int, sums: int, blocks: int = 1) -> str | None:
-    """Why a block of that many threads cannot be, each with that many values in registers, or None.
+    """Return why a block cannot have that many threads, each with that many values in registers, or None.
 
     blocks: how many of them the compiler has to leave registers for on a multiprocessor.
     """
@@ -47,7 +47,7 @@ def beyond_block(threads: int, sums: int, blocks: int = 1) -> str | None:
 
 
 def rows_of_16_bytes(p: Problem) -> str | None:
-    """Why operands are not aligned as tensor maps (and some libraries) take them, or None."""
+    """Return why operands are not aligned for tensor maps (and some libraries), or None."""
     for operand in p.operands():
         pitch = operand.ld * DTYPES[operand.dtype].itemsize
         if pitch % 16:
@@ -56,7 +56,7 @@ def rows_of_16_bytes(p: Problem) -> str | None:
 
 
 def whole_16_bytes(operand: Operand) -> str | None:
-    """Why the TMA, which writes whole 16 bytes of global memory, cannot store an operand, or None."""
+    """Return why the TMA, which writes whole 16 bytes of global memory, cannot store an operand, or None."""
     nbytes = operand.shape[-1] * DTYPES[operand.dtype].itemsize
     if nbytes % 16:
         return f"a row of {operand.name} has {nbytes} bytes, expected a multiple of 16: the TMA writes no less"

@@ -21,8 +21,8 @@ PLANNING_S = 5.0
 class Plan(NamedTuple):
     """A transform between two arrays, and how it was planned, for `x.chose`.
 
-    rigour: FFTW_MEASURE, or FFTW_ESTIMATE where planning came to its time limit. wisdom: `found` where an earlier
-    process had planned it, `new` where this one has, `none` where there is nothing to keep.
+    rigour: FFTW_MEASURE, or FFTW_ESTIMATE if planning reached its time limit. wisdom: `found` if an earlier process had
+    planned it, `new` if this one has, `none` if there is nothing to keep.
     """
 
     execute: Launch
@@ -85,7 +85,7 @@ class Wisdom:
             _pyfftw().import_wisdom(tuple(text.encode() for text in json.loads(self._file.read_text("ascii"))))
 
     def learn(self, source: Array, target: Array, options: dict[str, Any], extra: tuple[str, ...]) -> dict[str, str]:
-        """Plan unless it is known already, and tell how that went."""
+        """Plan unless the plan is known already, and return how that went."""
         measured = ("FFTW_MEASURE", *extra)
         if self._has(source, target, measured, options):
             return {"rigour": "FFTW_MEASURE", "wisdom": "found"}
@@ -104,7 +104,7 @@ class Wisdom:
         return True
 
     def write(self) -> None:
-        """Keep it, with what other processes wrote meanwhile. Renamed into place, so that no reader sees half of it.
+        """Write the plans, with those that other processes wrote meanwhile; the file is renamed into place.
 
         A folder that refuses costs only time.
         """

@@ -6,7 +6,7 @@ from kernelmark import Launch
 
 
 class Gpus:
-    """A stream on each GPU; that of the first is the timed one, which the others begin after and end before."""
+    """A stream on each GPU; the first GPU's is the timed one, which the others begin after and end before."""
 
     def __init__(self, count: int, timed: Any) -> None:
         import cupy
@@ -17,7 +17,7 @@ class Gpus:
                 self.streams.append(cupy.cuda.Stream(non_blocking=True))
 
     def after(self, first: int, *then: int) -> Launch:
-        """Return what lets the GPUs `then` wait for what is queued on the GPU `first` by now."""
+        """Return a launch after which the GPUs `then` wait for the work queued so far on the GPU `first`."""
         with self._cupy.cuda.Device(first):
             event = self._cupy.cuda.Event(disable_timing=True)
         begun, waiting = self.streams[first], [self.streams[gpu] for gpu in then]
@@ -30,7 +30,7 @@ class Gpus:
         return wait
 
     def around(self, steps: list[Launch]) -> list[Launch]:
-        """Return the steps between what forks the streams from the timed one and what joins them to it."""
+        """Return the steps between a fork of the streams from the timed one and their join to it."""
         others = range(1, len(self.streams))
         return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
 

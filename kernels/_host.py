@@ -17,13 +17,13 @@ ALONE = 4  # columns of a product up to which they are multiplied one by one, wi
 
 
 def powers(first: int, last: int) -> tuple[int, ...]:
-    """Return the powers of two from 2**first to 2**last, and what lies halfway between two of them."""
+    """Return the powers of two from 2**first to 2**last, and the midpoints between two of them."""
     return tuple(sorted([*(2**i for i in range(first, last + 1)), *(3 * 2 ** (i - 1) for i in range(first, last))]))
 
 
 @lru_cache
 def second_level_bytes() -> int:
-    """Return the size of a CPU's second-level cache, or 1 MiB where the system does not report it."""
+    """Return the size of a CPU's second-level cache, or 1 MiB if the system does not report it."""
     try:
         kib = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text()
         return int(kib.strip().removesuffix("K")) * 1024
@@ -47,7 +47,7 @@ class Registers(NamedTuple):
 
 @lru_cache
 def registers() -> Registers:
-    """Return those of the CPU that Numba generates code for. Raises Unsupported where it has no multiply-add."""
+    """Return the registers of the CPU that Numba generates code for. Raises Unsupported if it has no multiply-add."""
     from numba.core.registry import cpu_target
 
     triple, cpu, listed = cpu_target.target_context.codegen().magic_tuple()
@@ -81,7 +81,7 @@ def _libraries() -> list[Any]:
 
 
 def alone(launch: Launch) -> Launch:
-    """The launch, which calls BLAS from threads of our own, with BLAS itself on one; its setting is put back."""
+    """Return the launch, which calls BLAS from threads of our own, with BLAS itself on one; its setting is restored."""
     libraries = _libraries()
 
     def run() -> None:
@@ -98,17 +98,17 @@ def alone(launch: Launch) -> Launch:
 
 
 def is_read_in_place(rows: int, step: int) -> bool:
-    """Whether products read such rows of floats as they lie, `step` apart: they are in few pages of memory.
+    """Return whether products read such rows of floats in place, `step` apart: they are in few pages of memory.
 
-    Rows a multiple of NEAR apart compete for the same places of a cache, unless they are that near.
+    Rows a multiple of NEAR apart compete for the same cache sets, unless they are that near.
     """
     return rows * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
-    """Parts of at most `most`, and more of them where threads then share `others` times as many items more evenly.
+    """Return parts of at most `most`; more of them if threads then share `others` times as many items more evenly.
 
-    Time is taken to be that of the thread with most items, and ANEW more for twice as many parts.
+    The time is taken to be that of the thread with the most items, and ANEW more for twice as many parts.
     """
     least = -(-length // most)
 

@@ -15,7 +15,7 @@ class Shared:
     """A launch of bands on parallel threads, the last on the calling thread.
 
     meetings: how often threads came to each place where they wait for one another. An interrupt can keep the calling
-    thread from coming, so all of them are open from then on until the others are done.
+    thread from coming, so all of these places are open from then on until the others are done.
     """
 
     def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:
@@ -42,13 +42,13 @@ class Shared:
 
 
 def parts(length: int, threads: int) -> list[tuple[int, int]]:
-    """The bands of a length, one a thread, but none that is empty."""
+    """Return the bands of a length, one a thread, without empty ones."""
     edges = [length * i // threads for i in range(threads + 1)]
     return [(start, stop) for start, stop in pairwise(edges) if start < stop]
 
 
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
-    """A launch that does `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
+    """Return a launch of `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
     return in_numbered_bands(length, threads, lambda _, *ends: run(*ends))
 
 
@@ -61,8 +61,8 @@ def in_numbered_bands(length: int, threads: int, run: Callable[..., Launch]) -> 
 def in_turn(*launches: Launch) -> Launch:
     """Return one launch that performs these in order.
 
-    Compiled ones that follow one another are one launch, in which threads meet before they go on: that takes less time
-    than to begin anew.
+    Consecutive compiled ones become one launch, in which threads meet before they go on: that takes less time than a
+    new launch.
     """
     joined: list[Launch] = []
     for is_compiled, run in groupby(launches or (Compiled(()),), _is_compiled):

@@ -25,10 +25,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jit(function: F) -> F:
-    """Compiled once and cached on disk; it releases the GIL, so that `in_bands` can run it on several threads.
+    """Compile a function once, cached on disk; it releases the GIL, so that `in_bands` can run it on several threads.
 
-    Numba holds a cached function for fresh as long as its own file is as it was, though it has compiled those that it
-    calls into it. So the cache belongs to the whole of our source.
+    Numba considers a cached function fresh while its own file is unchanged, although the functions that it calls are
+    compiled into it. So the cache is keyed by all of our source.
     """
     return cast(F, _cached(partial(cast(Any, numba).njit, nogil=True, no_cfunc_wrapper=True), function))
 
@@ -39,13 +39,13 @@ def part(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compiled into each of its callers in place of a call, which would pass an array in seven words."""
+    """Compile the function into each of its callers instead of a call, which would pass an array in seven words."""
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
     return cast(F, cast(Any, numba).njit(**options)(function))
 
 
 def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:
-    """Return what compiles a function of C types, cached as by `jit`; its `address` is where it is."""
+    """Return a compiler of a function of C types, cached as by `jit`; the result's `address` is its address."""
     return lambda function: _cached(partial(cast(Any, numba).cfunc, signature, nopython=True), function)
 
 
@@ -89,7 +89,7 @@ def _compiled() -> Path:
 
 
 def claim(function: Callable[..., Any]) -> bool:
-    """Claim to compile a function; False where that was done since the cache is there, or where none can be."""
+    """Claim to compile a function; False if it has been compiled since the cache exists, or if none can be."""
     try:
         (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
     except OSError:
@@ -98,13 +98,13 @@ def claim(function: Callable[..., Any]) -> bool:
 
 
 def get_ready() -> None:
-    """Let Numba load what it compiles functions with, as it would for the first."""
+    """Let Numba load its compiler, as it would for the first function."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
 
 def bind(function: Callable[..., object], *args: Any) -> Launch:
-    """A launch of `function(*args)`, compiled (or read from the cache) now."""
+    """Return a launch of `function(*args)`, compiled (or read from the cache) now."""
     cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
     return Compiled(((function, args),))
 
@@ -115,13 +115,13 @@ def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 
 
 def everywhere(builder: Any, scalar: Any, vector: Any) -> Any:
-    """A vector of that type, each of whose elements is `scalar`."""
+    """Return a vector of that type, each of whose elements is `scalar`."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None))
 
 
 def llvm(builder: Any, name: str, *vectors: Any) -> Any:
-    """One of LLVM's functions on numbers (`fma`), on vectors of them."""
+    """Return one of LLVM's functions on numbers (`fma`), for vectors of them."""
     kind = vectors[0].type
     full_name = f"llvm.{name}.v{kind.count}{kind.element.intrinsic_name}"
     declare = cast(Any, cgutils).get_or_insert_function
@@ -129,9 +129,9 @@ def llvm(builder: Any, name: str, *vectors: Any) -> Any:
 
 
 def prefetch(builder: Any, place: Any, write: bool = True) -> None:
-    """Let the line at an address be on its way into the nearest cache, to be written or only read; there need be none.
+    """Fetch the line at an address into the nearest cache, to be written or only read; there need be none.
 
-    It is not marked as one that is read once, since what it serves may be read again.
+    It is not marked as read once, since the data may be read again.
     """
     address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
@@ -142,11 +142,11 @@ def prefetch(builder: Any, place: Any, write: bool = True) -> None:
 def in_registers(
     code: tuple[Any, Any, Any, Any], first: Callable[[Any], Any], step: Callable[..., Any], ahead: bool = False
 ) -> Any:
-    """Let a group of the target be `first` of that of the source, after all steps in registers; for intrinsics.
+    """Compute a group of the target from `first` of the source's, after all steps in registers; for intrinsics.
 
-    LLVM would vectorise such a loop over a handful of accumulators or not at all, so its code is given here.
-    code: what Numba calls `generate` with, for (target, source, start, a, b, steps). step: of what is held and the
-    vectors of a and b. ahead: the next group of both is fetched meanwhile.
+    LLVM would vectorise such a loop over a handful of accumulators or not at all, so its code is given here. code:
+    Numba calls its `generate`, for (target, source, start, a, b, steps). step: of the accumulators and the vectors of a
+    and b. ahead: the next group of both is fetched meanwhile.
     """
     context, builder, signature, (target, source, begin, a, b, count) = code
     nbytes, accumulators = registers()
@@ -175,7 +175,7 @@ def in_registers(
 
 
 def past_the_caches(builder: Any, store: Any, align: int) -> None:
-    """Make a store of LLVM's a streaming one; its address has to be a multiple of `align` bytes."""
+    """Make a store of LLVM's a streaming one; its address must be a multiple of `align` bytes."""
     store.align = align
     store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
 
@@ -211,7 +211,7 @@ clear = cast(Any, intrinsic(_clear))
 
 @intrinsic
 def fence(_context: Any) -> Any:
-    """Streaming stores are ordered before what follows."""
+    """Order streaming stores before later accesses."""
 
     def generate(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         builder.fence("seq_cst")

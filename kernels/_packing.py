@@ -21,7 +21,7 @@ GAP = LINE  # between tiles of rows, which would otherwise compete for the same 
 
 @part
 def widths(first, last):
-    """Columns of the panel that begins at `first`, and the lanes that they take.
+    """Return the columns of the panel that begins at `first`, and the lanes that they take.
 
     Four vectors are two panels of two, since a tile one vector wide waits for its loads.
     """
@@ -53,7 +53,7 @@ def pack(held, b, at, deep, first, last):
 
 @part
 def turn(to, panel, b, at, column, deep, real, lanes):
-    """Copy a panel of columns, each of which lies side by side, by squares; it is `lanes` wide, `real` of them."""
+    """Copy a panel of columns, each contiguous, by squares; it is `lanes` wide, `real` of them."""
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):
@@ -69,7 +69,8 @@ def turn(to, panel, b, at, column, deep, real, lanes):
 def gather(to, a, place, tiles, deep):
     """Copy tiles of ROWS rows of a, step by step for all of them, so that as much as possible is read from each page.
 
-    tiles: the first row and where they end, rows from one to the next, and rows of a, after which the last is repeated.
+    tiles: the first row, the end of the tiles, rows from one to the next, and rows of a, after which the last is
+    repeated.
     """
     at, row, step = place
     first, end, rows, m = tiles

@@ -77,7 +77,7 @@ def _address() -> int:
 
 
 def multiplying(setup: Callable[[Array], Launch]) -> Launch:
-    """Return `setup(product)`, whose functions `multiply` with that `product`; it is compiled meanwhile."""
+    """Return `setup(product)`, whose functions call `multiply` with that `product`; it is compiled meanwhile."""
     product = np.zeros(1, np.int64)
     with ahead((_multiply, _address)):
         launch = setup(product)

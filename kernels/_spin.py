@@ -94,7 +94,7 @@ _give_way = cast(Any, intrinsic(_yield))
 
 @jit
 def rises(count: Array, beyond: int, rounds: int) -> bool:
-    """Whether an element becomes more than `beyond` while it is looked at that often."""
+    """Return whether an element exceeds `beyond` within that many looks."""
     left = rounds
     while left and _now(count) <= beyond:
         left -= 1
@@ -103,7 +103,7 @@ def rises(count: Array, beyond: int, rounds: int) -> bool:
 
 @jit
 def meet(count: Array, threads: int) -> None:
-    """Wait until that many threads have come as often as this one; the first element counts how often they did."""
+    """Wait until that many threads have come as often as this one; the first element counts their arrivals."""
     before = _came(count)
     last = (before // threads + 1) * threads
     while before < OPEN and not rises(count, last - 1, PATIENCE):
@@ -112,7 +112,7 @@ def meet(count: Array, threads: int) -> None:
 
 @jit
 def perform(address: int, count: int) -> int:
-    """Do calls in turn, and return how many raised."""
+    """Perform calls in turn, and return how many raised."""
     failed = 0
     for i in range(count):
         failed += _called(address + i * 8 * WORDS) != 0
@@ -121,22 +121,22 @@ def perform(address: int, count: int) -> int:
 
 @jit
 def ask(box: Array, address: int, count: int, number: int) -> None:
-    """Ask for these calls, or for a task of the interpreter's where they are OTHER."""
+    """Request these calls, or a task of the interpreter if they are OTHER."""
     box[CALLS], box[COUNT] = address, count
     raise_to(box, number)
 
 
 @jit
 def end(done: Array, number: int) -> None:
-    """Count a task of the interpreter's as done."""
+    """Count a task of the interpreter as done."""
     raise_to(done, number)
 
 
 @jit
 def serve(box: Array, done: Array, number: int, rounds: int) -> int:
-    """Do calls as they are asked for, until a task is the interpreter's or none comes; return how many tasks are done.
+    """Perform calls as they are requested, until a task is the interpreter's or none comes; return how many are done.
 
-    number: how many are done before.
+    number: how many were done before.
     """
     while rises(box, number, rounds) and box[COUNT] != OTHER:
         done[FAILED] += perform(box[CALLS], box[COUNT])
@@ -151,7 +151,7 @@ def nothing(_: int) -> None:
 
 
 def compiled() -> None:
-    """Compile all of these that a launch needs, or read them from the cache."""
+    """Compile all of these for a launch, or read them from the cache."""
     count = np.zeros(1, np.int64)
     bind(serve, count, count, 0, 0)
     bind(rises, count, 0, 0)

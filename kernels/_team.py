@@ -29,7 +29,7 @@ _LIBC = ctypes.PyDLL(None)
 
 
 class Band(NamedTuple):
-    """What a thread does in a launch; the table has its compiled calls, where it consists of them alone."""
+    """A thread's work in a launch; the table has its compiled calls, if it consists of them alone."""
 
     launch: Launch
     table: "Table | None"
@@ -152,7 +152,7 @@ class _Team:
 
 
 def here() -> int:
-    """Return the CPU that the calling thread runs on now, or -1 where the system does not report it."""
+    """Return the CPU that the calling thread runs on now, or -1 if the system does not report it."""
     return int(_LIBC.sched_getcpu()) if sys.platform == "linux" else -1
 
 
@@ -164,5 +164,5 @@ def beside(cpu: int, threads: int) -> list[list[int]]:
 
 @cache
 def team(others: int) -> _Team:
-    """Return the threads that others than the calling one are; they last as long as the process."""
+    """Return the threads besides the calling one; they last as long as the process."""
     return _Team(others)

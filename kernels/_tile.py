@@ -44,7 +44,7 @@ def vectors_at(builder: Any, pointer: Any, count: int) -> list[Any]:
 
 
 def loaded(builder: Any, places: list[Any]) -> list[Any]:
-    """The vectors at these addresses, which need not be multiples of more than an element."""
+    """The vectors at these addresses, which need only be aligned to an element."""
     return [builder.load(place, align=4) for place in places]
 
 
@@ -66,12 +66,12 @@ class Sums:
             self._builder.store(value, register)
 
     def add(self, elements: Callable[[int], Any], factors: list[Any]) -> None:
-        """Add the products of an element for each row and of the vectors that all rows share."""
+        """Add the products of an element for each row with the vectors that all rows share."""
         for row in range(self._rows):
             self.add_to(row, everywhere(self._builder, elements(row), VECTOR), factors)
 
     def add_to(self, row: int, element: Any, factors: list[Any]) -> None:
-        """Add the products of a row's element, in all lanes, and of the vectors."""
+        """Add the products of a row's element, in all lanes, with the vectors."""
         for i, factor in enumerate(factors):
             register = self._held[row * self._vectors + i]
             total = llvm(self._builder, "fma", element, factor, self._builder.load(register))
@@ -82,13 +82,13 @@ class Sums:
 
 
 def products(heights: Sequence[int], widest: int) -> Any:
-    """Return what multiplies rows of a with up to `widest` vectors a step of b, code for each number of both.
+    """Return a function that multiplies rows of a by up to `widest` vectors a step of b; code for each number of both.
 
     LLVM's code chooses between them, because a branch and a call of Numba's for each take it long to compile.
     Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), rows
     being one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
-    a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to what was there where `keep` is set. Meanwhile
-    rows of b are fetched into the nearest cache, and at each step t a line of what is needed `later`: of `next_lines`.
+    a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to the old value if `keep` is set. Meanwhile
+    rows of b are fetched into the nearest cache, and at each step t one of the `next_lines` that are needed `later`.
     """
 
     def typed(
@@ -138,7 +138,7 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
 
 
 def dots(rows: int) -> Any:
-    """Return what multiplies `rows` rows of a with one column of b, side by side as both lie.
+    """Return a function that multiplies `rows` rows of a by one column of b, both contiguous along the sum.
 
     Called as f(c, a, a_at, a_row, b, b_at, count): c[r] is the sum over t < count of a[a_at + r a_row + t] b[b_at + t];
     count is a multiple of LANES.

@@ -14,7 +14,7 @@ BUSY_WARPS = 8
 class Choice(NamedTuple):
     """A tile that may be the default. rate: of a device full of such blocks, relative to the others.
 
-    resident: blocks that a multiprocessor holds.
+    resident: blocks on a multiprocessor.
     """
 
     values: Mapping[str, Tunable]
@@ -25,7 +25,7 @@ class Choice(NamedTuple):
 def filled(blocks: int, resident: int, warps: int, multiprocessors: int) -> float:
     """Return the share of a device's rate that equal blocks reach, `resident` of them on a multiprocessor at a time.
 
-    The last wave is dealt out evenly, and a multiprocessor that has few warps then is slower.
+    The last wave is dealt out evenly; a multiprocessor with few warps is slower then.
     """
     whole, rest = divmod(blocks, resident * multiprocessors)
     last = ceil_div(rest, multiprocessors)
@@ -40,7 +40,7 @@ def by_waves(
     warps: Callable[[Tile], int],
     valid: Callable[[Any, Tile, DeviceLimits], str | None],
 ) -> Prefer:
-    """Prefer the tile of the highest rate with the device filled as its blocks fill it; the first of equal ones.
+    """Prefer the tile with the highest rate, given how its blocks fill the device; the first of equal ones.
 
     useful: the share of all tiles' elements that the result has.
     """

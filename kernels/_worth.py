@@ -21,7 +21,7 @@ STEPS, COPIED = 4096, 1 << 24  # of multiply-adds, and bytes
 
 
 class Sized(Protocol):
-    """What is asked of a problem."""
+    """A problem whose flop and bytes are known."""
 
     @property
     def flop(self) -> int: ...
@@ -40,9 +40,9 @@ SetUp = Callable[Concatenate[P, X, Rest], Launch]
 
 
 def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], SetUp[P, X, Rest]]:
-    """Set a kernel up for one thread where several would save less time than launching them takes.
+    """Set a kernel up for one thread if several would save less time than launching them takes.
 
-    Where nothing of the kernel is compiled yet, a child compiles it for one thread, while this process compiles what
+    If nothing of the kernel is compiled yet, a child compiles it for one thread, while this process compiles what
     measures threads.
 
     compiled: whether its bands are calls of compiled functions alone, so that no thread waits for the GIL.
@@ -78,7 +78,7 @@ def _compile() -> None:
 
 
 def pays(problem: Sized, threads: int, compiled: bool) -> bool:
-    """Whether that many threads save more time on a problem than it takes to launch them."""
+    """Return whether that many threads save more time on a problem than it takes to launch them."""
     flop_per_s, bytes_per_s = rates()
     alone_s = problem.flop / flop_per_s + problem.traffic_bytes / bytes_per_s
     return alone_s * (1 - 1 / threads) > LAUNCHES * launch_s(threads, compiled)

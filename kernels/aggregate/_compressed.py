@@ -26,7 +26,7 @@ _TINY = math.ulp(0.0)
 
 
 def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
-    """Return where the parts begin whose values are judged: all, or as many as are enough."""
+    """Return where the judged parts begin: all, or as many as are enough."""
     starts = np.arange(0, n, PART)
     return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)
 
@@ -36,7 +36,7 @@ class _Wrong(Exception):
 
 
 class Compressed:
-    """Judges the residuals `e` and the sum `s`, or the `weights` after a step of `lr`, against what was drawn."""
+    """Judges the residuals `e` and the sum `s`, or the `weights` after a step of `lr`, against the drawn values."""
 
     def __init__(self, name: str, dtype: str, lr: float, drawn: Arrays, outputs: Arrays) -> None:
         self._name, self._block = name, FORMATS[name].block

@@ -26,7 +26,7 @@ def few(target, rows, start, stop):
 
 @jit
 def total(target, rows, start, stop):
-    """Target = the sum of rows, to be read soon."""
+    """Target = the sum of rows, which stays in the cache."""
     line = LINE_BYTES // target.itemsize
     last = start + (stop - start) // line * line
     for j in range(start, last, line):
@@ -86,7 +86,7 @@ def from_bf16(target, message, start, stop):
 
 @jit
 def sum_bf16(message, sent, start, stop):
-    """Message = the sum of what was sent, added in FP32 and rounded once more."""
+    """Message = the sum of the messages, added in FP32 and rounded once more."""
     piece, one = np.empty(PIECE, np.float32), np.empty(PIECE, np.float32)
     for first in range(start, stop, PIECE):
         length = min(stop - first, PIECE)

@@ -41,7 +41,7 @@ class Room(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Phases, each of steps that run at the same time, and the room that they take.
+    """Phases, each of steps that run at the same time, and the scratch that they take.
 
     Step i of a phase is process i's; threads share every step.
     """
@@ -81,7 +81,7 @@ class Bucket(NamedTuple):
         return [(edges[i], edges[i + 1]) for i in range(w)]
 
     def deliver(self, rows: tuple[Part, ...], start: int, stop: int, replicas: tuple[Part, ...] | None = None) -> Step:
-        """Return what puts the sum of rows into s, or steps the weights by it and copies them into replicas."""
+        """Return the steps that put the sum of rows into s, or step the weights by it and copy them into replicas."""
         if self.problem.step == "sum":
             return Step("total_past", (self.of("s"), rows), start, stop)
         copies = self.of_all("replicas") if replicas is None else replicas
@@ -89,7 +89,7 @@ class Bucket(NamedTuple):
 
     @property
     def lr(self) -> Any:
-        """The learning rate, of the type that it is multiplied with."""
+        """The learning rate, in the type of its operands."""
         return numpy_dtype(self.problem.dtype).type(self.problem.lr)
 
 

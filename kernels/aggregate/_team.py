@@ -47,7 +47,7 @@ class Order(NamedTuple):
 
 
 class Team:
-    """The worker processes of one size of team. generation: how many teams have been started in turn."""
+    """The worker processes of one size of team. generation: how many teams have been started so far."""
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers
@@ -82,7 +82,7 @@ class Team:
                 self._members[i][1].sendall(HEADER.pack(number, phase, 0))
 
     def wait(self, who: Sequence[int]) -> None:
-        """Wait until these processes are done. Raises RuntimeError where one has ended, and ends the others."""
+        """Wait until these processes are done. Raises RuntimeError if one has ended, and ends the others."""
         for i in who:
             if self._answer(i) != DONE:
                 status = self._members[i][0].wait()

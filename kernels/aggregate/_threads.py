@@ -16,7 +16,7 @@ Arrays = Mapping[str, Array]
 
 @threads_that_pay()
 def on_threads(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
-    """Return what carries out a plan on the threads of a set-up."""
+    """Return a function that carries out a plan on the threads of a set-up."""
     arrays = {name: np.asarray(array) for name, array in operands_of(problem, x, plan).items()}
     return in_turn(*(_phase(phase, arrays, x.threads) for phase in plan.phases))
 
@@ -32,7 +32,7 @@ def operands_of(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> 
 
 
 def call_of(step: Step, arrays: Arrays, start: int, stop: int) -> Launch:
-    """Return what calls a step's function on the elements start:stop, compiled."""
+    """Return a compiled call of a step's function on the elements start:stop."""
     from kernelmark.kernels._numba import bind
 
     return bind(_function(step.function), *(_given(arrays, each) for each in step.arguments), start, stop)

@@ -13,22 +13,22 @@ from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 
 def by_host(problem: AggregateProblem) -> int:
-    """Return what w gradients to the host and w sums from it take."""
+    """Return the bytes of w gradients to the host and w sums from it."""
     return 2 * problem.w * problem.n * DTYPES[problem.dtype].itemsize
 
 
 def between_workers(problem: AggregateProblem) -> int:
-    """Return what w - 1 gradients and w - 1 sums take: up and down a tree, around a ring, or by stripes."""
+    """Return the bytes of w - 1 gradients and w - 1 sums: up and down a tree, around a ring, or by stripes."""
     return 2 * (problem.w - 1) * problem.n * DTYPES[problem.dtype].itemsize
 
 
 def in_bf16(problem: AggregateProblem) -> int:
-    """Return what the same takes in BF16."""
+    """Return the bytes of w - 1 gradients and w - 1 sums in BF16."""
     return 2 * (problem.w - 1) * problem.n * DTYPES["bf16"].itemsize
 
 
 def in_format(name: str) -> Callable[[AggregateProblem], int]:
-    """Return how many bytes the same takes in a compressed format: stripes end where blocks do."""
+    """Return the bytes of w - 1 gradients and w - 1 sums in a compressed format: stripes end where blocks do."""
     return lambda problem: 2 * (problem.w - 1) * FORMATS[name].nbytes(problem.n)
 
 
@@ -39,10 +39,10 @@ def _fits_block(name: str, problem: AggregateProblem) -> str | None:
 
 
 def compressing(name: str) -> dict[str, Any]:
-    """Return what a strategy that sends a compressed format declares.
+    """Return the declarations of a strategy that sends a compressed format.
 
-    It has no path without /ef: what it does not send would be lost, so its sum would be wrong by about as much as 1 bit
-    or 8 can be, and nothing sharp could be asked of it.
+    It has no path without /ef: its unsent parts would be lost, so its sum would be wrong by about as much as 1 or 8
+    bits allow, and no sharp bound could be checked.
     """
     return {
         "numerics": name,

@@ -1,4 +1,4 @@
-"""Aggregation: s = the sum of w gradients of n elements, or the step that it makes of the weights."""
+"""Aggregation: s = the sum of w gradients of n elements, or a step of the weights by it."""
 
 import math
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """A large gradient, a small one, and one with an end that is no block."""
+        """A large gradient, a small one, and one that ends within a block."""
         for w, n in ((4, 51_200_000), (4, 1_000_000), (3, 65_537), (2, 4096), (2, 700)):
             yield {"w": w, "n": n}
 
@@ -116,7 +116,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return tuple(found)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
-        """What was drawn; `want`, the exact result in float64; `size` of operands; `parts`, where blocks are looked at.
+        """Return the drawn values; `want`, the exact float64 result; `size` of operands; `parts`, the judged blocks.
 
         size: the root of the sum of an element's squares over the gradients, in FP32 to take less memory.
         """
@@ -132,7 +132,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
 
     def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
-        """Compare the result, or where it is compressed what the residuals must obey."""
+        """Compare the result, or check the rules for the residuals if it is compressed."""
         target = "s" if self.step == "sum" else "weights"
         if self.feedback == "ef" and numerics in FORMATS:
             verdict = Compressed(numerics, self.dtype, LR, reference, outputs).verdict()
@@ -170,17 +170,17 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def traffic_bytes(self) -> int:
-        """What every strategy has to move: residuals are read and written by the compressed ones alone."""
+        """Bytes that every strategy has to move: only compressed ones read and write residuals."""
         moved = self.w + 1 if self.step == "sum" else 2 * self.w + 2
         return moved * self.n * DTYPES[self.dtype].itemsize
 
     @property
     def bus_bytes(self) -> float:
-        """What a ring moves across the bus for it: 2 (w - 1) / w of a gradient, as in nccl-tests."""
+        """Bytes that a ring moves across the bus: 2 (w - 1) / w of a gradient, as in nccl-tests."""
         return 2 * (self.w - 1) / self.w * self.n * DTYPES[self.dtype].itemsize
 
     def least_wire_bytes(self, numerics: str) -> int:
-        """Return what w - 1 gradients and w - 1 sums take in the format of these numerics."""
+        """Return the bytes of w - 1 gradients and w - 1 sums in the format of these numerics."""
         if numerics in FORMATS:
             return 2 * (self.w - 1) * FORMATS[numerics].nbytes(self.n)
         stored = "bf16" if numerics == "bf16" else self.dtype

@@ -14,7 +14,7 @@ _BLOCK_ELEMENTS = 2**22
 
 
 def convolve(problem: ConvSizes, arrays: Arrays, kind: Real = np.float64) -> Array:
-    """The whole output, computed in `kind`. Products over channels by BLAS, then shifted sums, one image at a time."""
+    """Return the whole output, computed in `kind`: products over channels by BLAS, then shifted sums, by image."""
     groups = problem.groups
     parts = [{name: _of_group(name, array, group, groups) for name, array in arrays.items()} for group in range(groups)]
     one = msgspec.structs.replace(problem, c=problem.c // groups, k=problem.k // groups, groups=1)

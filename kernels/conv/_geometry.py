@@ -50,7 +50,7 @@ def geometry(p: ConvProblem) -> np.void:
 
 
 def fits_ints(p: ConvProblem) -> str | None:
-    """Why the sizes do not fit the C ints of a kernel, in which it counts places and a filter's elements, or None."""
+    """Return why the sizes do not fit the C ints with which a kernel counts places and a filter's elements, or None."""
     counts = {
         "the padded input has": p.n * (p.h + sum(p.pad_h)) * (p.w + sum(p.pad_w)),
         "the output has": p.n * p.p * p.q,
@@ -65,5 +65,5 @@ def fits_ints(p: ConvProblem) -> str | None:
 
 
 def elements(p: ConvProblem, name: str) -> int:
-    """How many the operand has."""
+    """Return the number of elements of the operand."""
     return math.prod(p.shapes()[name])

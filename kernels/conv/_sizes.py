@@ -92,7 +92,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def reduction(self) -> int:
-        """Products that are added up to one element of the output, where no padding is in the way."""
+        """Products that are added up to one element of the output, unless padding takes their place."""
         taps = self.r * self.s
         lengths = {"fprop": self.c // self.groups * taps, "dgrad": self.k // self.groups * taps}
         return lengths.get(self.direction, self.n * self.p * self.q)
@@ -113,12 +113,12 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def pointwise(self) -> bool:
-        """Whether each pixel of the output meets one of the image, in order: x is its own matrix of columns."""
+        """Whether each pixel of the output depends on one of the image, in order: x is its own matrix of columns."""
         return (self.r, self.s, self.pad, self.stride) == (1, 1, 0, 1)
 
     @property
     def output(self) -> Literal["x", "w", "y"]:
-        """The operand that is written: y of fprop, x of dgrad, w of wgrad."""
+        """The output operand: y of fprop, x of dgrad, w of wgrad."""
         outputs: dict[str, Literal["x", "w", "y"]] = {"fprop": "y", "dgrad": "x", "wgrad": "w"}
         return outputs[self.direction]
 
@@ -132,7 +132,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """As direct convolution has it, padding multiplied like the rest, whatever the algorithm executes."""
+        """The operations of direct convolution, products with padding included, whatever the algorithm executes."""
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     def least_flop(self, numerics: str) -> int:
@@ -171,7 +171,7 @@ def _ends(value: Spatial) -> tuple[tuple[int, int], ...]:
 
 
 def canonical(name: str, value: Spatial) -> Spatial:
-    """The shortest way to write the same, so that equal problems have equal ids. Raises ValueError."""
+    """Return the shortest notation of the same value, so that equal problems have equal ids. Raises ValueError."""
     least, end = (0, f"{WHOLE}(-{WHOLE})?") if name == "pad" else (1, WHOLE)
     if not re.fullmatch(f"{end}(x{end})?", str(value)) or any(number < least for number in _numbers(value)):
         forms = "1, 1x2 or 0-1x0-1" if name == "pad" else "2 or 1x2"

@@ -11,12 +11,12 @@ THREADS = 256
 
 
 def partials(p: ConvProblem, slices: int) -> str | Scratch:
-    """Where slices of the output go: the output itself, where there is one slice."""
+    """Return the target of the slices of the output: the output itself for one slice."""
     return Scratch("partials", 4 * slices * elements(p, p.output)) if slices > 1 else p.output
 
 
 def added(p: ConvProblem, slices: int, entry: str) -> list[KernelCall]:
-    """The launch that adds the slices, where there are several."""
+    """Return the launch that adds the slices, if there are several."""
     if slices == 1:
         return []
     count = elements(p, p.output)

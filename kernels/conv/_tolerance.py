@@ -18,7 +18,7 @@ TRANSFORMED = (*WINOGRAD, "fft")
 
 
 def tolerance(problem: ConvSizes, numerics: str) -> Bound:
-    """Bound of the errors of the output's elements."""
+    """Return the bound of the errors of the output's elements."""
     bound = sum_bound(numerics, problem.dtype, problem.reduction, problem.dtype)
     if numerics in WINOGRAD:
         f = WINOGRAD[numerics]

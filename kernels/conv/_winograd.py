@@ -44,7 +44,7 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """How much larger (rms) errors are after the inverse transform than those of a sum of as many plain products.
+    """Return how much larger (rms) errors are after the inverse transform than those of a sum of as many products.
 
     This is so at the outputs of a tile that are the least exact.
     """

@@ -19,7 +19,7 @@ SPECIALS = 4.0
 class ConvOperands(Protocol):
     """Operands of a set-up: `x`, `w` and `y` in the problem's layout, thread count, stream and scratch.
 
-    One of them is the output: `y` of fprop, `x` of dgrad, `w` of wgrad; the others are read.
+    The output is `y` of fprop, `x` of dgrad, `w` of wgrad; the others are read.
     """
 
     x: Any
@@ -41,7 +41,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
     x: n images of c channels, h x w. w: k filters of c / groups channels, r x s. y: n images of k channels, p x q.
     `nchw` stores x as n,c,h,w, w as k,c/g,r,s and y as n,k,p,q; `nhwc` has the channels last in all three.
     direction: `fprop` y from x and w; `dgrad` x (the input's gradient) from y and w; `wgrad` w from x and y.
-    pad, stride, dilation: one number, or height x width; `0-1x0-1` where the two ends of an axis differ in padding.
+    pad, stride, dilation: one number, or height x width; `0-1x0-1` if the two ends of an axis differ in padding.
     One-dimensional convolution has h = r = 1, depthwise c = groups.
     """
 

@@ -1,1 +1,1 @@
-"""Copy: B = A, the bandwidth that transposition is set against."""
+"""Copy: B = A, whose bandwidth bounds transposition."""

@@ -53,10 +53,10 @@ touch = cast(Any, intrinsic(_touch))
 
 @jit
 def stream(b, a, skip, lines, ways, ahead, streaming):  # type: ignore[no-untyped-def]
-    """Bytes b = a; `skip` of them lie before b's first whole line.
+    """Copy bytes b = a; `skip` of them lie before b's first whole line.
 
-    As many lines at a time as the tuple `lines` is long, from as many places in turn as `ways` is; the tuples' lengths
-    are constants of the compiled function. ahead: bytes from what is copied to what is fetched into the caches, or 0.
+    Each turn copies as many lines as the tuple `lines` is long, from as many places as `ways` is; the tuples' lengths
+    are constants of the compiled function. ahead: bytes from the copied to the prefetched place, or 0.
     """
     step = len(lines) * LINE_BYTES
     part = (b.size - skip) // (len(ways) * step) * step

@@ -43,7 +43,7 @@ class CopyProblem(Problem, frozen=True, kw_only=True):
         return moved("b", outputs["b"], reference, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """The whole check, which hardly takes longer than to read both."""
+        """The whole check, which takes hardly longer than reading both."""
         return lambda outputs, now, changes, numerics: self.check(outputs, self.reference(now, rng), numerics).reason
 
     @property

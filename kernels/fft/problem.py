@@ -60,7 +60,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     (the sign in the exponent). c2r: x (b, h, w//2+1, 2), y (b, h, w) real. Nothing is divided by h w, as with FFTW and
     cuFFT.
 
-    A half spectrum that is drawn is none of a real array: in columns 0 and (for even w) w/2, rows p and h - p are not
+    The drawn half spectrum is not that of a real array: in columns 0 and (for even w) w/2, rows p and h - p are not
     conjugate. c2r takes it as NumPy, FFTW and pocketfft do: columns are transformed over h, then rows over w as if the
     imaginary parts in those two columns were 0, which is the transform of the Hermitian part of these columns.
     """
@@ -155,7 +155,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """A quarter of the nominal ones: real transforms of 4 points take 6 operations, 0.3 of them."""
+        """A quarter of the nominal operations: real transforms of 4 points take 6 operations, 0.3 of theirs."""
         return self.flop // 4
 
 

@@ -39,7 +39,7 @@ def coarse(value: Any) -> Any:
 
 @jit
 def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def]
-    """Groups start:stop of `size` accumulators. The last reaches back, and computes some of another's once more."""
+    """Compute groups start:stop of `size` accumulators. The last reaches back, and repeats some of another's."""
     factor_a, factor_b = d.dtype.type(coarse(a[0])), d.dtype.type(coarse(b[0]))
     for group in range(start, stop):
         multiply_add(d, x, min(group * size, d.size - size), factor_a, factor_b, steps)
@@ -47,7 +47,7 @@ def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def
 
 @jit
 def few(d, x, a, b, steps):  # type: ignore[no-untyped-def]
-    """Less than a group. Products and sums are exact, so that it does not matter whether they are fused."""
+    """Compute less than a group. Products and sums are exact, so that it does not matter whether they are fused."""
     product = coarse(a[0]) * coarse(b[0])
     for i in range(d.size):
         d[i] = coarse(x[i])

@@ -1,8 +1,8 @@
 """Multiply-adds on operands that never leave the registers: how fast a device computes when nothing else limits it.
 
-A ceiling is a kernel like any other: proved right, and timed by the same clock. So what it computes can be checked
-exactly. Operands are coarsened to multiples of 1/4 by whoever reads them (`coarse`), which makes every sum a multiple
-of 1/16 that single precision holds, whatever the order: one step left out, or done twice, is a wrong result.
+A ceiling is a kernel like any other: verified, and timed by the same clock. So its result is exact: operands are
+coarsened to multiples of 1/4 where they are read (`coarse`), which makes every sum a multiple of 1/16 that single
+precision holds, whatever the order. One step left out, or done twice, is a wrong result.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol

@@ -100,7 +100,7 @@ def _nvmath() -> Any | None:
 
 
 def binding() -> str:
-    """`nvmath` or `ctypes`: through what cuBLAS is called here."""
+    """Return `nvmath` or `ctypes`: the binding by which cuBLAS is called here."""
     return "nvmath" if _nvmath() else "ctypes"
 
 
@@ -123,7 +123,7 @@ def _cublas() -> _CuBlas:
 
 
 def handle_of(x: GemmOperands) -> _CuBlas:
-    """The handle on the stream of `x`; cuBLAS forgets the workspace when the stream is set."""
+    """Return the handle on the stream of `x`; cuBLAS forgets the workspace when the stream is set."""
     blas = _cublas()
     blas.api.set_stream(blas.handle, x.stream.ptr)
     blas.api.set_workspace(blas.handle, blas.workspace.data.ptr, WORKSPACE_BYTES)
@@ -143,7 +143,7 @@ def host_array(values: tuple[float, ...], dtype: str) -> Any:
 
 
 def geam(x: GemmOperands, dtype: str, m: int, n: int, alpha: float, a: Any, op_a: str, beta: float, c: Any) -> Launch:
-    """Row-major C (m x n) = alpha op(A) + beta C, both without padding; in place where beta is not 0."""
+    """Compute row-major C (m x n) = alpha op(A) + beta C, both without padding; in place if beta is not 0."""
     blas, scalar = handle_of(x), {"f32": "f4", "f64": "f8"}[dtype]
     factors = [host_scalar(value, scalar).ctypes.data for value in (alpha, beta)]
     pointer, ld = int(c.data.ptr), n if op_a == "N" else m

@@ -21,13 +21,13 @@ _WITH_BLOCKS = 120900
 
 
 class Algorithm(NamedTuple):
-    """An entry of a list: a cublasLtMatmulHeuristicResult_t as an array of one, into which `address` leads."""
+    """An entry of a list: a cublasLtMatmulHeuristicResult_t as an array of one; `address` points into it."""
 
     entry: Any
 
     @property
     def address(self) -> int:
-        """Where its cublasLtMatmulAlgo_t is."""
+        """The address of its cublasLtMatmulAlgo_t."""
         return int(self.entry["algo"].ctypes.data)
 
     @property
@@ -50,7 +50,7 @@ class Described(NamedTuple):
 
 @cache
 def api() -> Any:
-    """Return nvmath's bindings of cuBLASLt. Raises Unsupported where they refuse the other packages' versions."""
+    """Return nvmath's bindings of cuBLASLt. Raises Unsupported if they refuse the other packages' versions."""
     try:
         return importlib.import_module("nvmath.bindings.cublasLt")
     except Exception as error:  # what a package raises that does not fit the others is its own affair
@@ -74,8 +74,8 @@ def version(problem: object) -> str:
 def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) -> Described:
     """Describe a product whose sums are of the type `compute`, with scalars of the same 32 bits.
 
-    scales: the addresses of scale_a and scale_b, of a problem that has them. Raises Unsupported where the library has
-    no such scales.
+    scales: the addresses of scale_a and scale_b, of a problem that has them. Raises Unsupported if the library has no
+    such scales.
     """
     lt = api()
     product = lt.matmul_desc_create(compute, CUDA_R["s32" if compute == COMPUTE_32I else "f32"])

@@ -23,7 +23,7 @@ _SLOPE = 0.25
 
 
 def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
-    """Return the operands that an epilogue has beside A, B and C: the bias, or the velocity, which lies as C does."""
+    """Return the operands of an epilogue beside A, B and C: the bias, or the velocity, which is stored like C."""
     *batch, _, n = c.shape
     found = {
         "bias-relu": (Operand("bias", (*batch, n), c.dtype, "in", specials=c.specials, others=c.others),),
@@ -56,7 +56,7 @@ def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.G
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
     """Bound the errors of C or V: those of x, times how steep the epilogue is at most, and those of its own steps.
 
-    In units of the reference's, among whose products is what is added. is_plain: nothing is added, and alpha is 1.
+    In units of the reference's, whose products include the added operand. is_plain: nothing is added, and alpha is 1.
     """
     found = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
     if epilogue != "sigmoid":

@@ -23,7 +23,7 @@ def edges(m: int, groups: int, grouping: Grouping) -> tuple[int, ...]:
     """Return where each group's rows begin, and where the last ones end: groups + 1 rows from 0 to m.
 
     equal: m / groups each. skewed: in proportion to 1, 1/2, 1/3 ... (Zipf's law). Edges are rounded down, so that a
-    group has no rows where m is small.
+    group may have no rows if m is small.
     """
     shares = (Fraction(1, i if grouping == "skewed" else 1) for i in range(1, groups + 1))
     sums = [Fraction(0), *accumulate(shares)]
@@ -39,7 +39,7 @@ class GroupedReference(NamedTuple):
 
     @property
     def values(self) -> Array:
-        """All elements, (1, m, n), where no group is sampled."""
+        """Return all elements, (1, m, n), if no group is sampled."""
         return np.concatenate([part.values for *_, part in self.parts], axis=1)
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:

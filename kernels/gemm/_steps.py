@@ -10,9 +10,9 @@ from kernelmark.kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
 
 
 class Rows(NamedTuple):
-    """Rows of what an epilogue reads and writes: x, scaled; C; the bias (for all rows) or V; room for an update.
+    """Rows of an epilogue's operands: x, scaled; C; the bias (for all rows) or V; scratch for an update.
 
-    x is C itself, but for an update, whose `x` is changed.
+    x is C itself, except for an update, whose `x` is changed.
     """
 
     x: Array

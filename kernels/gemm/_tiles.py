@@ -26,18 +26,18 @@ Rule = Callable[[GemmProblem, Tile, DeviceLimits], str | None]
 
 
 def pack(p: GemmProblem) -> int:
-    """4 where all stored rows begin and end at 16 bytes, else 1."""
+    """Return 4 if all stored rows begin and end at 16 bytes, else 1."""
     rows = (length for operand in p.operands() for length in (operand.ld, operand.shape[-1]))
     return 1 if any(length % PACK for length in rows) else PACK
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Blocks that the compiler leaves registers for on a multiprocessor, as in panel.cuh."""
+    """Return the blocks that the compiler leaves registers for on a multiprocessor, as in panel.cuh."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 
 def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
-    """Why a part does not divide its whole, each named by its tunable, or None."""
+    """Return why a part does not divide its whole, each named by its tunable, or None."""
     for part, whole in pairs:
         if getattr(t, whole) % getattr(t, part):
             return f"{part} = {getattr(t, part)} does not divide {whole} = {getattr(t, whole)}"
@@ -45,7 +45,7 @@ def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
 
 
 def unlike_fragments(t: Tile) -> str | None:
-    """Why a block has no such warps, or a warp no such lanes, or None."""
+    """Return why a block's tile cannot be divided into such warps, or a warp's into such lanes, or None."""
     if reason := divides(t, ("WM", "BM"), ("WN", "BN"), ("TM", "WM"), ("TN", "WN")):
         return reason
     lanes = (t.WM // t.TM) * (t.WN // t.TN)
@@ -53,7 +53,7 @@ def unlike_fragments(t: Tile) -> str | None:
 
 
 def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | None:
-    """Why threads cannot share a panel of that many rows and packs across, or None (panel_share.cuh).
+    """Return why threads cannot share a panel of that many rows and packs across, or None (panel_share.cuh).
 
     even: all of them have as many packs, since each holds its own in registers.
     """
@@ -65,7 +65,7 @@ def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | 
 
 
 def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
-    """Why threads cannot stage panels of both operands through registers, W words at a time, or None."""
+    """Return why threads cannot stage panels of both operands through registers, W words at a time, or None."""
     for width, along_k in ((t.BM, p.op_a == "N"), (t.BN, p.op_b == "T")):
         rows, cols = (width, t.BK) if along_k else (t.BK, width)
         if reason := unshared(threads, rows, cols // w, even=True):
@@ -74,7 +74,7 @@ def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
 
 
 def copied(threads: int, t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
-    """Why threads cannot copy panels of both operands, W words at a time where rows are not along k, or None."""
+    """Return why threads cannot copy panels of both operands, W words at a time where rows are not along k, or None."""
     for width, along in zip((t.BM, t.BN), along_k, strict=True):
         if reason := unshared(threads, 0, t.BK if along else width // w):
             return reason
@@ -82,13 +82,13 @@ def copied(threads: int, t: Tile, along_k: tuple[bool, bool], w: int) -> str | N
 
 
 def beyond_grid(p: GemmProblem, t: Tile) -> str | None:
-    """Why a grid has no room for the tiles along m, or None."""
+    """Return why a grid has no room for the tiles along m, or None."""
     rows = ceil_div(p.m, t.BM)
     return None if rows <= GRID_LIMIT else f"{rows} tiles along y, expected at most {GRID_LIMIT}"
 
 
 def columns(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile cannot be where a thread has a column of TM elements, or None."""
+    """Return why a tile is invalid in which a thread has a column of TM elements, or None."""
     if reason := divides(t, ("TM", "BM")) or beyond_grid(p, t):
         return reason
     threads = t.BM * t.BN // t.TM
@@ -97,7 +97,7 @@ def columns(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def patches(words: Callable[[GemmProblem], int]) -> Rule:
-    """The rule for kernels whose threads have TM x TN elements and stage as many words at a time."""
+    """Return the rule for kernels whose threads have TM x TN elements and stage as many words at a time."""
 
     def valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
         if reason := divides(t, ("TM", "BM"), ("TN", "BN")) or beyond_grid(p, t):
@@ -112,24 +112,24 @@ def patches(words: Callable[[GemmProblem], int]) -> Rule:
 
 
 def warps(t: Tile) -> int:
-    """Threads of a block whose tile is divided into those of warps."""
+    """Return the threads of a block whose tile is divided into those of warps."""
     return int(32 * (t.BM // t.WM) * (t.BN // t.WN))
 
 
 def double_buffered(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile cannot be where warps multiply two staged panels in turn, or None."""
+    """Return why a tile is invalid for warps that multiply two staged panels in turn, or None."""
     if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN) or beyond_grid(p, t):
         return reason
     return beyond_static(8 * t.BK * (t.BM + t.BN + 2 * PAD)) or staged(p, t, warps(t), pack(p))
 
 
 def pipelined(t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
-    """Why a tile cannot be where warps multiply panels that are copied ahead, or None."""
+    """Return why a tile is invalid for warps that multiply panels that are copied ahead, or None."""
     if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t)):
         return reason
     return copied(warps(t), t, along_k, w)
 
 
 def pipeline(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile cannot take a product, where its panels are copied ahead, or None."""
+    """Return why a tile whose panels are copied ahead cannot take a product, or None."""
     return pipelined(t, (p.op_a == "N", p.op_b == "T"), pack(p)) or beyond_grid(p, t)

@@ -16,7 +16,7 @@ SHARED_LIMIT = 99 * 1024  # bytes for the panels of one: two such blocks share a
 
 
 def small(p: GemmProblem) -> str | None:
-    """Why a kernel that keeps all of k in shared memory cannot take `p`, or None."""
+    """Return why a kernel that keeps all of k in shared memory cannot take `p`, or None."""
     if max(p.m, p.n, p.k) > LARGEST:
         return f"m, n and k are {p.m}, {p.n} and {p.k}, expected at most {LARGEST}: all of k lies in shared memory"
     return None
@@ -33,18 +33,18 @@ def blocks(p: GemmProblem, side: int) -> int:
 
 
 def shared_limit(device: DeviceLimits) -> int:
-    """The shared memory of a block, at most, in bytes."""
+    """Return the most shared memory of a block, in bytes."""
     return min(SHARED_LIMIT, device.block_shared_bytes)
 
 
 def side(p: GemmProblem, t: Tile, device: DeviceLimits) -> int:
-    """The tile's side: the widest that C does not leave half empty, that fits, and that fills the multiprocessors."""
+    """Return the tile's side: the widest that C does not leave half empty, that fits and fills the device."""
     fitting = (s for s in PARTS if s < 2 * min(p.m, p.n) and panels_bytes(p, s) <= shared_limit(device))
     return int(t.SIDE) or next((s for s in fitting if blocks(p, s) >= t.SMS), min(PARTS))
 
 
 def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
-    """How many products share a block: as many as leave a block for each multiprocessor."""
+    """Return how many products share a block: as many as leave a block for each multiprocessor."""
     held = 1024 * t.KIB // panels_bytes(p, wide)
     return int(max(1, min(t.THREADS // threads, held, p.batch, blocks(p, wide) // t.SMS)))
 

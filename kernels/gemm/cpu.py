@@ -19,7 +19,7 @@ _REAL = ("f32", "f64")
 
 
 def plain(problem: GemmProblem) -> str | None:
-    """Why a kernel for one dense product cannot take `problem`, or None."""
+    """Return why a kernel for one dense product cannot take `problem`, or None."""
     if problem.batch > 1:
         return "has no batched path; take batch 1"
     if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
@@ -28,7 +28,7 @@ def plain(problem: GemmProblem) -> str | None:
 
 
 def multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands, c: Any) -> Launch:
-    """C = alpha a b + beta C for a (m x k) and b (k x n); NumPy cannot accumulate, so beta needs scratch."""
+    """Compute C = alpha a b + beta C for a (m x k) and b (k x n); NumPy cannot accumulate, so beta needs scratch."""
     alpha, beta = problem.alpha, problem.beta
     if alpha == 1 and beta == 0:
         return lambda: np.matmul(a, b, out=c)

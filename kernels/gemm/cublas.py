@@ -101,13 +101,13 @@ def gemm(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def fits_ints(problem: GemmProblem) -> str | None:
-    """Why a call with 32-bit sizes cannot take `problem`, or None."""
+    """Return why a call with 32-bit sizes cannot take `problem`, or None."""
     largest = problem.largest
     return None if largest <= INT_LIMIT else f"{largest} does not fit cuBLAS's int, expected at most {INT_LIMIT}"
 
 
 def unpadded(problem: GemmProblem) -> str | None:
-    """Why a column-major reading cannot take `problem`, or None."""
+    """Return why a column-major reading cannot take `problem`, or None."""
     if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
         return "reads the buffers column by column, which have no padding that way; take lda, ldb and ldc without it"
     return fits_ints(problem)

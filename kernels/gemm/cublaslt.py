@@ -1,8 +1,8 @@
-"""cuBLASLt, row-major as cuBLAS (NT is (OP_T, OP_N)): what its heuristic chooses, and each algorithm it lists.
+"""cuBLASLt, row-major as cuBLAS (NT is (OP_T, OP_N)): the algorithm that its heuristic chooses, and each that it lists.
 
-Which algorithms there are depends on the problem, the GPU and the version; a row's `tunables` has the settings of its
-own, and `launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), 8-bit integers in 32 bits
-(CUBLAS_COMPUTE_32I), and both are taken in NT alone; FP8 with scales of blocks too, where the library has an algorithm
+The algorithms depend on the problem, the GPU and the version; a row's `tunables` has the settings of its own, and
+`launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), 8-bit integers in 32 bits
+(CUBLAS_COMPUTE_32I), and both are taken in NT alone; FP8 with scales of blocks too, if the library has an algorithm
 for them: on Hopper.
 """
 

@@ -34,7 +34,7 @@ _ASYNC: dict[str, Any] = F32 | {
 
 
 def in_layers(along_y: int) -> Callable[[GemmProblem], str | None]:
-    """The predicate for kernels whose blocks cover `along_y` rows, and which take the layouts that layers have."""
+    """Return the predicate for kernels whose blocks cover `along_y` rows, in the layouts of networks' layers."""
     covered = within_grid("m", along_y)
 
     def supports(p: GemmProblem) -> str | None:

@@ -20,7 +20,7 @@ HALF: dict[str, Any] = {
 
 
 def within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None]:
-    """The predicate for kernels whose blocks cover `width` rows or columns along the grid's y, and a batch along z."""
+    """Return the predicate for kernels whose blocks cover `width` rows or columns along y, and a batch along z."""
 
     def supports(p: GemmProblem) -> str | None:
         limit = GRID_LIMIT * width
@@ -36,7 +36,7 @@ def within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None]
 
 
 def within_ints(p: GemmProblem) -> str | None:
-    """Why a kernel whose sizes are C ints cannot take `p`, or None."""
+    """Return why a kernel whose sizes are C ints cannot take `p`, or None."""
     return None if p.largest <= INT_LIMIT else f"a size is {p.largest}, expected at most {INT_LIMIT}: sizes are C ints"
 
 

@@ -96,7 +96,7 @@ def stride_c(p: GemmProblem) -> np.int64:
 
 
 def supports_wgmma(p: GemmProblem) -> str | None:
-    """Why the kernel of one block a tile cannot take the problem, or None."""
+    """Return why the kernel of one block a tile cannot take the problem, or None."""
     return rows_of_16_bytes(p) or within_grid("m", BM)(p)
 
 
@@ -129,7 +129,7 @@ def block_tiles(p: GemmProblem, t: Tile) -> int:
 
 
 def supports_persistent(p: GemmProblem) -> str | None:
-    """Why the persistent kernels cannot take the problem, or None."""
+    """Return why the persistent kernels cannot take the problem, or None."""
     if reason := rows_of_16_bytes(p) or within_ints(p):
         return reason
     count = cluster_tiles(p, Tile(BN=SMALL["BN"], CLUSTER=SMALL["CLUSTER"]))
@@ -137,18 +137,18 @@ def supports_persistent(p: GemmProblem) -> str | None:
 
 
 def supports_splitk(p: GemmProblem) -> str | None:
-    """Why slices of k cannot be multiplied apart and added, or None."""
+    """Return why slices of k cannot be multiplied separately and added, or None."""
     return supports_persistent(p) or within_grid("m", SUM_ROWS)(p)
 
 
 def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why the blocks of a cluster cannot share the columns of op(B), or None."""
+    """Return why the blocks of a cluster cannot share the columns of op(B), or None."""
     share, rest = divmod(t.BN, t.CLUSTER)
     return f"a block copies {t.BN} / {t.CLUSTER} columns, expected a multiple of {BOX}" if rest or share % BOX else None
 
 
 def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
-    """Prefer a tile unless it fills no more than half the device, where the one after it would fill more."""
+    """Prefer a tile unless it fills at most half of the device and the one after it fills more."""
 
     def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
@@ -162,7 +162,7 @@ def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable])
 
 
 def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice, rows: int = BM) -> Prefer:
-    """Prefer the tile whose blocks of `rows` x BN elements multiply fastest together."""
+    """Prefer the tile whose blocks of `rows` x BN elements are fastest in all."""
 
     def useful(p: GemmProblem, t: Tile) -> float:
         return float(p.m * p.n * p.batch / (blocks(p, t) * rows * t.BN))
@@ -220,7 +220,7 @@ GROUPED_TILES = (
 
 
 def group_tiles(p: GemmProblem, t: Tile) -> list[int]:
-    """The tiles along m of each group, each as many rows as a cluster's."""
+    """Return the tiles along m of each group, each with as many rows as a cluster's."""
     return [ceil_div(end - first, BM * t.CLUSTER) for first, end in itertools.pairwise(p.group_rows)]
 
 
@@ -230,7 +230,7 @@ def grouped_blocks(p: GemmProblem, t: Tile) -> int:
 
 
 def supports_grouped(p: GemmProblem) -> str | None:
-    """Why the kernel of groups cannot take the problem, or None."""
+    """Return why the kernel of groups cannot take the problem, or None."""
     if p.groups > MOST_GROUPS:
         return f"there are {p.groups} groups, expected at most {MOST_GROUPS}"
     return supports_persistent(p) or whole_16_bytes(p.operands()[2])
@@ -262,12 +262,12 @@ def wgmma_grouped(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelC
 
 
 def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
-    """The extent of the operand in registers, which is not stored along k, and that of the other."""
+    """Return the extent of the operand in registers, which is not stored along k, and that of the other."""
     return (p.m, p.n) if p.op_a == "T" else (p.n, p.m)
 
 
 def turned_tiles(p: GemmProblem, t: Tile) -> int:
-    """Tiles of all products, each as large as a block computes from registers."""
+    """Return the tiles of all products, each as large as a block computes from registers."""
     rows, columns = rows_and_columns(p)
     return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * p.batch * int(t.CLUSTER)
 
@@ -298,7 +298,7 @@ def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[
 
 
 def tall_tiles(p: GemmProblem, t: Tile) -> int:
-    """Tiles of all products, each as large as a block computes whose columns are turned."""
+    """Return the tiles of all products, each as large as that of a block that turns its columns."""
     return ceil_div(p.m, TALL * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch * int(t.CLUSTER)
 
 
@@ -369,7 +369,7 @@ def wgmma_splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
 
 
 def fits_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile cannot be where three products are one, or None. REGISTERS: A is split there."""
+    """Return why a tile is invalid for three products as one, or None. REGISTERS: A is split in registers."""
     if t.REGISTERS and t.BN < 2 * BOX:
         return f"half of BN = {t.BN} is multiplied at a time, expected at least {BOX} columns"
     return whole_boxes(p, t, device)

@@ -1,4 +1,4 @@
-"""The FP32 ladder in `cuda/gemm`, from tiles for a block to the pipelines that a device is filled with."""
+"""The FP32 ladder in `cuda/gemm`, from tiles of a block to pipelines that fill a device."""
 
 from typing import NamedTuple
 
@@ -32,12 +32,12 @@ STREAMK = ASYNC.replace("async", "streamk")
 
 
 def packed(entry: str, p: GemmProblem) -> str:
-    """The entry with W, the floats that the kernel may move at once, filled in."""
+    """Return the entry with W, the floats that the kernel may move at once."""
     return entry.replace("{W}", str(pack(p)))
 
 
 def piped(entry: str, p: GemmProblem, t: Tile) -> str:
-    """The entry of a pipeline with W and WHOLE filled in: whether tiles and steps divide the product.
+    """Return the entry of a pipeline with W and WHOLE: whether tiles and steps divide the product.
 
     Where op(B) is stored along k most copies are of words, and starting them in thirds was worth 15 % on an H200; in NN
     it cost 2 to 5 %.
@@ -132,12 +132,12 @@ def warptile(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def tiles(p: GemmProblem, t: Tile) -> int:
-    """How many tiles cover C, in all products of the batch."""
+    """Return how many tiles cover C, in all products of the batch."""
     return int(np.prod(grid(p, t)))
 
 
 def useful(p: GemmProblem, t: Tile) -> float:
-    """The share of all tiles' elements that C has."""
+    """Return the share of all tiles' elements that C has."""
     return p.m * p.n * p.batch / float(tiles(p, t) * t.BM * t.BN)
 
 
@@ -169,7 +169,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile as wide as WIDE is left to the next, or None: half of the last one is past n, and they are few."""
+    """Return why a tile as wide as WIDE is skipped, or None: half of the last one is past n, and they are few."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -177,7 +177,7 @@ def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """How deep the slices of k are and how many: as fill the device once, none less than DEPTH deep where k allows."""
+    """Return how deep the slices of k are and how many, to fill the device; none below DEPTH if k allows."""
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // tiles(p, t), p.k // t.DEPTH))
     depth = ceil_div(ceil_div(p.k, wanted), t.BK) * t.BK
     return depth, ceil_div(p.k, depth)
@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Shares of one to two tiles where there are that many, else of at least DEPTH along k, or one tile."""
+    """Return shares of one to two tiles if there are that many, else of at least DEPTH along k, or one tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

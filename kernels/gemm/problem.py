@@ -66,9 +66,9 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     """C (m x n) = alpha op_A(A) op_B(B) + beta C; `NT` means op_N(A) (m x k) times op_T(B), B stored n x k.
 
     lda_pad, ldb_pad, ldc_pad: elements by which the leading dimensions exceed the rows. batch: strided batch.
-    epilogue: what becomes of x = alpha op_A(A) op_B(B) + beta C before it is stored:
+    epilogue: the operation on x = alpha op_A(A) op_B(B) + beta C before it is stored:
     bias-relu: C = max(0, x + bias), with a bias (n) for the columns. sigmoid: C = 1 / (1 + exp(-x)).
-    update: the step of weights C by their gradient x, with momentum and weight decay, where beta is 0. A velocity V
+    update: the step of weights C by their gradient x, with momentum and weight decay; beta is 0. A velocity V
     (m x n, inout, with C's leading dimension) becomes momentum V - rate (x + decay C), then C (inout) becomes C + V, as
     in Caffe, with the numbers `momentum`, `rate` and `decay`.
     s8.s32: sums of integers, which no rounding and no overflow changes; alpha is 1, beta 0, and no epilogue follows.
@@ -237,7 +237,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def group_rows(self) -> tuple[int, ...]:
-        """Where each group's rows begin, and where the last ones end."""
+        """Return where each group's rows begin, and where the last ones end."""
         return _groups.edges(self.m, self.groups, self.grouping)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference | _groups.GroupedReference:
@@ -294,7 +294,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return which, row, column, now[index].astype(np.float64), before.astype(np.float64)
 
     def tolerance(self, numerics: str) -> Bound:
-        """Bound of the errors of the sum, of alpha and beta, of the epilogue, and of rounding to the stored type.
+        """Return the bound of the errors of the sum, of alpha and beta, of the epilogue, and of storing.
 
         In units of the reference's. 0 for integers, whatever a kernel declares.
         """
@@ -309,7 +309,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def halvings(self) -> int:
-        """How often Strassen's algorithm halves sizes at the most."""
+        """Return how often Strassen's algorithm halves sizes at most."""
         return max(1, (min(self.m, self.n, self.k) // _LEAF).bit_length() - 1)
 
     @property
@@ -319,11 +319,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Multiply-adds as two; 0 where alpha is 0, since BLAS then need not look at A and B."""
+        """Multiply-adds, each as two; 0 if alpha is 0, since BLAS then need not read A and B."""
         return 2 * self.batch * self.m * self.n * self.k if self.alpha else 0
 
     def least_flop(self, numerics: str) -> int:
-        """Strassen's algorithm has seven products of halves in the place of eight."""
+        """Strassen's algorithm has seven products of halves instead of eight."""
         return self.flop * 7**self.halvings // 8**self.halvings if numerics in STRASSEN else self.flop
 
     @property

@@ -1,4 +1,4 @@
-"""Products whose A has few rows, as those of a token or a few tokens: B's bytes decide how long they take."""
+"""Products whose A has few rows, as for a token or a few tokens: B's bytes decide how long they take."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel, split_dtype
 from kernelmark.kernels._cuda import GRID_LIMIT, beyond_block, ceil_div, multiprocessors
@@ -13,7 +13,7 @@ GROUPS, MEMBERS, VECTOR = 8, 4, 16  # of a warp, lanes of a group, bytes that a 
 
 
 def few_rows(p: GemmProblem) -> str | None:
-    """Why a kernel whose warps keep the sums of all rows cannot take `p`, or None."""
+    """Return why a kernel whose warps keep the sums of all rows cannot take `p`, or None."""
     if p.m > MOST_ROWS:
         return f"m is {p.m}, expected at most {MOST_ROWS}: every warp has the sums of all rows"
     return within_grid("m", 1)(p)
@@ -25,7 +25,7 @@ def itemsize(p: GemmProblem) -> int:
 
 
 def rows(p: GemmProblem) -> int:
-    """Rows that a warp sums: those of A in FP32, a multiple of eight, as mma.sync has, in 16 bits."""
+    """Return the rows that a warp sums: those of A in FP32; in 16 bits a multiple of eight, as mma.sync has."""
     return p.m if itemsize(p) == 4 else 8 * ceil_div(p.m, 8)
 
 
@@ -35,19 +35,19 @@ def step(p: GemmProblem) -> int:
 
 
 def least_columns(p: GemmProblem) -> int:
-    """Columns of C that a warp covers at the least: one for each group, or a vector for each where B lies along n."""
+    """Return the least columns of C that a warp covers: one for each group, or a vector for each if B lies along n."""
     return GROUPS if p.op_b == "T" else GROUPS * VECTOR // itemsize(p)
 
 
 def width(p: GemmProblem) -> int:
-    """The elements of a vector where all rows of A and B, as stored, begin and end at multiples of one, else 1."""
+    """Return the elements of a vector if all rows of A and B, as stored, begin and end at multiples of one, else 1."""
     vector = VECTOR // itemsize(p)
     whole = all(size % vector == 0 for o in p.operands()[:2] for size in (o.ld, o.shape[-1]))
     return vector if whole else 1
 
 
 def shared_bytes(p: GemmProblem, t: Tile) -> int:
-    """Shared memory of a block: the sums of each warp, those of mma.sync in rows that are padded as in skinny.cuh."""
+    """Return the shared memory of a block: the sums of each warp, those of mma.sync in padded rows as in skinny.cuh."""
     padded = t.COLS if itemsize(p) == 4 else t.COLS | GROUPS if p.op_b == "T" else t.COLS + 5 * GROUPS
     return int(4 * t.WARPS * rows(p) * padded)
 
@@ -72,7 +72,7 @@ def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """How deep the slices of k are and how many: as fill the device, none less than DEPTH deep where k allows."""
+    """Return how deep the slices of k are and how many, to fill the device; none less than DEPTH deep if k allows."""
     blocks = ceil_div(p.n, t.COLS) * p.batch
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // blocks, p.k // t.DEPTH, GRID_LIMIT))
     stride = t.UNROLL * step(p)

@@ -59,14 +59,14 @@ def by_size(*tiles: dict[str, int]) -> Prefer:
 
 
 def fits_mma(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile cannot be where warps multiply by mma.sync, or None."""
+    """Return why a tile is invalid for warps that multiply by mma.sync, or None."""
     storage = DTYPES[split_dtype(p.dtype)[0]].itemsize
     along_k = (p.op_a == "N", p.op_b == "T")
     return unlike_mma(t, storage, along_k) or unshared_by(t, storage, along_k) or _tiles.beyond_grid(p, t)
 
 
 def unlike_mma(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None:
-    """Why panels, warps or sums are none that mma.cuh has, or None."""
+    """Return why mma.cuh has no such panels, warps or sums, or None."""
     if t.BK * itemsize % 64:
         return f"a step has {t.BK * itemsize} bytes along k, expected a multiple of 64"
     for name, width, along in zip(("BM", "BN"), (t.BM, t.BN), along_k, strict=True):
@@ -86,7 +86,7 @@ def _beyond_stripes(t: Tile, itemsize: int) -> str | None:
 
 
 def unshared_by(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None:
-    """Why threads cannot copy panels in chunks of 16 bytes, or None."""
+    """Return why threads cannot copy panels in chunks of 16 bytes, or None."""
     for width, along in zip((t.BM, t.BN), along_k, strict=True):
         if reason := _tiles.unshared(warps(t), 0, (t.BK if along else width) * itemsize // 16):
             return reason
@@ -94,12 +94,12 @@ def unshared_by(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | Non
 
 
 def fits_wmma(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why the tiles of A, B and C cannot lie in shared memory, or None; T is 2 x 16 or a multiple, BK one of 16."""
+    """Return why the tiles of A, B and C do not fit into shared memory, or None; T is a multiple of 32, BK of 16."""
     return beyond_static(4 * t.T * t.T + 2 * max(2 * t.T * (t.BK + 8), t.T * (t.BK + 8) + t.BK * (t.T + 8)))
 
 
 def copied(p: GemmProblem) -> int:
-    """The elements of A and B that one copy may move: 16 bytes, 4 or one element, whichever their rows begin at."""
+    """Return the elements of A and B that one copy may move: 16 bytes, 4 or one element, as rows are aligned."""
     a, b, _ = p.operands()
     size = DTYPES[a.dtype].itemsize
     for nbytes in (16, 4):
@@ -109,7 +109,7 @@ def copied(p: GemmProblem) -> int:
 
 
 def named(entry: str, p: GemmProblem) -> str:
-    """The entry with the type of C and the width of copies filled in."""
+    """Return the entry with the type of C and the width of copies."""
     return entry.replace("{TC}", DTYPES[split_dtype(p.dtype)[1]].ctype).replace("{W}", str(copied(p)))
 
 

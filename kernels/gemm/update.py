@@ -1,7 +1,7 @@
 """W <- W - lr dY^T X without the BLAS's beta: a product in scratch, then an update of its own.
 
-The other strategy, one GEMM with alpha = -lr and beta = 1, is what `gemm/scipy.sgemm`, `gemm/scipy.dgemm` and every
-other kernel with a beta path already are; both answer problems such as `gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1`.
+The other strategy, one GEMM with alpha = -lr and beta = 1, needs no kernel of its own: `gemm/scipy.sgemm` and every
+other kernel with a beta path do it. Both run on problems such as `gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1`.
 """
 
 from kernelmark import Launch, kernel

@@ -36,7 +36,7 @@ class Mapped:
 
 
 def main(requests_fd: int, pipe_fd: int) -> None:
-    """Do what is asked until the socket ends."""
+    """Answer requests until the socket ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run decides what an interrupt does
     requests = socket.socket(fileno=requests_fd)
     known: dict[int, Mapped] = {}

@@ -19,14 +19,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def whole_pages(array: Any) -> tuple[int, int]:
-    """Return where the pages that lie wholly within an array begin, and their bytes."""
+    """Return the beginning and the bytes of the pages that lie wholly within an array."""
     first = -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
     last = (array.ctypes.data + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     return first, max(0, last - first)
 
 
 def give_back(array: Any) -> Launch:
-    """A launch that gives the whole pages of an array back to the system, which has new ones for the next stores."""
+    """Return a launch that gives the whole pages of an array back to the system; the next stores get new ones."""
     start, nbytes = whole_pages(array)
     return partial(_madvise, ctypes.c_void_p(start), ctypes.c_size_t(nbytes), mmap.MADV_DONTNEED)
 
@@ -37,7 +37,7 @@ def _madvise(*arguments: Any) -> None:
 
 
 def bind_to_node(array: Any, node: int | None) -> None:
-    """Move the pages of an array to a NUMA node. Raises Unsupported where there is no such node, or it is refused."""
+    """Move the pages of an array to a NUMA node. Raises Unsupported if the node does not exist or refuses."""
     if node is None:
         return
     _nodes_with(node)
@@ -47,7 +47,7 @@ def bind_to_node(array: Any, node: int | None) -> None:
 
 
 def require_node(node: int | None) -> None:
-    """Raise Unsupported where pages that a driver has placed are not sure to lie on a NUMA node: they stay there."""
+    """Raise Unsupported if pages that a driver has placed may not lie on a NUMA node: they stay there."""
     if node is not None and len(_nodes_with(node)) > 1:
         raise Unsupported(
             "the driver has placed these pages, which cannot be moved; transfer/cuda.pageable moves its own"

@@ -62,19 +62,19 @@ class Peer:
         return self._process.poll() is None
 
     def share(self, fd: int, nbytes: int) -> tuple[int, int]:
-        """Let it map a file; return the number that the file has there, and the address. Raises RuntimeError."""
+        """Let the helper map a file; return the file's number there, and the address. Raises RuntimeError."""
         handle = next(self._handles)
         with self._asking():
             socket.send_fds(self._requests, [REQUEST.pack(MAP, handle, 0, nbytes)], [fd])
             return handle, ADDRESS.unpack(self._receive(ADDRESS.size))[0]
 
     def forget(self, handle: int) -> None:
-        """Let it unmap a file, if it is still there."""
+        """Let the helper unmap a file, if it still exists."""
         with suppress(OSError):
             self._requests.sendall(REQUEST.pack(UNMAP, handle, 0, 0))
 
     def ring(self, handle: int, start: int, nbytes: int, target: int) -> None:
-        """Copy bytes of a file to an address: it copies them into slots, from which they are copied here."""
+        """Copy bytes of a file to an address: the helper copies them into slots, from which they are copied here."""
         with self._asking():
             self._requests.sendall(REQUEST.pack(RING, handle, start, nbytes))
             for number, first in enumerate(range(0, nbytes, SLOT_BYTES)):
@@ -85,7 +85,7 @@ class Peer:
                     self._requests.sendall(DONE)
 
     def pipe(self, handle: int, start: int, target: memoryview) -> None:
-        """Read bytes of a file out of the pipe that it writes them into."""
+        """Read bytes of a file from the pipe that the helper writes them into."""
         with self._asking():
             self._requests.sendall(REQUEST.pack(PIPE, handle, start, target.nbytes))
             while target:
@@ -95,7 +95,7 @@ class Peer:
                 target = target[count:]
 
     def read(self, address: int, target: int, nbytes: int) -> None:
-        """Copy from its memory into ours, by one system call for each 2 GB at most."""
+        """Copy from the helper's memory into ours, by one system call for each 2 GB at most."""
         while nbytes:
             own, there = Vector(target, nbytes), Vector(address, nbytes)
             count = _libc.process_vm_readv(self.pid, ctypes.byref(own), 1, ctypes.byref(there), 1, 0)
@@ -137,14 +137,14 @@ def _spawned(lane: int, generation: int) -> Peer:
 
 
 def peer(lane: int) -> Peer:
-    """Return the helper process of a lane, another where that one has ended. Raises Unsupported."""
+    """Return the helper process of a lane, or a new one if that has ended. Raises Unsupported."""
     if not (hasattr(os, "memfd_create") and hasattr(_libc, "process_vm_readv")):
         raise Unsupported("memory shared with another process by its descriptor takes Linux")
     return next(found for found in (_spawned(lane, number) for number in itertools.count()) if found.alive)
 
 
 class Shared:
-    """An operand's file as a helper process has it, for as long as this lives. address: of the operand over there."""
+    """An operand's file in a helper process, for as long as this object lives. address: of the operand over there."""
 
     def __init__(self, peer: Peer, array: Any) -> None:
         self.start = array.ctypes.data - array.file.base

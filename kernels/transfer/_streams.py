@@ -13,7 +13,7 @@ LEAST_BYTES = 2**18
 
 
 class Side:
-    """A stream beside the timed one: it begins when that has come so far, and that goes on when this has ended."""
+    """A stream beside the timed one, which it is forked from and joined to."""
 
     def __init__(self, timed: Any) -> None:
         import cupy
@@ -22,18 +22,18 @@ class Side:
         self._forked, self._joined = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
 
     def fork(self) -> None:
-        """Let what is queued here from now on wait for what is queued on the timed stream by now."""
+        """Make later work here wait for the work queued on the timed stream so far."""
         self._forked.record(self._timed)
         self.stream.wait_event(self._forked)
 
     def join(self) -> None:
-        """Let what is queued on the timed stream from now on wait for what is queued here by now."""
+        """Make later work on the timed stream wait for the work queued here so far."""
         self._joined.record(self.stream)
         self._timed.wait_event(self._joined)
 
 
 def copied(kind: str, target: Any, source: Any, stream: Any) -> Launch:
-    """A launch of the driver's copy of a whole array on a stream; kind: h2d, d2h or d2d."""
+    """Return a launch of the driver's copy of a whole array on a stream; kind: h2d, d2h or d2d."""
     return _copy(kind, target.data.ptr, source.data.ptr, source.nbytes, stream)
 
 
@@ -74,7 +74,7 @@ class Slot:
         self._bytes = np.frombuffer(self._memory, np.uint8, self.NBYTES)
 
     def between(self, kind: str, device: Any, host: Any) -> tuple[Launch, Launch]:
-        """Return what begins to move a piece, and what ends it: the last piece of the slot has ended before it begins.
+        """Return what begins to move a piece, and what ends it: the slot's last piece has ended before it begins.
 
         h2d: the piece is copied into the buffer, and the driver's copy is queued; its end needs no host. d2h: the
         driver's copy is queued; its end is waited for, and the piece copied out of the buffer.
@@ -100,7 +100,7 @@ class Slot:
 
 
 def through(slots: list[Slot], kind: str, device: Any, host: Any) -> Launch:
-    """A launch that moves pieces between an array on the device and pageable memory by way of slots in turn."""
+    """Return a launch that moves pieces between an array on the device and pageable memory through slots in turn."""
     count, every = len(slots), pieces(host.size, host.itemsize, Slot.NBYTES)
     moves = [slots[number % count].between(kind, device[piece], host[piece]) for number, piece in enumerate(every)]
     begun = [begin for begin, _ in moves] + [lambda: None] * count

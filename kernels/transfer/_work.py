@@ -26,7 +26,7 @@ affine = cast(Any, intrinsic(_affine))
 
 @jit
 def work(b, a, scale, shift, steps, size):  # type: ignore[no-untyped-def]
-    """Let b = a after all steps, in groups of `size`; what is left beside them one by one. b may be a."""
+    """Compute b = a after all steps, in groups of `size`; the remaining elements one by one. b may be a."""
     whole = a.size // size * size
     for start in range(0, whole, size):
         affine(b, a, start, scale, shift, steps)
@@ -73,7 +73,7 @@ def wait(counts, at, value):  # type: ignore[no-untyped-def]
 
 @jit
 def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
-    """Let b = a in pieces of `step`, counted in counts[0]; at most `ahead` of them are not yet counted in counts[8]."""
+    """Copy b = a in pieces of `step`, counted in counts[0]; at most `ahead` are not yet counted in counts[8]."""
     for piece in range((a.size + step - 1) // step):
         wait(counts, 8, piece - ahead + 1)  # type: ignore[no-untyped-call]
         start = piece * step

@@ -15,7 +15,7 @@ H2H: dict[str, Any] = {"device": "cpu", "numerics": "exact", "directions": ("h2h
 
 
 def copied(x: TransferOperands, node: int | None) -> Launch:
-    """A launch that copies in bands, one a thread, from pages of the node."""
+    """Return a launch that copies in bands, one a thread, from pages of the node."""
     bind_to_node(x.a, node)
     return in_bands(x.a.size, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
 

@@ -1,6 +1,6 @@
 """Transfer of n elements over a link: between host and device, between devices, or between two places of the host.
 
-What lies at either end of the link is the direction's; what kind of host memory the elements lie in is the kernel's.
+The direction names the ends of the link; the kernel chooses the kind of host memory.
 """
 
 import re
@@ -62,7 +62,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
     """B = A across a link; `work` multiply-adds follow for each element on arrival.
 
     direction: h2d, d2h, bidir (both at once, n elements each way), d2d (within a device), p2p (to another device), h2h.
-    node: the NUMA node that host memory at the source is bound to, None for wherever the system has put it.
+    node: the NUMA node that host memory at the source is bound to, None for the system's choice.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("n",)
@@ -139,7 +139,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return compare(name, got, want, self.tolerance(numerics), self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """The whole check, which hardly takes longer than to read both."""
+        """The whole check, which takes hardly longer than reading both."""
         return lambda outputs, now, changes, numerics: self.check(outputs, self.reference(now, rng), numerics).reason
 
     def tolerance(self, numerics: str) -> float:

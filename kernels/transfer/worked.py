@@ -1,7 +1,7 @@
-"""Transfers within the memory of the host, each element of which multiply-adds are done on when it has arrived.
+"""Transfers within the memory of the host, with multiply-adds on each element when it has arrived.
 
 Lanes take bands of the elements. `serial` does one after the other, `arrived` leaves the transfer out, `staged` has two
-threads a lane, so that it can hide the shorter of both: what of it is hidden is their overlap.
+threads a lane, so that it can hide the shorter of both: the hidden share is their overlap.
 """
 
 from functools import lru_cache, partial

@@ -15,17 +15,17 @@ AHEAD = 4 * LINE_BYTES
 
 
 def width(itemsize: int) -> int:
-    """Elements a side of a block: a cache line of them, at most 16, since a row is a register and 32 are many."""
+    """Return the elements a side of a block: a cache line, at most 16, since a row is a register and 32 are many."""
     return min(16, LINE_BYTES // itemsize)
 
 
 def square_side(itemsize: int) -> int:
-    """Elements a side of a square whose rows, V at most, are registers, so that all of it is in registers at once."""
+    """Return the elements a side of a square with rows of V at most, so that all of it is in registers at once."""
     return min(width(itemsize), registers().nbytes // itemsize)
 
 
 def transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """A block's columns, from its V rows as vectors."""
+    """Return a block's columns, from its V rows as vectors."""
     for _ in range(len(rows).bit_length() - 1):
         rows = _interleave(builder, rows)
     return rows

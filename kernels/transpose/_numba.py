@@ -17,8 +17,8 @@ def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # typ
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
     run: elements read from one row of a before going on to the next; down: rows of a before going on along them. Past
-    the caches, lines of b are written two by two, which is faster than one by one. Then what is read of a is fetched
-    several lines of a row at a time, a few rows with each block: it is faster than a line of each row.
+    the caches, lines of b are written two by two, which is faster than one by one. Then a is fetched several lines of a
+    row at a time, a few rows with each block, which is faster than a line of each row.
     """
     ahead = AHEAD // a.itemsize
     tall = LINE_BYTES // a.itemsize if streaming else side
@@ -50,7 +50,7 @@ def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # typ
 
 @jit
 def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
-    """Rows start:stop of all matrices of b one after another, each n x m, from those of a; as in `transpose`."""
+    """Transpose rows start:stop of all matrices of b in turn, each n x m, from those of a; as in `transpose`."""
     for g in range(start // n, -(-stop // n)):
         first, last, o = max(start - g * n, 0), min(stop - g * n, n), g * m * n
         transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, run, down, first, last)  # type: ignore[no-untyped-call]
@@ -58,7 +58,7 @@ def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  
 
 @jit
 def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
-    """The n x n matrix x in place, rows of blocks first, first + step, ...: pairs across the diagonal."""
+    """Transpose the n x n matrix x in place, rows of blocks first, first + step, ...: pairs across the diagonal."""
     whole = n // side * side
     for i in range(first * side, whole, step * side):
         for j in range(i, whole, side):
@@ -75,7 +75,7 @@ def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
 
 @jit
 def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
-    """Whole blocks of an m x n part of a, from element s on, to the part of b from element d on."""
+    """Transpose whole blocks of an m x n part of a, from element s on, to the part of b from element d on."""
     for j in range(0, n, side):
         for i in range(0, m, side):
             block(b, d + j * ldb + i, ldb, a, s + i * lda + j, lda)
@@ -83,10 +83,10 @@ def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
 
 @jit
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
-    """Each of the m x n matrices start:stop that lie one after the other in x, transposed through s.
+    """Transpose each of the m x n matrices start:stop that lie one after the other in x, through s.
 
-    They are copied into s and not back from there, since a copy reads memory faster than blocks do. Where blocks divide
-    all quarters, the right one below waits until the left half is written, so that less lies in s: a matrix and all of
+    They are copied into s and not back from there, since a copy reads memory faster than blocks do. If blocks divide
+    all quarters, the lower right one waits until the left half is written, so that less lies in s: a matrix and all of
     its copy fill the second-level cache.
     """
     h, w = m // 2, n // 2
@@ -106,10 +106,10 @@ def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
 
 @jit
 def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
-    """The permutation that transposes a grid of chunks, as segments of its cycles, at most `longest` moves each.
+    """Return the permutation that transposes a grid of chunks, as segments of its cycles, at most `longest` moves each.
 
     Place q of the result receives place q % rows * columns + q // rows. A segment starts at `starts`, makes `moves`
-    moves, and ends with the chunk saved under `ends`, or with the one it began with where that is -1: a whole cycle.
+    moves, and ends with the chunk saved under `ends`, or with the one it began with if that is -1: a whole cycle.
     `saved` are the chunks to be saved before any segment starts.
     """
     seen = np.zeros(rows * columns, np.bool_)
@@ -135,14 +135,14 @@ def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
 
 @jit
 def save(x, kept, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
-    """Chunks that one segment overwrites and another one wants."""
+    """Save chunks that one segment overwrites and another one needs."""
     for e in range(start, stop):
         move(kept, e * chunk, x, saved[e] * chunk, chunk)
 
 
 @jit
 def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop):  # type: ignore[no-untyped-def]
-    """Segments start:stop of the cycles of a rows x columns grid of chunks."""
+    """Follow segments start:stop of the cycles of a rows x columns grid of chunks."""
     for e in range(start, stop):
         q = starts[e]
         if ends[e] < 0:
@@ -159,7 +159,7 @@ def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop): 
 
 @jit
 def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
-    """The last `rest` columns of x (m x n) into border (rest x m), the others moved together."""
+    """Move the last `rest` columns of x (m x n) into border (rest x m), and close the gaps."""
     for i in range(m):
         for k in range(rest):
             border[k * m + i] = x[(i + 1) * n - rest + k]
@@ -171,13 +171,13 @@ def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
 
 @jit
 def append(x, border):  # type: ignore[no-untyped-def]
-    """The border after all that was moved together."""
+    """Append the border behind the moved columns."""
     move(x, x.size - border.size, border, 0, border.size)
 
 
 @jit
 def widen(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
-    """The inverse: x (m x n - rest) moved apart to rows of n, which end in those of border (m x rest)."""
+    """Undo `cut`: x (m x n - rest) is moved apart to rows of n, which end in those of border (m x rest)."""
     for i in range(m - 1, -1, -1):
         end = n - rest
         while end > 0:

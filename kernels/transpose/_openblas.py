@@ -43,7 +43,7 @@ def _function(name: str, dtype: str) -> Callable[..., None]:
 
 
 def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
-    """A launch that writes a^T (n x m) into b for a (m x n), in bands of b's rows, one a thread."""
+    """Return a launch that writes a^T (n x m) into b for a (m x n), in bands of b's rows, one a thread."""
     function, (m, n), size = _function("omatcopy", dtype), a.shape, a.itemsize
 
     def band(start: int, stop: int) -> Launch:
@@ -59,9 +59,9 @@ def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
 
 
 def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
-    """A launch that transposes the m x n matrix at `address` in place, as far as its caller can see.
+    """Return a launch that transposes the m x n matrix at `address` in place, as far as its caller can see.
 
-    Raises MemoryError where the system does not give what imatcopy allocates, which would end the process.
+    Raises MemoryError if the system does not give what imatcopy allocates, which would end the process.
     """
     function, nbytes = _function("imatcopy", dtype), imatcopy_scratch(m, n, dtype)
     libc = ctypes.CDLL(None)

@@ -25,13 +25,13 @@ RUN_BYTES = 256  # of what is left over, moved at a time
 
 
 def on_workers(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
-    """`run(worker, start, stop)` in bands, or nothing where there is nothing to do."""
+    """Return a launch of `run(worker, start, stop)` in bands, or nothing if there is nothing to do."""
     worker = count()
     return [in_bands(length, workers, lambda start, stop: run(next(worker), start, stop))] if length else []
 
 
 def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
-    """Blocks swapped across the diagonal; threads take rows of blocks in turn, since the rows get shorter."""
+    """Swap blocks across the diagonal; threads take rows of blocks in turn, since the rows get shorter."""
     n, side = problem.n, width(flat.itemsize)
     buffers = x.scratch((x.threads, side * side), problem.dtype).view(flat.dtype)
 
@@ -42,7 +42,7 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
 
 
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
-    """The stages, each a launch on all threads but for the moving of rows, which is serial."""
+    """Return the stages, each a launch on all threads except the moving of rows, which is serial."""
     m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
     line_bytes, cache_bytes = shorter * flat.itemsize, second_level_bytes()
     size, workers, rest = strips(max(m, n), line_bytes, x.threads, cache_bytes, x.tile.STRIP)

@@ -9,12 +9,12 @@ VECTOR, LINE, WORD = 16, 128, 4  # bytes that a lane moves at once, of all banks
 
 
 def tiles(p: TransposeProblem, t: Tile) -> int:
-    """Blocks, one for each tile of each matrix."""
+    """Return the blocks, one for each tile of each matrix."""
     return p.batch * ceil_div(p.m, t.TILE) * ceil_div(p.n, t.TILE)
 
 
 def widths(p: TransposeProblem) -> tuple[int, int]:
-    """The elements that are moved at once in A and in B: vectors where all rows begin at one."""
+    """Return the elements that are moved at once in A and in B: vectors if all rows begin at one."""
     vector = VECTOR // DTYPES[p.dtype].itemsize
     a, b = (vector if length % vector == 0 else 1 for length in (p.n, p.m))
     return a, b

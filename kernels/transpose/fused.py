@@ -18,7 +18,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 
 def stash_bytes(v: View) -> int:
-    """Bytes that the first rows need of scratch: half of the c - 1 that the last rows are made of, too."""
+    """Return the bytes of scratch for the first rows, including half of the c - 1 that the last rows consist of."""
     return v.common // 2 * v.cols * v.itemsize
 
 

@@ -1,4 +1,4 @@
-"""Our own transpositions in `cuda/transpose`: pure plans of launches. They move bits, so every storage type will do."""
+"""Our own transpositions in `cuda/transpose`: pure plans of launches. They move bits, so they take any storage type."""
 
 from collections.abc import Callable
 from typing import Any

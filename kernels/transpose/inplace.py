@@ -19,7 +19,7 @@ _EACH = 16  # elements a thread moves before a block gets more threads
 
 
 class View(NamedTuple):
-    """The buffer as c2r.cu sees it, the longer side along the rows; back: m > n, the steps are inverted."""
+    """The buffer in the order of c2r.cu, the longer side along the rows; back: m > n, the steps are inverted."""
 
     rows: int
     cols: int
@@ -33,7 +33,7 @@ class View(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """A row in shared memory: whole groups of 32, within which elements are spread over the banks."""
+        """Bytes of a row in shared memory: whole groups of 32, within which elements are spread over the banks."""
         return ceil_div(self.cols, 32) * 32 * self.itemsize
 
     @property
@@ -64,17 +64,17 @@ class Stages(NamedTuple):
 
     @property
     def most_blocks(self) -> int:
-        """Blocks that have a part of the scratch each, at most."""
+        """The most blocks with a part of the scratch each."""
         return BLOCKS_PER_SM * self.device.multiprocessors
 
     @property
     def row_blocks(self) -> int:
-        """Blocks that a tenth of the matrix gives a row of scratch each, 0 where it holds none."""
+        """The blocks that get a row each from scratch of a tenth of the matrix, 0 if that holds no row."""
         return min(self.most_blocks, self.view.rows // SCRATCH_SHARE)
 
     @property
     def stripe_blocks(self) -> int:
-        """Blocks that a tenth of the matrix gives a stripe of scratch each, 0 where it holds none."""
+        """The blocks that get a stripe each from scratch of a tenth of the matrix, 0 if that holds no stripe."""
         return min(self.most_blocks, self.view.cols // SCRATCH_SHARE // int(self.tile.W))
 
     @property
@@ -105,7 +105,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a block cannot have several stripes at once, or None."""
+    """Return why a block cannot have several stripes at once, or None."""
     if t.STAGES == 1:
         return None
     if v.itemsize < CP_ASYNC_BYTES or device.capability < CP_ASYNC_CAPABILITY:
@@ -116,7 +116,7 @@ def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def resident(v: View, t: Tile, device: DeviceLimits) -> int:
-    """Blocks with a ring that a multiprocessor has room for; the compiler leaves them registers for BLOCK_THREADS."""
+    """Return the blocks with a ring that fit on a multiprocessor, with registers for BLOCK_THREADS threads each."""
     threads = v.stripe_threads(t.W, t.STAGES)
     return max(1, min(BLOCK_THREADS // threads, device.blocks_by_shared(v.stripe_bytes(t.W, t.STAGES))))
 
@@ -205,5 +205,5 @@ def flag(value: bool) -> str:
 
 
 def threads_for(elements: int, most: int = _THREADS) -> int:
-    """Threads of a block that moves that many elements: whole warps."""
+    """Return the threads of a block that moves that many elements: whole warps."""
     return min(most, ceil_div(elements, _WARP * _EACH) * _WARP)

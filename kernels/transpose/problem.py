@@ -28,7 +28,7 @@ from kernelmark import (
 class TransposeOperands(Protocol):
     """Operands of a transposition's set-up: `a` (m x n) and, out of place, `b` (n x m); scratch is counted.
 
-    Both have the index of the matrix first where there is a batch.
+    In a batch, both have the index of the matrix first.
     """
 
     a: Any
@@ -85,7 +85,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """In place also vectors, common divisors and coprimes, which the permutations follow from.
+        """In place also vectors, common divisors and coprimes, which determine the permutations.
 
         The last two have runs of columns of which a warp moves one part and then another (transpose/c2r_runs.cuh).
         """
@@ -110,7 +110,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         return moved(name, outputs[name].reshape(reference.shape), reference, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """The whole check, on a reference that is kept: only the changed elements are turned for a call."""
+        """The whole check, on a stored reference: only the changed elements are transposed for a call."""
         reference = self.reference(inputs, rng)
         turned = reference.swapaxes(-1, -2)
 

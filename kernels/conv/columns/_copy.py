@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import clear, part
 
 @part
 def met(tap, pad, stride, dilation, size, outputs):
-    """The outputs first:last for which a tap meets an element inside, of `size`; not more than `outputs`."""
+    """Return the outputs first:last for which a tap meets an element inside of `size`; at most `outputs`."""
     first = max(0, -((tap * dilation - pad) // stride))
     last = (size - 1 + pad - tap * dilation) // stride + 1
     last = max(0, min(outputs, last))
@@ -71,7 +71,7 @@ def _run(columns, row, x, begin, count, back):
 
 @part
 def by_pixel(columns, x, g, at, block, first, last, back):
-    """Copy or add columns with channels last; taps side by side that meet such elements are one run of all channels.
+    """Copy or add columns with channels last; neighbouring taps that meet such elements are one run of all channels.
 
     Pixels may be those of several images that lie one after the other.
     """

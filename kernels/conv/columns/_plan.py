@@ -18,10 +18,10 @@ LONG, SMALL = 512, 2**17  # pixels for each thread, and elements of a gradient, 
 
 
 class Plan(NamedTuple):
-    """`blocks`: rows of channels c0:c1 and taps t0:t1. `step`: pixels at a time. `items`: what the loops take.
+    """`blocks`: rows of channels c0:c1 and taps t0:t1. `step`: pixels at a time. `items`: the loops' items.
 
-    sharers: how many items that follow one another need the same columns, which is the number of threads or 1.
-    parts: how many items, one for each thread, are to be added up: as many as threads, or 1 where each is a result.
+    sharers: how many consecutive items need the same columns, which is the number of threads or 1.
+    parts: how many items, one for each thread, are added up: as many as threads, or 1 if each is a result.
     """
 
     items: Array

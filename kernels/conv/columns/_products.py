@@ -11,7 +11,7 @@ ENTRY = "conv_columns_{what}<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES},
 
 
 class Matrix(NamedTuple):
-    """A factor or a product: where it is, its leading dimension, and the floats before it, a group and an image."""
+    """A factor or a product: its place, its leading dimension, and the floats before it, a group and an image."""
 
     at: str | Scratch
     ld: int
@@ -46,7 +46,7 @@ class Product(NamedTuple):
 
     @property
     def loaded_n(self) -> int:
-        """Columns of op(b) that may be read: where they lie in rows that are padded, their padding, too."""
+        """Columns of op(b) that may be read, with their padding if rows are padded."""
         padded = self.op[1] == "N" and isinstance(self.b.at, Scratch)
         return ceil_div(self.n, PACK) * PACK if padded else self.n
 
@@ -88,7 +88,7 @@ def passes(p: ConvProblem, t: Tile) -> list[Pass]:
 
 
 def columns(p: ConvProblem, now: Pass) -> Matrix:
-    """The columns of a pass, or x in their place."""
+    """Return the columns of a pass, or x in their place."""
     depth, pixels = p.c // p.groups, p.p * p.q
     if p.pointwise:
         first = now.first * p.c * pixels
@@ -102,7 +102,7 @@ def columns(p: ConvProblem, now: Pass) -> Matrix:
 
 
 def product(p: ConvProblem, now: Pass) -> Product:
-    """Which matrices a pass multiplies. In nhwc the images of a pass are one matrix."""
+    """Return the matrices that a pass multiplies. In nhwc the images of a pass are one matrix."""
     filters, high, pixels = p.k // p.groups, height(p), p.p * p.q
     col, w = columns(p, now), Matrix("w", high, 0, filters * high)
     first = now.first * p.k * pixels

@@ -105,7 +105,7 @@ class Sum(NamedTuple):
 
 
 def sums(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[Sum]:
-    """Slices that fill the device, but none of less than SLICE."""
+    """Return slices that fill the device, none shorter than SLICE."""
 
     def sliced(now: Pass) -> Sum:
         d = product(p, now)

@@ -28,10 +28,10 @@ WORTH = SIDE // 4 + 1  # steps from which on transposing a square takes less tim
 
 @jit
 def surround(b, source, counts, strides, inner, which):
-    """Some lines of b from those of the source: `inner` elements, zeros before and after.
+    """Copy some lines of the source to b with zeros around: `inner` elements, zeros before and after.
 
-    counts: lines of an outer block of the source and of b, and the first of b that is not all zeros.
-    strides: of a line in the source and in b, and where a line's elements begin in b's.
+    counts: lines of an outer block of the source and of b, and the first of b that is not all zeros. strides: of a line
+    in the source and in b, and where a line's elements begin in b's.
     """
     lines, padded, top = counts
     short, long, left = strides

@@ -128,14 +128,14 @@ def store(out, side, held, cut, at, lanes, rows, columns):
 
 @part
 def turn(to, source, side, image, group, lanes):
-    """Lay a vector of planes, as `side` has them, so that the elements of each pixel are side by side."""
+    """Transpose a vector of planes in the layout `side`, so that the elements of each pixel are contiguous."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
     _transpose(to, (0, LANES, 1), source, (at, 1, pixels), pixels, lanes)
 
 
 @part
 def turn_back(out, held, side, image, group, lanes):
-    """Put what lies as `turn` leaves it where `side` has it."""
+    """Undo `turn`, into the layout `side`."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
     _transpose(out, (at, 1, pixels), held, (0, LANES, 1), pixels, lanes)
 

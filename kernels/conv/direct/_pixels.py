@@ -35,23 +35,23 @@ def is_product(g: Shape) -> bool:
 
 
 def is_better(g: Shape, width: int) -> bool:
-    """Whether lanes of pixels take less time than lanes of channels, which are packed anew in each call.
+    """Return whether lanes of pixels take less time than lanes of channels, which are packed anew in each call.
 
     On two CPUs with AVX-512, when all of w was packed before it was multiplied, packing an element took as long as
-    multiplying it with a panel of pixels, and with more than four panels either way was as fast as the other, or lanes
-    of channels were faster.
+    multiplying it with a panel of pixels, and with more than four panels both ways were equally fast, or lanes of
+    channels were faster.
     """
     products = g.n * len(panels(g.p * g.q, width))
     return is_product(g) and products <= MOST_PANELS and products * width < g.n * g.p * g.q + width
 
 
 def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """The output y."""
+    """Compute the output y."""
     return _plan(g, _x(g), _y(g), (g.c, 1), width, (threads, most))
 
 
 def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """The images' gradient."""
+    """Compute the images' gradient."""
     return _plan(g, _y(g), _x(g), (1, g.c), width, (threads, most))
 
 

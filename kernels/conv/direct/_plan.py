@@ -89,7 +89,7 @@ def line(count: int, stride: int) -> Array:
 
 
 def together(places: Array, side: int) -> Array:
-    """Up to which step, from each on, places rise by less than `side` in all."""
+    """Return for each step the last one up to which places rise by less than `side` in all."""
     ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
     found = np.empty(len(places), np.int64)
     first = 0
@@ -127,7 +127,7 @@ def panels(lanes: int, width: int) -> list[tuple[int, int]]:
 def row_parts(
     rows: int, lanes: list[tuple[int, int]], groups: int, width: int, cut: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Rows of an item, so many that threads share the items evenly; a panel half as wide as others counts half.
+    """Return the rows of an item, so that threads share the items evenly; a panel half as wide as others counts half.
 
     cut: threads, and rows at most.
     """

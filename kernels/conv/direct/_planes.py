@@ -44,7 +44,7 @@ class Side(NamedTuple):
 class Cut(NamedTuple):
     """The buffer of a strip: phases down and across, zeros before the source, rows and places of a phase.
 
-    unit: elements of a place, one or those of a few vectors.
+    unit: elements of a place: one, or a few vectors.
     """
 
     down: int
@@ -62,7 +62,7 @@ class Cut(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the loops take.
+    """The arguments of the loops.
 
     parts: of the target, the first row, the step and the number of rows, the same of columns, and where its taps of all
     the group's planes begin and end in `offsets` (where they meet the first output in the buffer) and in `weights`
@@ -93,10 +93,10 @@ _Sides = tuple[list[_Axis], int, int]
 
 
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
-    """Return how many elements a place has: with channels last and equal groups that vectors hold whole, several.
+    """Return the number of elements of a place: several with channels last and equal groups in whole vectors, else one.
 
-    They are an odd number of vectors, so that places side by side do not compete for the same lines of a cache.
-    threads: as many as share nothing but the channels.
+    They are an odd number of vectors, so that neighbouring places do not compete for the same cache lines. threads: as
+    many as share nothing but the channels.
     """
     if turns(g, lanes, threads):
         return lanes
@@ -109,19 +109,19 @@ def unit_of(g: Shape, lanes: int, threads: int) -> int:
 
 
 def turns(g: Shape, lanes: int, threads: int) -> bool:
-    """Whether planes are turned: small ones of depthwise convolution, of which each thread has two vectors or more."""
+    """Return whether planes are transposed: small ones of depthwise convolution, two vectors or more a thread."""
     smaller, larger = sorted((g.h * g.w, g.p * g.q))
     is_small = smaller <= TURNED[0] and larger <= TURNED[1]
     return is_small and not g.channels_last and g.c == g.k == 1 and g.groups >= 2 * lanes * threads
 
 
 def channels(g: Shape, unit: int) -> int:
-    """Return what places divide: all channels, or groups where a place has one element."""
+    """Return what places divide: all channels, or groups if a place has one element."""
     return g.groups * (g.c if unit > 1 else 1)
 
 
 def turned_side(side: Side, unit: int) -> Side:
-    """Planes that are turned, `unit` of them."""
+    """Return transposed planes, `unit` of them."""
     return Side(side.height, side.width, 0, 0, side.width * unit, unit)
 
 
@@ -136,7 +136,7 @@ def y_side(g: Shape, unit: int) -> Side:
 
 
 def forward(g: Shape, unit: int, held: int | None) -> Plan:
-    """The plan of fprop and of wgrad. held: elements of a strip at most, if a row has not more; None: all rows."""
+    """Return the plan of fprop and of wgrad. held: most elements of a strip, unless a row has more; None: all rows."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1
@@ -205,7 +205,10 @@ def _reach(axis: _Axis) -> int:
 
 
 def items(g: Shape, plan: Plan, threads: int) -> Array:
-    """Image, group or place of channels, how many channels, and rows of a strip; with channels last, by strips."""
+    """Return the items: image, group or place of channels, number of channels, rows of a strip.
+
+    With channels last, by strips.
+    """
     unit = plan.cut.unit
     many = channels(g, unit)
     groups = range(ceil(many / unit))

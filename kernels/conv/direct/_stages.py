@@ -30,7 +30,7 @@ _OF_PIXELS = {"fprop": (_pixels.forward, ("w", "x", "y")), "dgrad": (_pixels.ima
 
 
 def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """The launches in turn, each on all threads."""
+    """Return the launches in turn, each on all threads."""
     g = shape(problem)
     plans = _OF_PIXELS if problem.direction in _OF_PIXELS and _pixels.is_better(g, WIDTH) else _PLANS
     tables, roles = plans[problem.direction]

@@ -24,7 +24,7 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """The launch of all planes, on all threads."""
+    """Return the launch of all planes, on all threads."""
     if problem.direction == "wgrad":
         return _filters(problem, x)
     g = shape(problem)

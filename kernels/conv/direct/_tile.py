@@ -94,8 +94,8 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Rows of a tile, such that tiles reach less beyond a length; then such that rows of high tiles are evenly apart.
+    """Return the rows of a tile, such that tiles reach less beyond a length; then such that rows are evenly apart.
 
-    even: how many rows in a run are evenly apart, or None where tiles are not high, for which that does not matter.
+    even: how many rows in a run are evenly apart, or None for tiles that are not high, for which that does not matter.
     """
     return min((ROWS, ROWS - 1), key=lambda rows: (-(-length // rows) * rows, bool(even and even % (2 * rows))))

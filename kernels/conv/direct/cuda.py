@@ -14,7 +14,7 @@ SHARED_BYTES = 96 * 1024  # of which an sm_80 holds one and an sm_90 two, and an
 
 
 def places(p: ConvProblem) -> tuple[int, int]:
-    """Pixels and channels of the output; of w, elements of a filter and filters."""
+    """Return pixels and channels of the output; for w, elements of a filter and filters."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s, p.k
     return (p.n * p.p * p.q, p.k) if p.direction == "fprop" else (p.n * p.h * p.w, p.c)
@@ -51,7 +51,7 @@ class Staged(NamedTuple):
 
 
 def staged(p: ConvProblem) -> Staged:
-    """The widest tile of 32, 16 or 8 columns of which no half lies outside of the image."""
+    """Return the widest tile of 32, 16 or 8 columns of which no half lies outside of the image."""
     log_cols = min(5, max(3, (_out(p)[1] - 1).bit_length()))
     across = 1 << log_cols
     rows = (PLACES // across - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1
@@ -59,7 +59,7 @@ def staged(p: ConvProblem) -> Staged:
 
 
 def staged_bytes(p: ConvProblem, channels: int) -> int:
-    """Shared memory for that many channels of the image's part and of the filters."""
+    """Return the shared memory for that many channels of the image's part and of the filters."""
     tile = staged(p)
     return 4 * (ceil_div(channels * tile.rows * tile.cols, 4) * 4 + channels * p.r * p.s * ROW)
 

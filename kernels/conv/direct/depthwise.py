@@ -51,12 +51,12 @@ class Block(NamedTuple):
 
 
 def output(p: ConvProblem) -> tuple[int, int, int]:
-    """Planes of an image, rows and columns of what the tiles cover."""
+    """Return planes of an image, and the rows and columns that the tiles cover."""
     return (p.k, p.p, p.q) if p.direction == "fprop" else (p.c, p.h, p.w)
 
 
 def block(p: ConvProblem, t: Tile) -> Block | None:
-    """The largest that fits in shared memory, with as many threads as it can have along what lies side by side."""
+    """Return the largest block that fits in shared memory, with the most threads along the contiguous axis."""
     return next((b for b in _blocks(p, t.OUT, t.THREADS) if b.shared_bytes(p.r * p.s) <= 1024 * t.KIB), None)
 
 

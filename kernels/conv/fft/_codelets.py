@@ -108,9 +108,9 @@ CAN_PASS = LANES == UNIT
 
 @lru_cache
 def column(n: int, past: bool = False) -> int:
-    """The address of f(to, to_step, to_part, off, step, part, sign): n complex numbers, imaginary parts times sign.
+    """Return the address of f(to, to_step, to_part, off, step, part, sign): n complex numbers.
 
-    past: they are written past the caches, to whole lines.
+    Imaginary parts are multiplied by sign. past: they are written past the caches, to whole lines.
     """
 
     def run(to, to_step, to_part, off, step, part, sign):
@@ -124,7 +124,7 @@ def column(n: int, past: bool = False) -> int:
 
 @lru_cache
 def row(n: int) -> int:
-    """The address of f(to, off): n real numbers to n // 2 + 1 complex ones, all side by side."""
+    """Return the address of f(to, off): n real numbers to n // 2 + 1 complex ones, all contiguous."""
 
     def run(to, off):
         _row(n, (to, off))
@@ -134,7 +134,7 @@ def row(n: int) -> int:
 
 @lru_cache
 def row_back(n: int) -> int:
-    """The address of f(to, off): n // 2 + 1 complex numbers to n real ones, times n."""
+    """Return the address of f(to, off): n // 2 + 1 complex numbers to n real ones, times n."""
 
     def run(to, off):
         _row_back(n, (to, off))

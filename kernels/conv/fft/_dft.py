@@ -42,7 +42,7 @@ class Vectors:
 
 
 def spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterator[tuple[int, Number]]:
-    """The transform of complex numbers, each of which is asked for when it is needed."""
+    """Return the transform of complex numbers, each of which is requested when it is needed."""
     n = len(numbers)
     if n == 1:
         yield 0, numbers[0]()
@@ -73,7 +73,7 @@ def half_spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterat
 
 
 def signal(v: Vectors, n: int, half: Callable[[int], Number]) -> Iterator[tuple[int, Any]]:
-    """The n real numbers, times n, whose half spectrum is given; numbers 0 and n / 2 of it are taken for real."""
+    """Return the n real numbers, times n, with the given half spectrum; its numbers 0 and n / 2 are taken as real."""
     if n == 1:
         yield 0, half(0)[0]
         return

@@ -30,19 +30,19 @@ class Spectra(NamedTuple):
 
     @property
     def ld(self) -> int:
-        """Columns, rounded up to what a block transforms."""
+        """Columns, rounded up to those that a block transforms."""
         width = 2 * THREADS // self.cut.height.side
         return ceil_div(self.matrix[1], width) * width
 
     @property
     def scratch(self) -> Scratch:
-        """All of them, of all groups."""
+        """Scratch of all spectra, of all groups."""
         held = self.cut.frequencies * self.cut.groups * self.matrix[0] * self.ld
         return Scratch(f"spectrum_{self.name}", 8 * held)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Blocks that transform it."""
+        """Blocks of the transform."""
         return self.matrix[0] * self.ld * self.cut.height.side // (2 * THREADS), self.cut.groups
 
     @property
@@ -68,7 +68,7 @@ class Spectra(NamedTuple):
 
 
 def fitting(p: ConvProblem) -> list[int]:
-    """Sides of tiles that hold a filter and more."""
+    """Return the sides of tiles that are larger than a filter."""
     return [side for side in SIDES if max(p.r, p.s) < side]
 
 
@@ -85,7 +85,7 @@ def spectra(p: ConvProblem, side: int) -> tuple[Spectra, Spectra, Spectra]:
 
 
 def supports(p: ConvProblem) -> str | None:
-    """Why no convolution by tiles can take the problem, or None."""
+    """Return why no convolution by tiles can take the problem, or None."""
     for name in ("stride", "dilation"):
         if getattr(p, name) != 1:
             return f"{name} is {getattr(p, name)}, expected 1"
@@ -99,12 +99,12 @@ def supports(p: ConvProblem) -> str | None:
 
 
 def not_held(side: int, among: list[int]) -> str | None:
-    """Why tiles of that side cannot be, or None."""
+    """Return why tiles cannot have that side, or None."""
     return None if side in among else f"tiles of {side} x {side} do not hold the problem"
 
 
 def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:
-    """Why a side is none to take, or None: memory and products grow with the frequencies of all tiles."""
+    """Return why a side is not worth taking, or None: memory and products grow with the frequencies of all tiles."""
     cut = {each: cuts(p, (each, each)).x for each in among}
     found = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
     if found[side] <= WASTE * min(found.values()):

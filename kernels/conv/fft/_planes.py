@@ -41,7 +41,7 @@ def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
 
 
 class Order(NamedTuple):
-    """Which planes there are, and in which order: those of `tiles` tiles from the `first` on, or of all filters.
+    """The planes, and their order: those of `tiles` tiles from the `first` on, or of all filters.
 
     images, channels: of all groups. tiles_first: whether neighbours are tiles of a channel, or channels of a tile.
     """
@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 @jit
 def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
-    """Whether there is such a plane, its offset, and its tile's corner."""
+    """Return whether there is such a plane, its offset, and its tile's corner."""
     if order.tiles_first:
         channel, tile = divmod(plane, order.tiles)
     else:
@@ -69,7 +69,7 @@ def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
 
 @jit
 def met(axis: Axis, begin: int) -> tuple[int, int]:
-    """Elements of the tensor that lie in a tile from `begin` on; none, first and end being equal, where padding is all.
+    """Return the elements of the tensor in a tile from `begin` on; none, first and end being equal, if all is padding.
 
     An end before the first would, in a slice, count from the end of the tensor.
     """

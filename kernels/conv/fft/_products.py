@@ -97,7 +97,7 @@ _tall, _tall_half, _tall_one = (_complex_products(rows, 1) for rows in (TALL, TA
 
 @jit
 def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop):
-    """Frequencies start:stop of C = A B, added to what is there if `keep`, for all groups.
+    """Compute frequencies start:stop of C = A B, added to the old values if `keep`, for all groups.
 
     sizes: groups, rows, lanes and steps. Places of a group and frequency: strides of frequencies, groups, rows (steps
     of B), steps (A only) and parts; lanes lie side by side. B's vectors may reach beyond its lanes.

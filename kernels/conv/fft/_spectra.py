@@ -31,7 +31,7 @@ AXES = {"x": "ct", "w": "kc", "y": "kt"}
 class Way(NamedTuple):
     """How planes are transformed, `batch` at a time: by a Numba function, with addresses that it calls.
 
-    held: what each thread needs for a batch. facts: of how it was planned.
+    held: scratch of each thread for a batch. facts: of the plan.
     """
 
     run: Callable[..., None]
@@ -42,7 +42,7 @@ class Way(NamedTuple):
 
 
 class Planes(NamedTuple):
-    """An operand's planes, where they are cut, in which order and in how many batches, and their spectra, flat."""
+    """An operand's planes, how they are cut, in which order and in how many batches, and their spectra, flat."""
 
     flat: Array
     cut: Cut
@@ -83,7 +83,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
 
 
 def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
-    """Rows, lanes and steps of the products: lanes along the axis of the output that fills vectors better."""
+    """Return rows, lanes and steps of the products: lanes along the output's axis that fills vectors better."""
     sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
     first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
     (steps,) = set(sizes) - {first, second}
@@ -106,7 +106,7 @@ def _planes_of(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name:
 
 
 def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
-    """Planes one after the other, FFTW's plan for a batch of them; none smaller than a cache line of spectra."""
+    """Transform planes one after the other, with FFTW's plan for a batch of at least a cache line of spectra."""
     batch = _batch(count, x.threads, _fitting(x, cut), UNIT)
     shape = (batch, cut.height.side, cut.width.side)
     plan = transform(*shape, output)
@@ -115,7 +115,7 @@ def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
 
 
 def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
-    """UNIT planes at a time, one in each lane; a batch is as many of these as are written side by side."""
+    """Transform UNIT planes at a time, one in each lane; a batch is as many of these as are written contiguously."""
     height, width = cut.height.side, cut.width.side
     units = _batch(math.ceil(count / UNIT), x.threads, _fitting(x, cut) // UNIT, 1)
     whole = math.ceil(width / UNIT) * UNIT

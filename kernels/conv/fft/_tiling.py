@@ -15,10 +15,10 @@ Sides = tuple[int, int]
 
 
 class Axis(NamedTuple):
-    """One axis of a tensor and of its tiles, in elements of the dense tensor, where the tensor's lie `spacing` apart.
+    """One axis of a tensor and its tiles, in elements of the dense tensor; the tensor's elements lie `spacing` apart.
 
-    first: where the first of `tiles` tiles begins. step: between tiles. extent: of a tile's side, what is taken from
-    the tensor or put back. lead: the place in a tile of the first output.
+    first: where the first of `tiles` tiles begins. step: between tiles. extent: the part of a tile's side that is taken
+    from the tensor or put back. lead: the place in a tile of the first output.
     """
 
     size: int
@@ -34,8 +34,8 @@ class Axis(NamedTuple):
 class Cut(NamedTuple):
     """A tensor in tiles: groups, channels of a group, and images; a filter is an image in a single tile.
 
-    strides: in the tensor, of groups, channels, images, rows and columns. turned: whether this is the operand that is
-    shifted over the other, whose spectra are conjugated.
+    strides: in the tensor, of groups, channels, images, rows and columns. turned: whether this operand is shifted over
+    the other, so that its spectra are conjugated.
     """
 
     groups: int
@@ -63,7 +63,7 @@ class Cut(NamedTuple):
 
     @property
     def frequencies(self) -> int:
-        """Frequencies of a real tile that are kept: the others are conjugates of these."""
+        """Frequencies of a real tile that are stored: the others are their conjugates."""
         return self.height.side * (self.width.side // 2 + 1)
 
     @property
@@ -146,7 +146,7 @@ def spans(p: ConvSizes) -> Sides:
 
 @lru_cache
 def whole(p: ConvSizes) -> Sides:
-    """The sides of one tile an image."""
+    """Return the sides for one tile an image."""
     strided = (p.p - 1) * p.stride_h + 1, (p.q - 1) * p.stride_w + 1
     dense = (p.h, p.w) if p.direction == "dgrad" else strided
     height, width = (good_size(size + span - 1) for size, span in zip(dense, spans(p), strict=True))
@@ -154,7 +154,7 @@ def whole(p: ConvSizes) -> Sides:
 
 
 def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) -> Sides:
-    """The sides that cost least by a device's model, among those given that hold a filter, none larger than needed."""
+    """Return the cheapest sides by a device's model, among those given that hold a filter, none larger than needed."""
     limits, least = whole(p), spans(p)
     fitting = (tuple(min(side, limit) for limit in limits) for side in sides)
     held = [(height, width) for height, width in fitting if height >= least[0] and width >= least[1]]
@@ -162,12 +162,12 @@ def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) 
 
 
 def executed(c: Cuts, multiply_add: int) -> int:
-    """Floating-point operations: those of the transforms, and `multiply_add` for each complex one."""
+    """Return the floating-point operations: those of the transforms, and `multiply_add` for each complex one."""
     return round(c.transform_flop) + multiply_add * c.products
 
 
 def good_size(size: int) -> int:
-    """The next product of 2, 3, 5 and 7 that is even, or 1."""
+    """Return the next product of 2, 3, 5 and 7 that is even, or 1."""
     if size <= 1:
         return 1
     half, odd = -(-size // 2), [1]

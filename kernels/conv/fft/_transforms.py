@@ -45,9 +45,10 @@ def _library() -> ctypes.CDLL:
 
 @lru_cache
 def transform(batch: int, height: int, width: int, inverse: bool) -> Transform:
-    """Plan from float32 tiles (batch, height, width) to complex64 spectra (height, width // 2 + 1, batch), or back.
+    """Return a plan from float32 tiles (batch, height, width) to complex64 spectra, or back.
 
-    Both contiguous and aligned to 32 bytes; going back overwrites the spectra. A plan lives as long as the process.
+    Spectra are (height, width // 2 + 1, batch). Both are contiguous and aligned to 32 bytes; going back overwrites the
+    spectra. A plan lives as long as the process.
     """
     from pyfftw import empty_aligned
 

@@ -31,24 +31,24 @@ _FFTW: dict[str, Any] = {"provider": "pyfftw", "modules": ("numpy", "numba", "py
 
 @lru_cache
 def chosen(p: ConvProblem) -> Sides:
-    """The sides that the model takes for the fastest with FFTW."""
+    """Return the sides that are fastest with FFTW, by the model."""
     return cheapest(p, sorted({*SIDES, *whole(p)}), _seconds)
 
 
 @lru_cache
 def straight(p: ConvProblem) -> Sides:
-    """The sides that the model takes for the fastest with our own transforms."""
+    """Return the sides that are fastest with our own transforms, by the model."""
     return cheapest(p, STRAIGHT, _straight_seconds)
 
 
 def at_once(c: Cuts, mib: float) -> int:
-    """Tiles that are transformed at a time, with that much memory for their spectra."""
+    """Return how many tiles are transformed at a time, with that much memory for their spectra."""
     tiles = c.x.places
     return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / (mib * 2**20))))
 
 
 def sides(p: ConvProblem, t: Tile, by_model: Callable[[ConvProblem], Sides]) -> Sides:
-    """The sides that the tile has, those of the model where they are 0."""
+    """Return the sides of the tile, or of the model where the tile's are 0."""
     height, width = by_model(p)
     return t.HEIGHT or height, t.WIDTH or width
 
@@ -74,7 +74,7 @@ def _spectra_bytes(c: Cuts, tiles: int) -> int:
 
 
 def work(c: Cuts) -> tuple[float, ...]:
-    """What a convolution by tiles is made of: flop of transforms and of products, bytes of spectra, products."""
+    """Return the work of a convolution by tiles: flop of transforms and of products, bytes of spectra, products."""
     block = at_once(c, BLOCK)
     blocks = math.ceil(c.x.places / block)
     moved = 2 * _spectra_bytes(c, block) * blocks + 8 * c.frequencies * c.w.planes * (1 + blocks)

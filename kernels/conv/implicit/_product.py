@@ -20,7 +20,7 @@ FARTHEST = 15  # pixels from a filter's first tap along an axis: as cuda/conv/im
 
 
 class Product(NamedTuple):
-    """A problem as a product: what is gathered, what is plain, and how long the reduction is, in each of the parts.
+    """A problem as a product: the gathered operand, the plain one, and the length of the reduction, in each part.
 
     Parts are groups and, of an input's gradient, phases: residues modulo the strides.
     """
@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
 
 def product(p: ConvProblem) -> Product:
-    """The largest of all phases; the others have as many pixels and taps, or a row or column less."""
+    """Return the largest product of all phases; the others have as many pixels and taps, or a row or column less."""
     filters, channels = p.k // p.groups, p.c // p.groups
     if p.direction == "wgrad":
         return Product("y", "x", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
@@ -45,7 +45,7 @@ def product(p: ConvProblem) -> Product:
 
 
 def taps(p: ConvProblem) -> int:
-    """How many taps of the filter a pixel meets: those of a phase at most, in an input's gradient."""
+    """Return how many taps of the filter a pixel meets: at most those of a phase, in an input's gradient."""
     if p.direction != "dgrad":
         return p.r * p.s
     down, across = math.gcd(p.stride_h, p.dilation_h), math.gcd(p.stride_w, p.dilation_w)
@@ -53,7 +53,7 @@ def taps(p: ConvProblem) -> int:
 
 
 def masked(p: ConvProblem) -> bool:
-    """Whether bits are enough to test if a tap lies inside: one a tap, in a filter's gradient one a row and column."""
+    """Return whether bits suffice to test if a tap lies inside: one a tap, in wgrad one a row and column."""
     if p.direction != "wgrad":
         return taps(p) <= MASK_BITS
     high = near(p.h, p.p, p.r, p.stride_h, p.dilation_h, p.pad_h.before)
@@ -61,12 +61,12 @@ def masked(p: ConvProblem) -> bool:
 
 
 def near(size: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> bool:
-    """Whether an axis has its taps close together, and its first one never past the image."""
+    """Return whether an axis has its taps close together, and its first one never past the image."""
     return (taps - 1) * dilation < FARTHEST and (outputs - 1) * stride - pad <= size
 
 
 def gathered_rows(p: ConvProblem) -> bool:
-    """Whether the gathered operand's indices are the product's rows, not its columns."""
+    """Return whether the gathered operand's indices are the product's rows, not its columns."""
     return p.layout == "nhwc" and p.direction != "wgrad"
 
 
@@ -78,7 +78,7 @@ def blocks(p: ConvProblem, t: Tile) -> tuple[int, int, int]:
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """How deep the slices of the reduction are and how many: as fill the device once, none less than DEPTH deep."""
+    """Return how deep the slices of the reduction are and how many, to fill the device; none below DEPTH."""
     depth = product(p).depth
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // math.prod(blocks(p, t)), depth // t.DEPTH))
     deep = ceil_div(ceil_div(depth, wanted), t.BK) * t.BK
@@ -86,12 +86,12 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def most_blocks(p: ConvProblem, t: Tile) -> int:
-    """Blocks of a launch with as many slices as there may be."""
+    """Return the blocks of a launch with as many slices as there may be."""
     return math.prod(blocks(p, t)) * max(1, product(p).depth // int(t.DEPTH))
 
 
 def supports(p: ConvProblem) -> str | None:
-    """Why no implicit product can take the problem, or None."""
+    """Return why no implicit product can take the problem, or None."""
     if reason := fits_ints(p):
         return reason
     m = product(p)
@@ -109,7 +109,7 @@ def supports(p: ConvProblem) -> str | None:
 
 
 def call(p: ConvProblem, t: Tile, entry: str, shared_bytes: int) -> list[KernelCall]:
-    """The product's launch and, where it has several slices, that of their sum."""
+    """Return the product's launch and, for several slices, that of their sum."""
     m, (depth, count) = product(p), slices(p, t)
     x, y, z = blocks(p, t)
     number = np.int64(elements(p, p.output))

@@ -65,30 +65,30 @@ MMA = (
 
 
 def filled(entry: str, p: ConvProblem, **values: Any) -> str:
-    """The entry with what follows from the problem filled in."""
+    """Return the entry with the parts that follow from the problem."""
     for name, value in {"MASKED": str(masked(p)).lower(), **values}.items():
         entry = entry.replace("{" + name + "}", str(value))
     return entry
 
 
 def half_empty(p: ConvProblem, width: int) -> bool:
-    """Whether tiles so wide over the plain operand leave half of the last one empty, and are few enough to mind."""
+    """Return whether such wide tiles over the plain operand leave half of the last one empty, and are few."""
     size = product(p).plain_size
     return size <= 2 * width and 0 < size % width <= width // 2
 
 
 def waves(p: ConvProblem, t: Tile) -> bool:
-    """Whether there are enough such tiles for the last wave of blocks not to weigh."""
+    """Return whether there are so many tiles that the last wave of blocks does not matter."""
     return math.prod(blocks(p, t)) >= WAVES * int(t.SMS)
 
 
 def launched(p: ConvProblem, t: Tile) -> int:
-    """Blocks of the product's launch, slices included."""
+    """Return the blocks of the product's launch, slices included."""
     return math.prod(blocks(p, t)) * slices(p, t)[1]
 
 
 def useful(p: ConvProblem, t: Tile) -> float:
-    """The share of the time that goes into elements that exist, and not into partial sums, which are moved twice."""
+    """Return the share of the time spent on existing elements, and not on partial sums, which are moved twice."""
     gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
     m, (_, count) = product(p), slices(p, t)
     across, down, _ = blocks(p, t)
@@ -97,13 +97,13 @@ def useful(p: ConvProblem, t: Tile) -> float:
 
 
 def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a smaller tile than this is not wanted: such tiles make blocks for half of the device. Else None."""
+    """Return why no smaller tile is wanted: such tiles make blocks for half of the device. Else None."""
     half = device.multiprocessors // 2
     return f"larger tiles make {half} blocks and more" if most_blocks(p, t) >= half else None
 
 
 def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile of the FP32 kernel cannot be, or None; each thread stays at one place along the reduction."""
+    """Return why a tile of the FP32 kernel is invalid, or None; each thread stays at one place along the reduction."""
     if reason := unlike_fragments(t):
         return reason
     threads, sums = warps(t), t.TM * t.TN
@@ -112,7 +112,7 @@ def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile of the FP32 kernel is left to the next, or None: SQUARE and BROAD by how they fill the device."""
+    """Return why a tile of the FP32 kernel is skipped, or None: SQUARE and BROAD by how they fill the device."""
     least, low, narrow, square = (tile_on(device, tile) for tile in (LEAST, LOW, NARROW, SQUARE))
     if t == least:
         return fill_half(p, square, device)
@@ -124,7 +124,7 @@ def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def fit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why SQUARE or BROAD is not wanted, or None; two blocks of SQUARE have few registers."""
+    """Return why SQUARE or BROAD is not wanted, or None; two blocks of SQUARE have few registers."""
     crowded = SQUARE["BN"] == t.BN and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p))
     return f"{p.direction} of {p.r} x {p.s} leaves FFMA in conflict over the registers' banks" if crowded else None
 
@@ -133,7 +133,7 @@ _FULLEST = by_waves(FILLING, launched, useful, warps, fit)
 
 
 def line(p: ConvProblem) -> int:
-    """How many neighbours of the output are neighbours in the product, too, and aligned as its first is."""
+    """Return how many neighbours in the output are neighbours in the product, too, and aligned as its first."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s
     if p.layout == "nhwc":
@@ -142,7 +142,7 @@ def line(p: ConvProblem) -> int:
 
 
 def packed(p: ConvProblem) -> tuple[int, int]:
-    """W and V, the floats that may be copied and stored at once; in rows of pixels, more than one at once spills."""
+    """Return W and V, the floats that may be copied and stored at once; in rows of pixels more than one spills."""
     filters, channels, last = p.k // p.groups, p.c // p.groups, p.layout == "nhwc"
     copied = last and p.direction != "fprop" and channels % 4 == 0 and (p.direction == "dgrad" or filters % 4 == 0)
     stored = 1 if last and p.direction == "fprop" else line(p)
@@ -150,7 +150,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
 
 
 def stages_bytes(t: Tile, w: int) -> int:
-    """Shared memory of the FP32 kernel: STAGES panels, whose rows are padded as in cuda/conv/implicit.cu, or more."""
+    """Return the shared memory of the FP32 kernel: STAGES panels, padded as in cuda/conv/implicit.cu, or more."""
     threads_a_row = warps(t) // t.BK
     pad = threads_a_row if w == 1 and PAD < threads_a_row < 32 else PAD
     return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * pad))
@@ -175,7 +175,7 @@ def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def whole_chunks(p: ConvProblem) -> str | None:
-    """Why channels cannot be copied 16 bytes at a time, or else why no implicit product can take the problem."""
+    """Return why channels cannot be copied 16 bytes at a time, or else why no implicit product can take the problem."""
     if p.layout == "nchw":  # copied word by word
         return supports(p)
     chunk = 16 // DTYPES[p.dtype].itemsize
@@ -186,7 +186,7 @@ def whole_chunks(p: ConvProblem) -> str | None:
 
 
 def valid_mma(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile of the tensor cores' kernels cannot be, or None."""
+    """Return why a tile of the tensor cores' kernels is invalid, or None."""
     if reason := tensorcore.unlike_mma(t, DTYPES[p.dtype].itemsize, (False, False)):
         return reason
     blocks = 1 if t.WM * t.WN > 1024 else 3 if masked(p) else 2

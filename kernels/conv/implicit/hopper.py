@@ -40,22 +40,22 @@ def images(p: ConvProblem, pixels: int) -> Im2colMap:
 
 
 def product(p: ConvProblem) -> tuple[int, int, int]:
-    """Rows and columns of the product, and in how many parts: one for each tap of a filter's gradient."""
+    """Return rows and columns of the product, and the number of parts: one for each tap of a filter's gradient."""
     if p.direction == "wgrad":
         return p.k, p.c, p.r * p.s
     return (p.n * p.p * p.q, p.k, 1) if p.direction == "fprop" else (p.n * p.h * p.w, p.c, 1)
 
 
 def cluster_tiles(p: ConvProblem, t: Tile) -> int:
-    """Tiles of all parts, each as large as a cluster of blocks computes."""
+    """Return the tiles of all parts, each as large as a cluster's."""
     rows, columns, parts = product(p)
     return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * parts
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """How many steps of pixels a slice of a filter's gradient has and how many slices there are, to fill the device.
+    """Return the steps of pixels in a slice of a filter's gradient and the number of slices, to fill the device.
 
-    None has less than DEPTH pixels where there are as many. Other products have one.
+    None has less than DEPTH pixels if there are as many. Other products have one slice.
     """
     pixels = p.n * p.p * p.q
     steps = ceil_div(pixels, BOX)
@@ -65,12 +65,12 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def blocks(p: ConvProblem, t: Tile) -> int:
-    """Tiles as large as a block computes, once for each slice."""
+    """Return the tiles of a block's size, once for each slice."""
     return cluster_tiles(p, t) * int(t.CLUSTER) * slices(p, t)[1]
 
 
 def supports(p: ConvProblem) -> str | None:
-    """Why the kernel cannot take the problem, or None."""
+    """Return why the kernel cannot take the problem, or None."""
     if p.groups > 1:
         return f"groups are {p.groups}, expected 1: a tile is of all channels"
     for name, size in (("channels", p.c), ("filters", p.k)):
@@ -94,7 +94,7 @@ _ORDER = hopper.in_order(blocks, WIDE | {"DEPTH": 256}, NARROW | {"DEPTH": 256},
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile is left to a narrower one, half of the last being empty or the device filled better, or None."""
+    """Return why a narrower tile is taken, since half of the last is empty or the device is filled better, or None."""
     columns = product(p)[1]
     if t.BN > BOX and columns <= 2 * t.BN and 0 < columns % t.BN <= t.BN // 2:
         return f"half of a tile of {t.BN} columns is empty"

@@ -1,1 +1,1 @@
-"""Other people's libraries: cuDNN, cuFFT with cuBLAS, PyTorch."""
+"""Vendor libraries: cuDNN, cuFFT with cuBLAS, PyTorch."""

@@ -52,11 +52,11 @@ DEFAULT_MATH, TENSOR_OP_MATH, FMA_MATH = 0, 1, 3
 
 
 class Refused(Unsupported):
-    """cuDNN's own status for what it does not do."""
+    """cuDNN's own status for a problem that it does not take."""
 
 
 class Cudnn:
-    """The functions above by their names; every status but success is an exception."""
+    """The functions above by name; every status but success is an exception."""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
@@ -101,7 +101,7 @@ class Cudnn:
 
 @lru_cache
 def cudnn() -> Cudnn:
-    """The library of NVIDIA's wheel, or else the one that the loader finds. Raises Unsupported."""
+    """Return NVIDIA's wheel of the library, or else the one that the loader finds. Raises Unsupported."""
     try:
         return Cudnn(library_path())
     except OSError:
@@ -109,7 +109,10 @@ def cudnn() -> Cudnn:
 
 
 def library_path() -> str:
-    """Where the wheel has it, or its bare name; the wheel's folder is a part of the namespace package `nvidia`."""
+    """Return the library's path in the wheel, or its bare name.
+
+    The wheel's folder is a part of the namespace package `nvidia`.
+    """
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (path := Path(folder, "cudnn", "lib", _LIBRARY)).exists():
@@ -119,7 +122,7 @@ def library_path() -> str:
 
 @lru_cache
 def handle() -> c_void_p:
-    """The process's handle, on the device that is current when it is first asked for."""
+    """Return the process's handle, on the device that was current at the first call."""
     return cudnn().new("")
 
 

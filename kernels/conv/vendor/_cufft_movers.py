@@ -48,12 +48,12 @@ extern "C" __global__ void paste_$name(const float* tiles, float* target) {
 
 
 def cut_source(name: str, cut: Cut) -> str:
-    """The source of `cut_NAME`: a thread an element of the tiles, zero where the tensor has none."""
+    """Return the source of `cut_NAME`: a thread an element of the tiles, zero outside of the tensor."""
     return _CUT.substitute(_numbers(cut, cut.planes * cut.points), name=name)
 
 
 def paste_source(name: str, cut: Cut) -> str:
-    """The source of `paste_NAME`: a thread an element of the tensor, from the tile that holds it."""
+    """Return the source of `paste_NAME`: a thread an element of the tensor, from the tile that contains it."""
     return _PASTE.substitute(_numbers(cut, cut.elements), name=name)
 
 

@@ -10,7 +10,7 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def convolution(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """A launch on `x.threads` threads, whatever other kernels have set meanwhile.
+    """Return a launch on `x.threads` threads, whatever other kernels have set meanwhile.
 
     Raises Unsupported for gradients that PyTorch's own loops, which keep partial sums in bfloat16, would get wrong.
     """

@@ -1,7 +1,7 @@
-"""cuDNN's engines by what it notes of their numerics, through NVIDIA's Python package for the graph API.
+"""cuDNN's engines by their notes on numerics, through NVIDIA's Python package for the graph API.
 
-Each kernel is the first plan, in the order of cuDNN's heuristics, of an engine that has the notes asked for and none of
-those ruled out; which one it was stands in the row. Written for nvidia-cudnn-frontend 1.32.
+Each kernel is the first plan, in the order of cuDNN's heuristics, of an engine that has the required notes and none of
+the excluded ones; the row names the engine. Written for nvidia-cudnn-frontend 1.32.
 """
 
 from functools import lru_cache, partial

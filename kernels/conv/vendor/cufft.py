@@ -42,7 +42,7 @@ _PRODUCTS = {
 
 @lru_cache
 def chosen(p: ConvProblem) -> Sides:
-    """The sides that the model takes for the fastest."""
+    """Return the sides that are fastest by the model."""
     return cheapest(p, (*_SIDES, max(whole(p))), _seconds)
 
 

@@ -23,7 +23,7 @@ DOMAIN: dict[str, Any] = {
 class View(NamedTuple):
     """A convolution of n images of c channels a group, h x w, to k channels a group, p x q.
 
-    The patch of an output begins `top` rows and `left` columns before it, or after it, where they are negative.
+    The patch of an output begins `top` rows and `left` columns before it, or after it if they are negative.
     """
 
     source: str
@@ -40,12 +40,12 @@ class View(NamedTuple):
     groups: int
 
     def tiles(self, side: int) -> int:
-        """Tiles of side x side outputs, those at the edges whole."""
+        """Tiles of side x side outputs, with whole tiles at the edges."""
         return self.n * ceil_div(self.p, side) * ceil_div(self.q, side)
 
 
 def view(p: ConvProblem) -> View:
-    """The convolution that is computed; the input's gradient is that of y by filters turned by half a turn."""
+    """Return the convolution that is computed; the input's gradient is that of y by filters rotated by half a turn."""
     c, k, top, left = p.c // p.groups, p.k // p.groups, p.pad_h.before, p.pad_w.before
     if p.direction == "fprop":
         return View("x", "y", p.n, c, p.h, p.w, k, p.p, p.q, top, left, p.groups)
@@ -53,7 +53,7 @@ def view(p: ConvProblem) -> View:
 
 
 def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
-    """The predicate for a kernel whose grid has room for that many groups."""
+    """Return the predicate for a kernel whose grid has room for that many groups."""
 
     def refusal(p: ConvProblem) -> str | None:
         shape = (("filter", f"{p.r}x{p.s}", "3x3"), ("stride", p.stride, 1), ("dilation", p.dilation, 1))
@@ -70,7 +70,7 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
 
 
 def executed(side: int) -> Callable[[ConvProblem, Tile], int]:
-    """Operations of the products, (side + 2)^2 multiply-adds for a tile, channel and filter, and of the transforms.
+    """Return the operations of the products, (side + 2)^2 multiply-adds a tile, channel and filter, and of transforms.
 
     Each is counted once, though F(2x2,3x3) transforms the input for each block of filters.
     """
@@ -95,7 +95,7 @@ def transformed(v: View, side: int, ldk: int) -> Scratch:
 
 
 def filters(p: ConvProblem, side: int, ldk: int) -> KernelCall:
-    """The filters' transform, which is timed with the rest."""
+    """Return the filters' transform, which is timed with the rest."""
     v = view(p)
     turned = "true" if p.direction == "dgrad" else "false"
     return KernelCall(

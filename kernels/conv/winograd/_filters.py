@@ -14,18 +14,18 @@ from kernelmark.kernels.conv.winograd._tiling import Tiling
 
 
 def lines(g: Tiling) -> tuple[Callable[..., None], int]:
-    """Return what transforms the filters of some channels of the output, and how many it takes at a time."""
+    """Return the transform of the filters of some output channels, and how many it takes at a time."""
     return (lines_of_k, SIDE) if g.rotated else (lines_of_c, 1)
 
 
 def scratch(line: int) -> int:
-    """Return the elements of scratch that either of both needs."""
+    """Return the elements of scratch for the larger of both."""
     return 9 * SIDE * line + LANES
 
 
 @jit
 def lines_of_c(u, w, held, g, start, stop, first):
-    """Rows k, start:stop, for fprop; u begins with the row `first`."""
+    """Transform rows k, start:stop, for fprop; u begins with the row `first`."""
     line, depth = g.filter_line, 9 * g.c
     for k in range(start, stop):
         if g.channels_last:
@@ -39,7 +39,10 @@ def lines_of_c(u, w, held, g, start, stop, first):
 
 @jit
 def lines_of_k(u, w, held, g, start, stop, first):
-    """Rows c, start:stop, of filters rotated for dgrad, SIDE of them transposed together; u begins with `first`."""
+    """Transform rows c, start:stop, of filters rotated for dgrad, SIDE of them transposed together.
+
+    u begins with the row `first`.
+    """
     line, depth = g.filter_line, 9 * g.c
     for row in range(start, stop, SIDE):
         count = min(SIDE, stop - row)

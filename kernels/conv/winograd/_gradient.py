@@ -79,10 +79,10 @@ class _Gradient:
 
 
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
-    """The launches in turn: rows between zeros, planes and their products block by block, filters.
+    """Return the launches in turn: rows between zeros, planes and their products block by block, filters.
 
-    Where there is one block, each thread multiplies a few rows at a time, as the tile asks for, and takes the filters
-    out of them while they are in its cache.
+    For one block, each thread multiplies a few rows at a time, as the tile asks for, and forms the filters' gradient
+    from them while they are in its cache.
     """
     of = _Gradient(problem, x, m, product)
     return (_by_rows if of.step == of.strips and x.tile.OUTPUTS else _by_blocks)(of)

@@ -19,7 +19,7 @@ STRIPS = 8  # whose columns are transformed before their rows: what was just sto
 def padded(to, source, held, g, start, stop):
     """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each.
 
-    Vectors are stored whole. What reaches beyond a row is overwritten by the next ones; the last rows are copied.
+    Vectors are stored whole. The part beyond a row is overwritten by the next ones; the last rows are copied.
     held: for a row and for its parts, each in a half of it.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)

@@ -26,10 +26,10 @@ def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Arr
 
 @jit
 def channels(v, x, held, g, strides, s0, s1, start, stop):
-    """Channels start:stop. Vectors of tiles are written whole, and what reaches beyond a line the next one overwrites.
+    """Transform channels start:stop. Vectors of tiles are written whole; the next line overwrites the part beyond.
 
-    Lines from which that would reach beyond the last are copied, since what follows may be another thread's; and so are
-    all where tiles do not lie side by side.
+    Lines whose vectors would reach beyond the last line are copied, since the next memory may be another thread's; and
+    so are all lines whose tiles are not contiguous.
     """
     side, tiles, (plane, channel, tile) = g.m + 2, (s1 - s0) * g.across, strides
     far = tiles + LANES
@@ -50,10 +50,10 @@ def strips(v, x, held, g, strides, s0, s1, start, stop):
 
 
 def strides(g: Tiling, count: int) -> tuple[int, int, int]:
-    """Return how far apart planes of `count` strips are, and in one of them channels and tiles.
+    """Return the distance of planes of `count` strips, and within one of channels and of tiles.
 
-    Tiles lie side by side, unless channels are last or products take so few tiles one by one, along channels. A vector
-    between planes keeps them from competing for the same places of a cache. Whole vectors for a line over channels keep
+    Tiles are contiguous, unless channels are last or products take so few tiles one by one, along channels. A vector
+    between planes keeps them from competing for the same cache sets. Whole vectors for a line over channels keep
     threads, which write whole vectors, from writing into each other's.
     """
     tiles, line = count * g.across, -(-g.inputs // LANES) * LANES
@@ -63,7 +63,7 @@ def strides(g: Tiling, count: int) -> tuple[int, int, int]:
 
 
 def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list[Array]:
-    """Scratch for each thread, or one that all share."""
+    """Return scratch for each thread, or one that all share."""
     own = [x.scratch((elements,), "f32") for _ in range(1 if is_shared else x.threads)]
     return own * x.threads if is_shared else own
 
@@ -87,13 +87,13 @@ class Planes:
         self._held = each_thread(x, side * (strip + LANES) + LANES + edge)
 
     def fill(self, first: int, last: int) -> Launch:
-        """Return what fills the planes that threads share from strips first:last."""
+        """Return a launch that fills the planes that threads share from strips first:last."""
         return in_numbered_bands(
             self._lines(first, last), self._threads, lambda i, *ends: self._band(i, first, last, *ends)
         )
 
     def fill_own(self, thread: int, first: int, last: int) -> Launch:
-        """Return what fills a thread's own planes from strips first:last."""
+        """Return a launch that fills a thread's own planes from strips first:last."""
         return self._band(thread, first, last, 0, self._lines(first, last))
 
     def _lines(self, first: int, last: int) -> int:

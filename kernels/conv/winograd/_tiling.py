@@ -42,7 +42,7 @@ class Tiling(NamedTuple):
 
 
 def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
-    """The tiling of fprop, or of dgrad as fprop of y with rotated filters, its padding the rest of r - 1."""
+    """Return the tiling of fprop, or of dgrad as fprop of y with rotated filters, padded by the rest of r - 1."""
     back, last, channels = problem.direction == "dgrad", problem.layout == "nhwc", (problem.c, problem.k)
     inputs, outputs = reversed(channels) if back else channels
     images, results = (problem.h, problem.w), (problem.p, problem.q)
@@ -76,7 +76,7 @@ def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
 
 
 def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
-    """The tiling of the output's gradient, without a border, for wgrad."""
+    """Return the tiling of the output's gradient, without a border, for wgrad."""
     g, last = tiling(problem, m, lanes), problem.layout == "nhwc"
     return g._replace(
         back=True,
@@ -98,8 +98,8 @@ def _columns(count: int, lanes: int) -> int:
 class Cut(NamedTuple):
     """How threads share an image: items of strips s0:s1 of tiles and of channels f0:f1 of the output.
 
-    strips: of an item at most. channels: of the output that are multiplied at a time. is_whole: every item has all
-    strips, and so is the only one that uses its filters.
+    strips: of an item at most. channels: of the output that are multiplied at a time. is_whole: whether every item has
+    all strips, and so is the only one that uses its filters.
     """
 
     items: list[tuple[int, int, int, int]]
@@ -109,7 +109,7 @@ class Cut(NamedTuple):
 
 
 def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
-    """Items of strips, and of channels of the output where strips are few."""
+    """Return items of strips, and of channels of the output if strips are few."""
     strips = images * g.down
     most = max(1, t.HELD // ((g.m + 2) ** 2 * (g.inputs + g.outputs) * g.across))
     wide = strips * g.across >= NARROW * threads
@@ -124,11 +124,11 @@ def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
 
 
 def gradient_step(g: Tiling, images: int, threads: int, t: Tile) -> int:
-    """Strips of both operands of wgrad whose planes are multiplied at a time."""
+    """Return the strips of both operands of wgrad whose planes are multiplied at a time."""
     held: int = threads * t.HELD
     return max(1, min(images * g.down, held // ((g.m + 2) ** 2 * (g.c + g.k) * g.across)))
 
 
 def filter_bytes(g: Tiling) -> int:
-    """Bytes of the transformed filters of a channel of the output."""
+    """Return the bytes of the transformed filters of a channel of the output."""
     return 4 * (g.m + 2) ** 2 * g.filter_line

@@ -13,7 +13,7 @@ ALL, FEW, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 16, 32,
 
 
 def refused(problem: ConvProblem) -> str | None:
-    """Why the problem cannot be taken: the transforms are for 3 x 3 filters that meet neighbours."""
+    """Return why the problem cannot be taken: the transforms are for 3 x 3 filters on neighbouring pixels."""
     found = {"r": problem.r, "s": problem.s, "stride": problem.stride, "dilation": problem.dilation}
     found["groups"] = problem.groups
     for what, expected in (("r", 3), ("s", 3), ("stride", 1), ("dilation", 1), ("groups", 1)):
@@ -23,7 +23,7 @@ def refused(problem: ConvProblem) -> str | None:
 
 
 def executed(problem: ConvProblem, f: Transforms) -> int:
-    """Additions and multiplications of the transforms, and the products in their place."""
+    """Return the additions and multiplications of the transforms, and the products."""
     m, side = f.at.shape
     g = tiling(problem, m)
     if problem.direction == "wgrad":

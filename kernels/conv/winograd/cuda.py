@@ -48,7 +48,7 @@ def _blocks(v: View, t: Tile) -> int:
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """How deep the slices of the channels are and how many: as fill the device once, none less than DEPTH deep."""
+    """Return how deep the slices of the channels are and how many, to fill the device; none below DEPTH."""
     v, resident = view(p), t.SMS * (64 // t.BK)
     wanted = max(1, min(resident // (_blocks(v, t) * v.groups), v.c // t.DEPTH))
     depth = round_up(ceil_div(v.c, wanted), CHANNELS)
@@ -104,7 +104,7 @@ def winograd4(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 
 
 def chunk(t: Tile, floats: int, unit: int) -> int:
-    """Tiles that are transformed and multiplied at a time, a multiple of `unit`; each takes `floats` of scratch."""
+    """Return how many tiles, a multiple of `unit`, are transformed at a time; each takes `floats` of scratch."""
     return max(unit, int(1024 * t.KIB // (4 * floats)) // unit * unit)
 
 
