@@ -25,7 +25,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, split_dtype
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import Launch
-from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.operation import OTHER_DISTRIBUTIONS, UNIFORM, Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.kernels.conv import _reference as conv_reference
 from kernelmark.kernels.gemm import _reference as gemm_reference
@@ -122,8 +122,9 @@ def problems(registry: Registry, count: int, seed: int, op: str = "") -> Iterato
     rng = np.random.default_rng(seed)
     draws = [draw for draw, weight in DRAWS for _ in range(weight) if op in ("", draw.__name__)]
     while count:
-        with suppress(UsageError):  # sizes that do not fit together
-            problem = registry.problem(draws[int(rng.integers(len(draws)))](rng))
+        with suppress(UsageError):  # parts that do not fit together
+            text, last = draws[int(rng.integers(len(draws)))](rng), pick(rng, *[""] * 9, *OTHER_DISTRIBUTIONS)
+            problem = registry.problem("/".join(filter(None, (text, last))))
             if problem.flop // 2 <= LARGEST:
                 count -= 1
                 yield problem
@@ -147,6 +148,8 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
     draw = Draw(problem, zlib.crc32(problem.id.encode()))
     for _ in range(THIRD if zlib.crc32(problem.id.encode()) % 2 else 1):  # special values of either width
         draw.redraw()
+    if problem.distribution != UNIFORM:
+        draw.redraw(problem.distribution)
     with sampled(not whole):
         yield from _rounded(problem, draw, seen)
         references = References(problem, draw, lambda stage: nullcontext())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
-from kernelmark.bench.plan.operation import Operand, Problem
+from kernelmark.bench.plan.operation import UNIFORM, Operand, Problem
 from kernelmark.bench.plan.verdict import equal
 
 #: Elements of each input that are new in every stretch of calls: each takes a line into the cache, on a GPU a copy.
@@ -22,6 +22,8 @@ SPECIAL, SMALLEST, INTEGERS = 256, 1e-3, 16
 CHUNK = 2**18
 #: One draw in so many has special values of another width: the last of a run, and the second that `verify` judges.
 THIRD = 3
+#: The largest whole number of the distribution `ints`, of which every storage type holds all.
+LARGEST_INT = 4
 
 #: New values of some elements, by operand: their places in its buffer, all different, and the values.
 Change = Mapping[str, tuple[Array, Array]]
@@ -73,10 +75,13 @@ class Draw:
         self._changes = self._generator(0)
         self._scatter.clear()
 
-    def redraw(self) -> None:
-        """Draw new values in place. The n-th draw does not depend on how often elements were changed before."""
+    def redraw(self, distribution: str = UNIFORM) -> None:
+        """Draw new values in place. The n-th draw does not depend on how often elements were changed before.
+
+        distribution: of timed calls, where it is not the usual one; such a draw is not counted.
+        """
         self.state = object()
-        self._redraws += 1
+        self._redraws += distribution == UNIFORM
         self._rng = self._generator(self._redraws)
         for operand in self._specs:
             flat = self.flat[operand.name]
@@ -84,14 +89,18 @@ class Draw:
             if operand.pad:
                 rows, step = flat.reshape(-1, operand.ld)[:, : operand.shape[-1]], max(1, CHUNK // operand.ld)
                 for start in range(0, len(rows), step):
-                    rows[start : start + step] = drawn(self._rng, rows[start : start + step].shape, operand, specials)
+                    part = rows[start : start + step]
+                    part[...] = drawn(self._rng, part.shape, operand, specials, distribution)
             else:
                 for start in range(0, flat.size, CHUNK):
                     count = min(CHUNK, flat.size - start)
-                    flat[start : start + CHUNK] = drawn(self._rng, (count,), operand, specials)
+                    flat[start : start + CHUNK] = drawn(self._rng, (count,), operand, specials, distribution)
 
     def change(self) -> Change:
-        """Draw new values for a few elements of each input or inout, for one set of operands."""
+        """Draw new values for a few elements of each input or inout, for one set of operands.
+
+        They are uniform whatever the distribution: where all were zero, a kept result would stay right.
+        """
         return {operand.name: self.scattered(operand) for operand in self._specs}
 
     @contextmanager
@@ -131,12 +140,25 @@ class Draw:
         return self._rng
 
 
-def drawn(rng: "np.random.Generator", shape: tuple[int, ...], operand: Operand, specials: float | None = None) -> Array:
+def drawn(
+    rng: "np.random.Generator",
+    shape: tuple[int, ...],
+    operand: Operand,
+    specials: float | None = None,
+    distribution: str = UNIFORM,
+) -> Array:
     """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over their range.
 
-    specials: the largest special value, if it is not the operand's.
+    specials: the largest special value, if it is not the operand's. Other distributions have none: `normal` has the
+    variance 1, `zeros` is 0 everywhere, and `ints` has whole numbers from -LARGEST_INT to LARGEST_INT.
     """
     kind, count = numpy_dtype(operand.dtype), math.prod(shape)
+    if distribution == "normal":
+        return rng.standard_normal(shape, "f8" if operand.dtype == "f64" else "f4").astype(kind, copy=False)
+    if distribution == "zeros":
+        return np.zeros(shape, kind)
+    if distribution == "ints":
+        return rng.integers(-LARGEST_INT, LARGEST_INT, shape, "i1", endpoint=True).astype(kind)
     size = kind.itemsize if kind.kind == "i" else max(4, kind.itemsize)
     bits = np.asarray(rng.bit_generator.random_raw(-(-count * size // 8)))
     integers: Array = np.ndarray(count, f"i{size}", bits)

@@ -22,6 +22,10 @@ TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
 #: The largest special values that operands have where nothing speaks for less.
 SPECIALS = 1e3
+#: How the operands of timed calls can be drawn (bench/measure/draw.py); an operation for which it matters has an axis
+#: `distribution` of this type. The first is usual.
+Distribution = Literal["uniform", "normal", "zeros", "ints"]
+UNIFORM, *OTHER_DISTRIBUTIONS = typing.get_args(Distribution)
 Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Arrays = Mapping[str, Array]
 #: Of each input the index of its changed elements, and the values that they had before.
@@ -113,11 +117,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     features: ClassVar[Features] = Features()
 
     @property
+    def distribution(self) -> str:
+        """How the operands of timed calls are drawn: the axis of this name, where an operation has it."""
+        return str(UNIFORM)
+
+    @property
     def id(self) -> str:
-        """`gemm/m1024n2048k26752/f32/NT`, then the options that differ from their defaults."""
+        """`gemm/m1024n2048k26752/f32/NT`, then the options that differ from their defaults, the distribution last."""
         sizes = "".join(f"{name}{getattr(self, name)}" for name in self.sizes)
+        last = [self.distribution] if self.distribution != UNIFORM else []
         try:
-            return "/".join([self.op, sizes + self.suffix(), self.dtype, *self.words()])
+            return "/".join([self.op, sizes + self.suffix(), self.dtype, *self.words(), *last])
         except TypeError as error:
             raise UsageError(f"{self.op}: suffix and words of its problems are expected to be texts: {error}") from None
 
@@ -131,10 +141,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if not match:
             expected = "".join([*(f"{name}<int>" for name in cls.sizes), *(f"[{name}<int>]" for name in cls.suffixes)])
             raise UsageError(f"{subject}: sizes are {sizes!r}, expected {expected}, without leading zeros")
+        last = {}
+        if words and words[-1] in OTHER_DISTRIBUTIONS and "distribution" in cls.axes():
+            last["distribution"] = words.pop()
         try:
             found = {name: value for name, value in match.groupdict().items() if value is not None}
             values: dict[str, Any] = {name: int(value) if name in cls.sizes else value for name, value in found.items()}
-            values |= {"dtype": dtype, **cls.parse_words(words)}
+            values |= {"dtype": dtype, **cls.parse_words(words), **last}
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
         except TypeError as error:

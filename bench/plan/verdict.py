@@ -198,10 +198,10 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     """Return the variance of an element's error before storing, from a sample, for sums over `length` elements.
 
     In units of the bound's, squared. Hardly above what the arithmetic allows, and never 0. A single element may err by
-    much more than most do.
+    much more than most do. A sample of sums of zeros alone shows nothing.
     """
     likely = (bound.uneven * bound.rms) ** 2
-    if want.size and likely:
+    if want.size and likely and np.any(bound.unit):
         stored = bound.variance(want)
         weights = 1 / np.maximum(np.square(bound.rms * bound.unit) + stored, np.finfo(float).tiny)
         beyond = float(np.sum((np.square(got.astype(np.float64) - want) - stored) * weights))

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from kernelmark.bench.plan.operation import UNIFORM
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import TIE, Contest, Ratio
 from kernelmark.bench.report.format import pace, percent, row_time, short, time
@@ -116,7 +117,8 @@ def answers(data: RunData) -> list[FoundingProduct]:
 def is_founding(data: RunData, c: Contest) -> bool:
     """Whether a contest is about the product of the founding text."""
     dims = data.dims_of[c.problem]
-    return c.op == "gemm" and c.fastest.layout == "NT" and all(dims.get(key) == SIZES[key] for key in SIZES)
+    is_usual = dims.get("distribution", UNIFORM) == UNIFORM
+    return c.op == "gemm" and c.fastest.layout == "NT" and is_usual and all(dims.get(k) == SIZES[k] for k in SIZES)
 
 
 def _with(c: Contest, *marks: str) -> list[Result]:

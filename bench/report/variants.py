@@ -6,6 +6,7 @@ from math import exp, log
 from statistics import fmean
 from typing import NamedTuple
 
+from kernelmark.bench.plan.operation import OTHER_DISTRIBUTIONS, UNIFORM
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, Setting, by_setting, why_unranked
 from kernelmark.bench.report.format import count, factor, short
@@ -45,6 +46,8 @@ def _pair(r: Result, ratio: Ratio) -> VariantPair:
     if other == r.problem:
         return VariantPair(r, ratio, ("FFT", "direct"), r.problem, kernel)
     own, theirs = r.problem.split("/"), other.split("/")
+    if own[-1] in OTHER_DISTRIBUTIONS and len(own) == len(theirs) + 1:
+        theirs.append(UNIFORM)
     if len(own) != len(theirs):
         return VariantPair(r, ratio, (short(r.problem), short(other)), r.op, kernel)
     differing = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a != b]

@@ -164,9 +164,12 @@ class Ceilings:
         return msgspec.structs.replace(own, best=ever[0].best)
 
     def _asked(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
-        """Return the needs whose ceilings can accuse a row; a microbenchmark would be held against itself."""
+        """Return the needs whose ceilings can accuse a row; a microbenchmark would be held against itself.
+
+        None can where operands are zeros, with which a right kernel need not compute.
+        """
         kernel = self._registry.kernels[row.kernel]
-        if kernel.is_ours and problem.is_ceiling:
+        if (kernel.is_ours and problem.is_ceiling) or problem.distribution == "zeros":
             return []
         return [*judges(*self._facts(job, problem, row))]
 

@@ -30,7 +30,7 @@ from kernelmark.bench.plan.case import Entrant, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import PLUGIN_MODULE, CudaKernel, Kernel
-from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.operation import UNIFORM, Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import one_line
@@ -80,9 +80,9 @@ class Stock:
         """The contenders on the problem that have passed every check so far."""
         return [contender for contender in self._contenders if contender.live]
 
-    def redraw(self) -> References:
+    def redraw(self, distribution: str = UNIFORM) -> References:
         """Draw new values for every set, poison outputs and padding, and renew the references."""
-        self.draw.redraw()
+        self.draw.redraw(distribution)
         self._checksums.clear()
         for sets in self.sets.values():
             for operands in sets:
@@ -273,6 +273,9 @@ def _time(job: Job, found: list[Stock], show: Show) -> None:
 
     A kernel's siblings stand next to one another, so that least time lies between what is compared.
     """
+    for stock in found:
+        if stock.live and stock.problem.distribution != UNIFORM:
+            stock.redraw(stock.problem.distribution)
     contenders = [(c, stock) for stock in found for c in stock.live]
     contenders.sort(key=lambda pair: job.kernels.index(pair[0].kernel.id))
     monitors = {c.device.name: c.device.monitor() for c, _ in contenders}

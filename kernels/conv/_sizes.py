@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from kernelmark import WHOLE, Array, Dim, Problem
+from kernelmark import WHOLE, Array, Dim, Distribution, Problem
 
 #: An axis that takes one number, or what differs between height and width: `1x2`, `0-1x0-1`.
 Spatial = int | str
@@ -38,6 +38,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
     stride: Spatial = 1
     dilation: Spatial = 1
     groups: Dim = 1
+    distribution: Distribution = "uniform"
 
     def __post_init__(self) -> None:
         for name in ("pad", "stride", "dilation"):

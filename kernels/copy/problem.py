@@ -4,7 +4,20 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from kernelmark import SPECIALS, Array, Arrays, Checksums, Dim, Operand, Problem, Tile, Verdict, moved, operation
+from kernelmark import (
+    SPECIALS,
+    Array,
+    Arrays,
+    Checksums,
+    Dim,
+    Distribution,
+    Operand,
+    Problem,
+    Tile,
+    Verdict,
+    moved,
+    operation,
+)
 
 
 class CopyOperands(Protocol):
@@ -27,6 +40,7 @@ class CopyProblem(Problem, frozen=True, kw_only=True):
     m: Dim
     n: Dim
     dtype: Literal["f64", "f32", "f16", "bf16"]
+    distribution: Distribution = "uniform"
 
     @property
     def baselines(self) -> tuple[str, ...]:

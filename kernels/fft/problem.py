@@ -14,6 +14,7 @@ from kernelmark import (
     Arrays,
     Bound,
     Dim,
+    Distribution,
     Operand,
     Problem,
     Verdict,
@@ -73,6 +74,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     dtype: Literal["f64", "f32"]
     kind: Literal["r2c", "c2r", "c2c"]
     direction: Literal["forward", "inverse"] = "forward"
+    distribution: Distribution = "uniform"
 
     def __post_init__(self) -> None:
         if self.kind == "r2c" and self.direction == "inverse":

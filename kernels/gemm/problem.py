@@ -18,6 +18,7 @@ from kernelmark import (
     Changes,
     Checksums,
     Dim,
+    Distribution,
     Features,
     Operand,
     Problem,
@@ -112,6 +113,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     scale: _scales.Scale = "none"
     groups: Dim = 1
     grouping: _groups.Grouping = "none"
+    distribution: Distribution = "uniform"
 
     def __post_init__(self) -> None:
         for name in ("lda_pad", "ldb_pad", "ldc_pad"):
@@ -127,6 +129,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             raise ValueError(f"C is stored as {stored}, expected f64 or f32 for the weights of epi-update")
         if self.dtype == "s8.s32":
             self._check_integers()
+        if split_dtype(self.dtype)[0] in ("e4m3", "e5m2", "s8"):  # sums of FP8 have too few bits for normal operands
+            self._expect(self.dtype, ("distribution", self.distribution, ("uniform", "zeros", "ints")))
         if self.grouping != "none":
             self._expect(
                 f"groups{self.groups}-{self.grouping}",

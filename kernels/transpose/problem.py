@@ -14,6 +14,7 @@ from kernelmark import (
     Changes,
     Checksums,
     Dim,
+    Distribution,
     EmulatedSizes,
     Features,
     Operand,
@@ -55,6 +56,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
     dtype: Literal["f64", "f32", "f16", "bf16"]
     place: Literal["out", "in"] = "out"
     batch: Dim = 1
+    distribution: Distribution = "uniform"
 
     @property
     def id(self) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure.cpu import Cpu
-from kernelmark.bench.measure.draw import SPECIAL, Draw, drawn, logical, poison
+from kernelmark.bench.measure.draw import LARGEST_INT, SPECIAL, Draw, drawn, logical, poison
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.spread import Spread
 from kernelmark.bench.plan.discovery import discover
@@ -33,6 +33,26 @@ def test_values_are_uniform_in_all_bits_of_their_type(dtype: str, bits: int, low
     mantissas = np.ldexp(np.frexp(values[abs(values) >= low])[0], bits)
     assert (mantissas % 1 == 0).all()
     assert np.mean(mantissas % 2) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("problem", ["gemm/m200n3k99/{}/NN/lda+3", "copy/m200n99/{}"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_other_distributions_are_normal_zeros_or_small_whole_numbers_and_leave_verification_as_it_is(
+    problem: str, dtype: str
+) -> None:
+    _, draw, _ = _loaded(problem.format(dtype))
+    usual = Draw(discover().problem(problem.format(dtype)), 1)
+    found = {}
+    for distribution in ("normal", "zeros", "ints"):
+        draw.redraw(distribution)
+        found[distribution] = draw.views("C")["a"].astype(np.float64)
+    assert (found["normal"].mean(), found["normal"].std()) == pytest.approx((0, 1), abs=0.05)
+    assert not found["zeros"].any()
+    assert np.unique(found["ints"]).tolist() == list(range(-LARGEST_INT, LARGEST_INT + 1))
+    draw.redraw()
+    usual.redraw()
+    usual.redraw()
+    assert all(draw.is_held(values, name) for name, values in usual.flat.items())
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,11 @@ def test_every_problem_is_found_again_by_its_id(registry, op, problems, count):
         "transpose/m1024n26752/f32/out",
         "transpose/m1024n26752/f32/in",
         "copy/m2048n26752/f32",
+        "gemm/m3n5k7/f64/TT/beta0.25/batch2/zeros",
+        "transpose/b2m3n4/f16/in/normal",
+        "copy/m3n4/bf16/ints",
+        "fft/b2h3w4/f32/c2c/inverse/normal",
+        "conv/n1c2h3w3k2r1s1/f32/nhwc/dgrad/g2/zeros",
     ],
 )
 def test_ids_of_the_contract_are_their_problems_ids(registry, text):
@@ -112,6 +117,11 @@ def test_a_scalar_of_many_digits_survives_its_id(registry, beta):
         ("transpose/m8n8/f32/out/in", "'out/in'", "/out or /in"),
         ("transpose/m8n8k8/f32/out", "'m8n8k8'", "m<int>n<int>"),
         ("copy/m8n8/f32/out", "'out'", "copy"),
+        ("gemm/m8n8k8/f32/NT/zeros/beta1", "'zeros'", "not a part of a gemm id"),
+        ("gemm/m8n8k8/s8.s32/NT/normal", "normal", "uniform or zeros or ints with s8.s32"),
+        ("fma/n8k8/f32/zeros", "'zeros'", "/fed, /mma or nothing"),
+        ("transfer/n8/f32/h2h/ints", "'h2h/ints'", "a direction"),
+        ("aggregate/w2n8/f32/normal", "'normal'", "update, ef"),
         ("copy/m8n8/f16.f32", "'f16.f32'", "f64, f32, f16, bf16"),
     ],
 )

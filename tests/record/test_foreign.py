@@ -336,7 +336,7 @@ def test_csv_gives_dimensions_with_their_types(measured, imported):
     dims = {r.op: d for r, d in rows.values()}
     assert (dims["gemm"]["m"], dims["gemm"]["beta"]) == (33, 1.0)
     assert isinstance(dims["gemm"]["m"], int)
-    assert dims["transpose"] == {"batch": 1, "m": 33, "n": 31, "place": "in"}
+    assert dims["transpose"] == {"batch": 1, "distribution": "uniform", "m": 33, "n": 31, "place": "in"}
     assert "place" not in dims["conv"]
 
 

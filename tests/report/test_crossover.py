@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -60,9 +61,10 @@ def suite(registry, tmp_path):
 def measured(store, tmp_path):
     store.begin(Run("r1", {}, "2026-01-01", (str(tmp_path / "mine.toml"),), "kernelmark run", {}, "c", {}))
 
-    def put(kernel, r, samples, **values):
+    def put(kernel, r, samples, last="", **values):
         dims = {"n": 1, "c": 8, "h": 16, "w": 16, "k": 8, "r": r, "s": r, "direction": "fprop"}
-        problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop"
+        dims["distribution"] = last or "uniform"
+        problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop" + f"/{last}" * bool(last)
         numerics = "fft" if "fft" in kernel else "fp32"
         own = {"suite": "mine", "op": "conv", "problem": problem, "kernel": kernel, "device_name": "d", "threads": 2}
         own |= {"numerics": numerics, "layout": "nchw", "time_s_median": sorted(samples)[len(samples) // 2]}
@@ -164,6 +166,13 @@ def test_a_figure_marks_noise_and_finds_no_takeover_in_problems_that_no_suite_sw
     caption, at, marks = drawn()
     assert "No suite of the run sweeps these problems, so no takeover is looked for." in caption
     assert (at, marks) == (set(), {"hollow": 2, "wins": 1})
+
+
+def test_distributions_of_operands_are_figures_of_their_own(store, registry, measured):
+    for last, kernel, r in product(("", "zeros"), ("conv/a.direct", "conv/a.fft"), (1, 3, 5)):
+        measured(kernel, r, [1.0, 1.01] * 20, last)
+    figures = crossover_maps(RunData(store, "r1"), registry).figures
+    assert ["zeros" in figure.name for figure in figures] == [False, True]
 
 
 def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_one(suite, store, measured):

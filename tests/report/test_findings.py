@@ -201,9 +201,15 @@ def test_the_answer_of_all_threads_is_first(begun):
     assert [a.op_t.threads for a in founding.answers(RunData(begun, "r1"))] == [2, 1]
 
 
-@pytest.mark.parametrize("problem", ["gemm/m4n6k8/f32/NT", NN])
-def test_other_products_do_not_answer_the_question(begun, problem):
-    dims = {"m": 4, "n": 6, "k": 8} if "m4" in problem else DIMS
+@pytest.mark.parametrize(
+    ("problem", "dims"),
+    [
+        ("gemm/m4n6k8/f32/NT", {"m": 4, "n": 6, "k": 8}),
+        (NN, DIMS),
+        (f"{NT}/zeros", {**DIMS, "distribution": "zeros"}),
+    ],
+)
+def test_other_products_do_not_answer_the_question(begun, problem, dims):
     for name in ("matmul", "tnn"):
         put(begun, problem, f"gemm/some.{name}", 1e-3, dims)
     assert founding.answers(RunData(begun, "r1")) == []

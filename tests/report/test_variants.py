@@ -23,10 +23,12 @@ def test_a_ratio_to_a_variant_is_named_with_its_interval(begun):
     held(begun, SMALL, "gemm/m4n6k8/f32/NN", 9.0, 8.0, 9.5, "some.slow", median=1.0)
     held(begun, "transpose/m4n6/f32/in", "transpose/m4n6/f32/out by transpose/some.b", 0.5, 0.4, 0.6)
     held(begun, "conv/n1/f32/nchw", "conv/n1/f32/nchw by conv/some.b", 2.0, 1.9, 2.1)
+    held(begun, f"{SMALL}/zeros", SMALL, 1.3, 1.2, 1.4)
     assert variant_lines(RunData(begun, "r1").timed) == [
         "NT vs NN: no measurable difference (1.01x [0.93, 1.12]), some.a on gemm/m4n6k8/f32",
         "in vs out: slower, 0.5x [0.4, 0.6], some.a against some.b on transpose/m4n6/f32",
         "FFT vs direct: faster, 2x [1.9, 2.1], some.a against some.b on conv/n1/f32/nchw",
+        "zeros vs uniform: faster, 1.3x [1.2, 1.4], some.a on gemm/m4n6k8/f32/NT",
     ]
 
 

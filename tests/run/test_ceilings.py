@@ -163,6 +163,13 @@ def test_one_kernel_above_a_ceiling_that_was_measured_again_is_mistrusted_and_lo
     assert lab.doubts == []
 
 
+def test_no_ceiling_accuses_a_kernel_of_skipping_zeros(lab):
+    zeros = f"{GEMM}/zeros"
+    (row,) = rows = [timed("gemm/scipy.sgemm", 2**31 / 2e12, zeros)]
+    lab.ceilings.apply(msgspec.structs.replace(JOB, problems=(zeros,)), rows)
+    assert (row.status, row.roofline, row.judged_by) == ("ok", None, ceilings.NO_JUDGE)
+
+
 def test_a_ceiling_that_a_second_look_lifts_accuses_nobody(lab, monkeypatch):
     lab.apply(numpy_matmul=2**31 / 5e10)
     lab.rates["fma"] = 2.1e11

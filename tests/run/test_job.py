@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -13,12 +14,14 @@ import pytest
 
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.devices import get_device
+from kernelmark.bench.measure.draw import SCATTERED
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.monitor import CpuMonitor
 from kernelmark.bench.measure.operands import ScratchBuffers
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.registry import kernel
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import job as jobs
 from kernelmark.bench.run.job import run_job
@@ -92,10 +95,43 @@ def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be
     assert [(row.entropy, row.max_error) for row in found] == [(row.entropy, row.max_error) for row in first]
 
 
+OF_TIMED = "the output of a timed call, on operands of which a few elements had changed: "
+
+
+@pytest.mark.parametrize(
+    ("of_zeros", "status", "reason"), [(0.0, "ok", ""), (1.0, "wrong", OF_TIMED)], ids=["zeros", "ones"]
+)
+def test_timed_operands_alone_are_zeros_and_a_kernel_may_skip_them_if_it_is_right(of_zeros, status, reason) -> None:
+    shares = []
+
+    @kernel("gemm", name="skips", provider="mine", device="cpu", dtypes=("f32",), modules=("numpy",))
+    def set_up(problem, x):
+        def launch() -> None:
+            rows = x.a.any(axis=1)
+            shares.append(float(rows.mean()))
+            x.c[...] = of_zeros
+            x.c[rows] = x.a[rows] @ x.b
+
+        return launch
+
+    (row,) = _run("gemm/m300n31k33/f32/NN/zeros", "gemm/mine.skips")
+    assert (row.status, row.reason[: len(OF_TIMED)]) == (status, reason)
+    assert [dense for dense, _ in groupby(shares, lambda share: share == 1.0)][:2] == [True, False]
+    assert max(share for share in shares if share < 1) <= SCATTERED / 300
+    assert (shares[-1] == 1.0) is (status == "ok")  # judged once more on usual operands
+
+
+def test_a_kernel_that_returns_zeros_is_wrong_where_timed_operands_are_zeros() -> None:
+    kernel("gemm", name="zeros", provider="mine", device="cpu", dtypes=("f32",))(lambda problem, x: lambda: x.c.fill(0))
+    (row,) = _run("gemm/m33n31k17/f32/NN/zeros", "gemm/mine.zeros")
+    assert (row.status, row.samples) == ("wrong", [])
+    assert not row.reason.startswith(OF_TIMED)
+
+
 def test_a_kernel_that_does_less_when_it_is_timed_is_wrong() -> None:
     (row,) = _run("copy/m401n409/f32", "copy/test.looks_at_one")
     assert row.status == "wrong"
-    assert row.reason.startswith("the output of a timed call, on operands of which a few elements had changed: ")
+    assert row.reason.startswith(OF_TIMED)
 
 
 def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms_nobody() -> None:

@@ -177,6 +177,8 @@ def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measu
         (["gemm/m3n5k7/f32/NT", "gemm/m3n5k7/f32/NN", "gemm/m3n5k7/f16/NT", "gemm/m3n5k7/f16/NN"],
          {0: 1, 2: 3, 3: 1}),
         (["gemm/m3n5k7/f32/NT", "gemm/m4n5k7/f32/NN"], {}),
+        (["gemm/m3n5k7/f32/NT/zeros", "gemm/m3n5k7/f32/NN/zeros", "gemm/m3n5k7/f32/NT", "gemm/m3n5k7/f32/NN"],
+         {0: 1, 1: 3, 2: 3}),
     ],
 )  # fmt: skip
 def test_a_problem_is_held_against_its_plainest_variant(registry, variants, against):

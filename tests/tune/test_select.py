@@ -229,6 +229,11 @@ def planted_costs(data):
     return np.column_stack([first, second])
 
 
+def test_a_selector_is_made_for_one_distribution_of_operands(registry, complaint):
+    problems = [registry.problem(f"conv/n1c8h9w9k8r3s3/f32/nchw/fprop{last}") for last in ("", "/zeros")]
+    assert complaint(lambda: space_of(problems)).startswith("distribution: is uniform and zeros (conv/n1c8h9w9")
+
+
 def test_planted_costs_are_found_for_shapes_that_were_not_measured(data):
     costs = planted_costs(data)
     assert costs.max() < CAP

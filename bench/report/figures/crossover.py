@@ -52,7 +52,7 @@ def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
     for c in data.contests:
         if c.op == "conv" and len(c.ranked) > 1:
             dims = data.dims_of[c.problem]
-            found[dims.get("direction"), c.fastest.layout, c.setting].append(c)
+            found[dims.get("direction"), dims.get("distribution"), c.fastest.layout, c.setting].append(c)
     several = [contests for contests in found.values() if len(contests) >= LEAST_PROBLEMS]
     suites = list(_suites(data, registry)) if several else []
     maps = [_map(data, contests, suites) for contests in several]

@@ -27,8 +27,11 @@ def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes whose values are names: layout, direction, place. Axes that kernels declare are fixed."""
-    fixed = {"dtype", *kind.assumed}
+    """Return the axes whose values are names: layout, direction, place. Axes that kernels declare are fixed.
+
+    So is the distribution of operands, which a caller does not know.
+    """
+    fixed = {"dtype", "distribution", *kind.assumed}
     return tuple(
         name for name, axis in kind.axes().items() if typing.get_origin(axis) is typing.Literal and name not in fixed
     )
