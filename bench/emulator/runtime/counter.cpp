@@ -50,11 +50,12 @@ uint32_t Counter::number(const Instruction &instruction) {
   return place->second;
 }
 
-void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc) {
+void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc, bool whole) {
   const Region *region = machine.memory.find(address);
   if (!region || region->space == Space::program) return;
   if (region->space == Space::global) touch(*region, address, bytes, is_write(does));
-  if (const auto asked = widths.find(pc); asked != widths.end()) {
+  // nvcc narrows what is aligned to its size where parts of it are not used, and it is not known which.
+  if (const auto asked = widths.find(pc); asked != widths.end() && !(whole && bytes > std::bit_floor(asked->second.bytes))) {
     join(address, bytes, does, region->space, pc, asked->second);
   } else {
     const uint64_t fast = uint64_t(pc) << 16 | uint64_t(does) << 8 | uint64_t(region->space) << 6 | bytes % 64;
@@ -84,8 +85,10 @@ void Counter::reach(Does does, const char *file, unsigned line) {
 void Counter::join(uintptr_t address, size_t bytes, Does does, Space space, uintptr_t pc, const Widths &asked) {
   WarpTrace &trace = machine.block->traces[machine.current / 32];
   Joined &joined = (does == Does::load ? trace.loads : trace.stores)[machine.current % 32];
+  // One instruction that is reached again is in a loop, which the machine code may have unrolled if it lacks that width.
+  const bool is_next = pc > joined.last_pc || (pc == joined.last_pc && !(asked.bytes & bytes));
   const bool follows = joined.bytes && joined.begin + joined.bytes == address && joined.space == space &&
-                       joined.line == asked.line && pc > joined.last_pc && joined.bytes + bytes <= 16;
+                       joined.line == asked.line && is_next && joined.bytes + bytes <= 16;
   if (follows) joined.bytes += unsigned(bytes);
   else release(joined, does, machine.current), joined = {address, pc, pc, unsigned(bytes), asked.line, space};
   joined.last_pc = pc;

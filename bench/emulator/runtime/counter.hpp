@@ -99,8 +99,8 @@ class Counter {
   // Accesses that are cut and joined to the widths of the machine code, by their address in the program.
   std::unordered_map<uintptr_t, Widths> widths;
 
-  // An access of the running thread to memory that is not its own.
-  void access(uintptr_t address, size_t bytes, Does does, uintptr_t pc);
+  // An access of the running thread to memory that is not its own. whole: of a type that is aligned to its size.
+  void access(uintptr_t address, size_t bytes, Does does, uintptr_t pc, bool whole = true);
   // A cp.async of the running thread. from: 0 where it reads nothing, so that lanes stay in step all the same.
   void copy(uintptr_t to, uintptr_t from, unsigned bytes, uintptr_t pc);
   // The running thread reaches an instruction without an address.

@@ -8,18 +8,18 @@
 
 namespace {
 
-EMU_COUNTING(inline void count(const void *p, size_t bytes, emu::Does does, uintptr_t pc) {
+EMU_COUNTING(inline void count(const void *p, size_t bytes, emu::Does does, uintptr_t pc, bool whole = true) {
   if (emu::machine.running && !emu::machine.stacks.holds(uintptr_t(p)))
-    emu::machine.counter.access(uintptr_t(p), bytes, does, pc);
+    emu::machine.counter.access(uintptr_t(p), bytes, does, pc, whole);
 })
 
 inline void read(const void *p, size_t bytes, uintptr_t pc, bool whole = true) {
   emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::read, pc, whole);
-  EMU_COUNTING(count(p, bytes, emu::Does::load, pc);)
+  EMU_COUNTING(count(p, bytes, emu::Does::load, pc, whole);)
 }
 inline void write(const void *p, size_t bytes, uintptr_t pc, bool whole = true) {
   emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::write, pc, whole);
-  EMU_COUNTING(count(p, bytes, emu::Does::store, pc);)
+  EMU_COUNTING(count(p, bytes, emu::Does::store, pc, whole);)
 }
 
 }  // namespace

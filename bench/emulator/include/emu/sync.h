@@ -74,9 +74,15 @@ template <class T> struct Shuffle {
 };
 template <class T> inline T shuffle(unsigned mask, T value, int source, Site site) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
-  Shuffled<T> payload{value, value, source, site};
-  collective<Shuffle<T>>(mask, payload, site);
-  return payload.out;
+  if constexpr (sizeof(T) == 8) {  // as two registers
+    struct Halves { unsigned low, high; } halves = __builtin_bit_cast(Halves, value);
+    halves = {shuffle(mask, halves.low, source, site), shuffle(mask, halves.high, source, site)};
+    return __builtin_bit_cast(T, halves);
+  } else {
+    Shuffled<T> payload{value, value, source, site};
+    collective<Shuffle<T>>(mask, payload, site);
+    return payload.out;
+  }
 }
 
 struct Vote {
