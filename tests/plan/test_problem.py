@@ -288,6 +288,8 @@ def test_the_variance_of_errors_comes_of_the_sample_within_what_the_arithmetic_a
     assert at[0.01] == pytest.approx((4 * 0.01) ** 2, rel=1e-3)
     assert at[1.0] == pytest.approx(0.1**2)
     assert error_variance(want, want, bound, 1) > 0.99  # a single element may have the largest error of all
+    zeros = bound._replace(unit=np.zeros(1000))
+    assert error_variance(want, want, zeros, 10**6) == pytest.approx(0.1**2), "sums of zeros show no error"
 
 
 def test_a_plain_product_is_not_charged_for_scaling():
