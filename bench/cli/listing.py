@@ -71,10 +71,11 @@ def list_command(
     With OP, only the kernels of that operation. With --all, also those that cannot run here, and why.
     """
     registry = discover(plugins)
-    if operation and op:
+    if None not in (operation, op):
         raise UsageError(f"list {operation}: --op {op} names an operation, too; leave one of them out")
-    if wanted := operation or op:
-        registry.problem_class(wanted, "list" if operation else "--op")
+    wanted = op if operation is None else operation
+    if wanted is not None:
+        registry.problem_class(wanted, "--op" if operation is None else "list")
     if only_suites:
         listed = suites()
         click.echo(as_json(listed) if prints_json else _table(SUITE_COLUMNS, listed))

@@ -38,6 +38,7 @@ REFUSED = [
     ("run shapes.toml", "key 'shapes': is unknown"),
     ("run shapes.toml", "; did you mean points?"),
     ("list gemn", "list: 'gemn' is not an operation; expected one of "),
+    ("list ''", "list: '' is not an operation; expected one of "),
     ("list gemm --op copy", "list gemm: --op copy names an operation, too; leave one of them out"),
     ("run absent.toml", "absent.toml: cannot be read: No such file"),
     ("run bad.toml", "bad.toml: [[sweep]] 1, key 'm': m is 0"),
