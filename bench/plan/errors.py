@@ -1,7 +1,7 @@
 """Errors by which kernelmark refuses: bad usage, and problems that are not supported."""
 
+import os
 from collections.abc import Iterable
-from pathlib import Path
 
 #: What other programs call what kernelmark calls otherwise.
 _ELSEWHERE = {
@@ -42,11 +42,17 @@ def message(error: BaseException) -> str:
 
 
 def place(error: BaseException, file: str | None = None) -> str:
-    """Return ` (mine.py, line 4)`, the last line of a file, or of any, that an error passed through; or nothing."""
-    import traceback
+    """Return ` (mine.py, line 4)`, the last line of a file, or of any, that an error passed through; or nothing.
 
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if file in (None, frame.filename)]
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    A plug-in may have replaced functions that Python's own module for tracebacks calls.
+    """
+    found, at = "", error.__traceback__
+    while at is not None:
+        name = at.tb_frame.f_code.co_filename
+        if file in (None, name):
+            found = f" ({os.path.basename(name)}, line {at.tb_lineno})"  # noqa: PTH119 # calls nothing of a plug-in
+        at = at.tb_next
+    return found
 
 
 def unknown(found: str, known: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from kernelmark.bench.run import child
 from kernelmark.bench.run.child import MOST, Channel, Lost, answers, last_words, relay, trim
 
 MODULE = """
-import os, sys, time
+import builtins, os, sys, time
 
 HELD = []
 ACTS = {
@@ -31,6 +31,7 @@ ACTS = {
     "print": lambda: print("what a library prints, without a newline", end=""),
     "endless line": lambda: [print("x" * 10**6, end="") for _ in range(30)],
     "lines": lambda: [print("line " + "x" * 995) for _ in range(10**4)],
+    "replace": lambda: (setattr(builtins, "len", None), [][0]),
     "fork": lambda: os.fork() and time.sleep(1000),
     "complain": lambda: (print("out of luck", file=sys.stderr, flush=True), os._exit(4)),
 }
@@ -87,6 +88,7 @@ def test_one_child_answers_all_in_order(module: str) -> None:
         ("exit", "the process ended with status 3"),
         ("abort", "SIGABRT"),
         ("raise", "the process ended with status 1: IndexError: list index out of range (asked.py, line 9)"),
+        ("replace", "the process ended with status 1: IndexError: list index out of range (asked.py, line 14)"),
         ("complain", "the process ended with status 4: out of luck"),
     ],
 )
