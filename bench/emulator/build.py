@@ -36,6 +36,8 @@ _KERNEL_FLAGS = (
 #: A static shared variable as g++ lays it out. Unused bytes after each catch an index past its end.
 SHARED_VARIABLE = re.compile(r"^\t\.size\t(\S+), (\d+)\n\1:\n\t\.zero\t\2$", re.MULTILINE)
 RED_ZONE = 4096
+#: `__shared__ alignas(16)`, as macros expand it: C++ wants the alignment first.
+_SHARED_ALIGNED = re.compile(r"\b((?:static\s+)?constinit thread_local)\s+(alignas\s*(\((?:[^()]|\([^()]*\))*\)))")
 _LINK_FLAGS = ("-no-pie", "-rdynamic")
 #: Part of each program's key: its debug information names the headers by their place, and checkouts share the cache.
 _PLACE = str(HERE)
@@ -155,9 +157,10 @@ def _unit(source: Path, entries: Sequence[str]) -> str:
     """Return the translation unit: the .cu as it stands, then the table of its entries."""
     table = "".join(f"    EMU_ENTRY({entry}),\n" for entry in entries)
     return f"""#include "{source}"
-namespace emu {{
-const Entry entries[] = {{
+static const emu::Entry emu_entries[] = {{
 {table}}};
+namespace emu {{
+const Entry *const entries = emu_entries;
 const int entry_count = {len(entries)};
 }}
 """
@@ -168,6 +171,7 @@ def _rewritten(command: list[str], unit: str, refused: str) -> str:
     unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}'
     text = _run([*command, "-x", "c++", "-E", "-fpch-preprocess", "-"], refused, unit)
     text = re.sub(r"^#pragma GCC pch_preprocess.*$", "", text, flags=re.MULTILINE)
+    text = _SHARED_ALIGNED.sub(r"\2 \1", text)
     try:
         return ptx.rewritten(text)
     except ptx.UnknownPtxError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 #: What a text holds that has to be rewritten.
-FOREIGN = re.compile(rb"\basm\b|\b__asm__\b|\bextern\s+__shared__")
+FOREIGN = re.compile(rb"\basm\b|\b__asm__\b|\bextern\s+__shared__|__shared__\s+alignas")
 #: An array of dynamic shared memory, once macros are expanded.
 _DYNAMIC = re.compile(
     r"extern\s+(?:constinit\s+thread_local|__shared__)\s+((?:(?:__attribute__\s*\(\([^;]*?\)\)|alignas\s*\([^)]*\))\s*)*)"

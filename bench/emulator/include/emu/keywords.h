@@ -56,8 +56,12 @@ template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
   }
 };
 
+// The kernel among functions of one name: `select` is one of the host's library, too.
+template <class... Args> constexpr auto only_kernel(void (*kernel)(Args...)) { return kernel; }
+
 }  // namespace emu
 
 // The entry for a name expression, as nvrtcAddNameExpression takes it.
+#define EMU_CALL(...) emu::Call<emu::only_kernel(__VA_ARGS__)>
 #define EMU_ENTRY(...) \
-  { #__VA_ARGS__, emu::Call<(__VA_ARGS__)>::call, emu::Call<(__VA_ARGS__)>::sizes, emu::Call<(__VA_ARGS__)>::address() }
+  { #__VA_ARGS__, EMU_CALL((__VA_ARGS__))::call, EMU_CALL((__VA_ARGS__))::sizes, EMU_CALL((__VA_ARGS__))::address() }

@@ -106,7 +106,7 @@ struct Entry {
 };
 
 // Defined at the end of the generated translation unit.
-extern const Entry entries[];
+extern const Entry *const entries;
 extern const int entry_count;
 
 }  // namespace emu
