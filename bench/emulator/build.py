@@ -53,6 +53,7 @@ _LACKING = (
     re.compile(r"^(.+?:\d+):.*error: .(?:const )?(?:class|struct) cooperative_groups::.*has no member named .(\w+)"),
     re.compile(r"()undefined reference to .(.+?)['`]"),
 )
+_LAUNCH = re.compile(r"^(.+?:\d+):\d+: error: expected primary-expression before .<. token\n[^\n]*<<<", re.MULTILINE)
 PAGE = "docs/emulator.md"
 
 
@@ -265,6 +266,8 @@ def _run(command: list[str], refused: str, stdin: str = "") -> str:
 
 def _lacking(log: str) -> str | None:
     """Return a line about the first error of a log, if that is a thing which the emulator lacks."""
+    if launch := _LAUNCH.search(log):
+        return f"{launch[1]}: `<<<` launches a kernel, expected kernels alone; leave out the host's code ({PAGE})"
     for line in log.splitlines():
         for place, what in (match.groups() for pattern in _LACKING if (match := pattern.search(line))):
             where = f"{place}: " if place else ""

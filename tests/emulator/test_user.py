@@ -339,3 +339,12 @@ def test_what_the_emulator_lacks_is_named_in_one_line_with_its_page(head: str, b
     assert said in message
     assert message.endswith("; docs/emulator.md lists what it has")
     assert "\n" not in message
+
+
+def test_launch_of_a_kernel_is_refused_in_one_line() -> None:
+    text = "__global__ void f(float *y) { *y = 0.0f; }\nint main() {\n  f<<<1, 32>>>(nullptr);\n}"
+    with pytest.raises(
+        HostCompileError, match=r"kernel\.cu:3: `<<<` launches a kernel, .* \(docs/emulator\.md\)$"
+    ) as refused:
+        reports_of(text, Launch("f", 1, 1, ("y",)), {"y": written(1)})
+    assert "\n" not in str(refused.value)

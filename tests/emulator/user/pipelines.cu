@@ -77,5 +77,6 @@ __global__ void counters(const int *x, int *y, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   cuda::atomic_ref<int, cuda::thread_scope_device> sum(y[0]);
   if (i < n) sum.fetch_add(x[i], cuda::memory_order_relaxed);
+  cuda::atomic_thread_fence(cuda::memory_order_seq_cst, cuda::thread_scope_device);
   if (i < n) cuda::atomic_ref<int, cuda::thread_scope_device>(y[1]).fetch_max(x[i]);
 }
