@@ -74,14 +74,12 @@ Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access 
 void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc) {
   EMU_COUNTING(return;)  // bounds and alignment alone: buffers have no shadow
   const uintptr_t granule = region.granule(), end = address + bytes;
-  for (uintptr_t at = address & ~(granule - 1); at < end; at += granule) {
-    uint8_t mask = 0xff;
-    if (at < address || at + granule > end) {
-      mask = 0;
-      for (unsigned b = 0; b < granule; ++b) mask |= uint8_t((at + b >= address && at + b < end) << b);
-    }
-    mask &= uint8_t((1u << granule) - 1);
-    Cell &cell = region.cell(at);
+  uintptr_t at = address & ~(granule - 1);
+  for (Cell *next = &region.cell(at); at < end; at += granule, ++next) {
+    Cell &cell = *next;
+    uint8_t mask = uint8_t((1u << granule) - 1);
+    if (at < address) mask &= uint8_t(0xff << (address - at));
+    if (at + granule > end) mask &= uint8_t((1u << (end - at)) - 1);
     if (cell.flag == Cell::in_flight && kind != Access::copy_done) {
       const std::string what = std::string(verb(kind)) + " of " + place(region, at);
       machine.reports.add("copy-in-flight", what + ", the destination of a copy that nobody has waited for", pc);
