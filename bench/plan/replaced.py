@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 
 from kernelmark.bench.plan.registry import REGISTRY
 
@@ -64,21 +64,32 @@ class Originals:
                 yield name
             for key, it in known.items():
                 found = getattr(now, "__dict__", {}).get(key)
-                if found is not it and not _by_import(found, it, f"{name}.{key}"):
+                if found is not it and not (_by_import(found, it, f"{name}.{key}") or self._wraps(found, it, name)):
                     yield f"{name}.{key}"
         for owner, methods in self._methods.items():
             for key, method in methods.items():
-                if (found := vars(owner).get(key)) is not method and not self._by_library(found, owner):
+                if (found := vars(owner).get(key)) is not method and not self._by_library(found, owner.__module__):
                     yield f"{owner.__module__}.{owner.__qualname__}.{key}"
         for name, setup in self._setups.items():
             if name not in REGISTRY.kernels or REGISTRY.kernels[name].setup is not setup:
                 yield name
 
-    def _by_library(self, found: object, owner: type) -> bool:
-        """Return whether a library has replaced a method of its own, as some do when they need another."""
+    def _by_library(self, found: object, owner: str) -> bool:
+        """Return whether a library has put this in a module or class of its own, as some do when they need another."""
         module = found.__globals__.get("__name__", "") if isinstance(found, FunctionType) else ""
         package = module.partition(".")[0]
-        return package in self._packages and package == owner.__module__.partition(".")[0] != "kernelmark"
+        return package in self._packages and package == owner.partition(".")[0] != "kernelmark"
+
+    def _wraps(self, found: object, before: object, owner: str) -> bool:
+        """Return whether a library's function calls the one before, which is its own too, and no other that is not."""
+        held = [it for it in _held(found) if isinstance(it, FunctionType)]
+        return before in held and all(self._by_library(it, owner) for it in (found, *held))
+
+
+def _held(found: object) -> list[object]:
+    """Return what a function has in its closure, where a wrapper has what it calls."""
+    cells = getattr(found, "__closure__", None) or ()
+    return [cell.cell_contents for cell in cells if cell != CellType()]
 
 
 def _by_import(found: object, before: object, name: str) -> bool:

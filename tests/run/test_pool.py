@@ -65,6 +65,10 @@ real = numpy.matmul
 def nothing(*ignored):
     pass
 
+def wrapped(it):
+    from scipy._lib._util import _rename_parameter
+    return _rename_parameter("old", "new")(it)
+
 {at_import}
 
 @kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), layouts=("NN",))
@@ -83,6 +87,9 @@ def multiplied(problem, x):
         ({"in_set_up": "numpy.matmul = nothing"}, "numpy.matmul"),
         ({"at_import": "numpy.poly1d.deriv = nothing"}, "numpy.poly1d.deriv"),
         ({"at_import": "numpy.mine = nothing", "in_set_up": "wave.open = nothing"}, ""),
+        # As torch._dynamo does with torch.manual_seed when it is imported.
+        ({"at_import": "import scipy.linalg; scipy.linalg.norm = wrapped(scipy.linalg.norm)"}, ""),
+        ({"at_import": "import scipy.linalg; scipy.linalg.norm = wrapped(nothing)"}, "scipy.linalg.norm"),
     ],
 )
 def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call(
