@@ -27,7 +27,17 @@ from kernelmark.bench.plan.tolerance import (
     largest_sum,
     sum_bound,
 )
-from kernelmark.bench.plan.verdict import Bound, Verdict, compare, equal, error_variance, moved, sums_limit
+from kernelmark.bench.plan.verdict import (
+    Bound,
+    Verdict,
+    compare,
+    equal,
+    error_variance,
+    moved,
+    summed,
+    sums_limit,
+    within,
+)
 
 __all__ = [
     "DECIMAL",
@@ -72,6 +82,8 @@ __all__ = [
     "operation",
     "split_dtype",
     "sum_bound",
+    "summed",
     "sums_limit",
     "tile_on",
+    "within",
 ]

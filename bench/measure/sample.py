@@ -47,8 +47,9 @@ PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 FRESHENED = 16
 #: Calls of a batch that are taken apart.
 APART = 32
-#: The share of the time of samples that whole outputs are checked for.
-SUMMED_SHARE = 0.05
+#: The share of the time of samples that whole outputs are checked for. The first check, which shows what the others
+#: take, waits for that only where it is expected to take long.
+SUMMED_SHARE, LONG_SUM_S = 0.05, 0.1
 #: Samples are spread over at least this long where the limit allows, since a shorter look may lie in one slow burst.
 SPREAD_S = 1.0
 
@@ -104,7 +105,7 @@ class Series:
         self._cold, self._called, self.shared = cold, called, shared
         #: What timed calls have written, by the number of the shared change that they met.
         self.snapshots: dict[int, dict[str, Array]] = {}
-        self._summed, self._summing_s = summed, summing_s
+        self._summed, self._summing_s, self._has_summed = summed, summing_s, summing_s > LONG_SUM_S
         #: The operand that a timed call had not written when it returned, and what it wrote that it must not.
         self.unwritten = self.damage = ""
         #: Of calls drawn at random the share of the output's pages that were made when these were written after it.
@@ -181,9 +182,11 @@ class Series:
     def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:
         """Check an output of stretches that are kept, as often as a share of what they took allows; return whether."""
         kept = [stretch for stretch in group if stretch.kept]
-        if not self._summed or not kept or self._summing_s * self._random.random() >= SUMMED_SHARE * took_s:
+        if not self._summed or not kept:
             return False
-        began = self.clock.now()
+        if self._has_summed and self._summing_s * self._random.random() >= SUMMED_SHARE * took_s:
+            return False
+        began, self._has_summed = self.clock.now(), True
         operands = self.sets[self._random.choice(self._random.choice(kept).sets)]
         with self._called("check"):
             self.wrong = self.wrong or self._summed(operands) or ""

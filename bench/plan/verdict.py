@@ -1,7 +1,7 @@
 """Judge outputs: element by element, by the rms of all errors, and by weighted sums."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,13 +11,14 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype
 
 #: One-sided normal quantile of the false alarms that a check of rms errors may raise: one in ten million.
 _RMS_QUANTILE = 5.2
-#: The share of right results that all weighted sums of a verdict together may reject.
-_FALSE_ALARMS = 1e-6
+#: The share of right results that all weighted sums of a verdict together may reject; of outputs of timed calls, the
+#: sums of as many as are ever checked.
+_FALSE_ALARMS, _VERDICTS = 1e-6, 2**20
 #: How far the errors of one row may exceed those of the sample (rms), apart from what an algorithm is known for.
 _UNEVEN = 4.0
 #: The least share of what the arithmetic allows that errors are taken to have, where a sample shows less.
 _FLOOR = 1 / 256
-_BLOCK_ELEMENTS = 2**20
+_BLOCK_ELEMENTS, _CACHED_ELEMENTS = 2**20, 2**14
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -156,12 +157,14 @@ def equal(got: Array, want: Array) -> bool:
     return all(np.array_equal(got[block], want[block]) for block, _ in _blocks(want.shape))
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
-    """Slices along the longest axis that hold about a million elements each, with the index where each begins."""
+def _blocks(
+    shape: tuple[int, ...], elements: int = _BLOCK_ELEMENTS
+) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
+    """Slices along the longest axis that hold about so many elements each, with the index where each begins."""
     if 0 in shape:
         return
     axis = int(np.argmax(shape))
-    step = max(1, _BLOCK_ELEMENTS * shape[axis] // math.prod(shape))
+    step = max(1, elements * shape[axis] // math.prod(shape))
     for first in range(0, shape[axis], step):
         block = [slice(None)] * len(shape)
         block[axis] = slice(first, first + step)
@@ -220,3 +223,41 @@ def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> 
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     found: Array = quantile * np.sqrt(variance + own_error**2)
     return found
+
+
+def summed(
+    name: str,
+    got: Array,
+    want: Array,
+    bound: Bound,
+    length: int,
+    squares: Array,
+    weights: float | Array,
+    own_error: float | Array,
+    stored: Callable[[], Array],
+) -> str | None:
+    """Return why Gaussian sums over `length` elements of a timed call's output, in float64, are wrong, or None.
+
+    squares: sums of the squares of the weights, each times that of the unit of its element's bound. weights: sums of
+    their squares alone. own_error: as in `sums_limit`. stored: returns such sums with the squares of the elements, for
+    the error of storing them; that takes another look at all of them, which is only taken where errors are large.
+    """
+    kind = DTYPES[bound.stored]
+    # One large product may outweigh all others of a sum, so errors of a few elements may be as large as any.
+    unstored = _UNEVEN**2 * (bound.rms**2 + (bound.largest / length) ** 2)
+    variance = unstored * squares + kind.underflow**2 * weights
+    with np.errstate(invalid="ignore", over="ignore"):
+        if (np.abs(got - want) <= sums_limit(variance, own_error, _VERDICTS)).all():
+            return None
+        variance = variance + kind.roundoff**2 / 3 * np.nan_to_num(stored())
+    return compare(name, got, want, sums_limit(variance, own_error, _VERDICTS), "f64").reason
+
+
+def within(got: Array, want: Array, bound: Bound) -> Array:
+    """Return for each element whether it is within the bound, as `compare` requires, and nothing else."""
+    right = np.empty(want.shape, bool)
+    for block, _ in _blocks(want.shape, _CACHED_ELEMENTS):
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(np.subtract(got[block], want[block], dtype=np.float64))
+        np.less_equal(error, bound.of(block, want.shape).limits(want[block]), out=right[block])
+    return right

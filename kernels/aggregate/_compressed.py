@@ -31,6 +31,14 @@ def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
     return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)
 
 
+def rounded(w: int, dtype: str) -> float:
+    """Bound the roundings of what w workers send, in units of the sum of all magnitudes: none of its terms is larger.
+
+    They are those of the sums of w + 1, of the residuals and of the messages.
+    """
+    return (w + _WORKER) * DTYPES[dtype].roundoff
+
+
 class _Wrong(Exception):
     """Why the result is wrong."""
 
@@ -42,7 +50,7 @@ class Compressed:
         self._name, self._block = name, FORMATS[name].block
         self._drawn, self._outputs, self._lr = drawn, outputs, lr
         self._w, self._n = drawn["g"].shape
-        self._u = DTYPES[dtype].roundoff
+        self._dtype, self._u = dtype, DTYPES[dtype].roundoff
         self._kept = self._offered = 0.0
 
     def verdict(self) -> Verdict:
@@ -72,8 +80,7 @@ class Compressed:
             size += np.abs(x)
             size += np.abs(kept)
         kept = left[self._w, part].astype(np.float64)
-        # Every sum of the w + 1, the residuals and the messages are rounded, and none of them is larger than this.
-        errors = (self._w + _WORKER) * self._u * (size + np.abs(kept))
+        errors = rounded(self._w, self._dtype) * (size + np.abs(kept))
         self._judge_row(received, kept, errors, self._w, start, closely)
         return self._judge_sum(received - kept, errors, start)
 

@@ -11,8 +11,11 @@ from kernelmark import (
     DTYPES,
     NUMERICS,
     SPECIALS,
+    Array,
     Arrays,
     Bound,
+    Changes,
+    Checksums,
     Dim,
     EmulatedSizes,
     Launch,
@@ -22,8 +25,9 @@ from kernelmark import (
     Verdict,
     compare,
     operation,
+    within,
 )
-from kernelmark.kernels.aggregate._compressed import Compressed, drawn_parts
+from kernelmark.kernels.aggregate._compressed import Compressed, drawn_parts, rounded
 from kernelmark.kernels.aggregate._formats import FORMATS
 
 #: The learning rate of `/update`, which every storage type holds exactly.
@@ -120,7 +124,13 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
         size: the root of the sum of an element's squares over the gradients, in FP32 to take less memory.
         """
-        want, size = np.add.reduce(inputs["g"], axis=0, dtype=np.float64), np.zeros(self.n, np.float32)
+        want, size = self._result(inputs)
+        return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
+
+    def _result(self, inputs: Arrays) -> tuple[Array, Array]:
+        """Return the exact result and the size of operands, of all elements or of some that stand in `inputs`."""
+        want = np.add.reduce(inputs["g"], axis=0, dtype=np.float64)
+        size = np.zeros(want.shape, np.float32)
         for row in inputs["g"]:
             np.hypot(size, row, out=size, dtype=np.float32, casting="same_kind")
         if self.step == "update":
@@ -129,11 +139,53 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             size *= LR
             if self.dtype == "f64":  # the reference rounds new weights, too
                 np.hypot(size, inputs["weights"], out=size, dtype=np.float32, casting="same_kind")
-        return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
+        return want, size
+
+    def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
+        """Look at each element of the result, and at copies and residuals; of a compressed one, at their sum alone.
+
+        What is sent and what is kept add up to what was to be sent. Only what exceeds the bounds of that is judged
+        by all that `check` asks for.
+        """
+        want, size = self._result(inputs)
+
+        def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
+            columns = np.unique(np.concatenate([index[-1] for index, _ in changes.values()]))
+            before = want[columns], size[columns]
+            want[columns], size[columns] = self._result({name: array[..., columns] for name, array in now.items()})
+            try:
+                with np.errstate(invalid="ignore", over="ignore"):
+                    seems_right = self._seems_right(outputs, now, want, size, numerics)
+            finally:
+                want[columns], size[columns] = before
+            return None if seems_right else self.check(outputs, self.reference(now, rng), numerics).reason
+
+        return wrong
+
+    def _seems_right(self, outputs: Arrays, now: Arrays, want: Array, size: Array, numerics: str) -> bool:
+        got, bound = outputs[self.target], self.tolerance(numerics)._replace(unit=size)
+        if self.feedback == "ef" and numerics in FORMATS:
+            kept = sum(row.astype(np.float64) - before for row, before in zip(outputs["e"], now["e"], strict=True))
+            scale = 1.0 if self.step == "sum" else -LR
+            got = got + scale * kept
+            # Nothing that is drawn is above 1, and what is kept hardly.
+            bound = Bound(4 * abs(scale) * (self.w + 1) * rounded(self.w, self.dtype), 0.0, self.dtype)
+        elif self.feedback == "ef" and not np.array_equal(outputs["e"], now["e"]):
+            return False
+        return bool(within(got, want, bound).all()) and self._copied(outputs)
+
+    def _copied(self, outputs: Arrays) -> bool:
+        """Whether each replica has the new weights, where there are such."""
+        return self.step == "sum" or bool((outputs["replicas"] == outputs["weights"]).all())
+
+    @property
+    def target(self) -> str:
+        """The operand that has the result."""
+        return "s" if self.step == "sum" else "weights"
 
     def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
         """Compare the result, or check the rules for the residuals if it is compressed."""
-        target = "s" if self.step == "sum" else "weights"
+        target = self.target
         if self.feedback == "ef" and numerics in FORMATS:
             verdict = Compressed(numerics, self.dtype, LR, reference, outputs).verdict()
         else:
@@ -142,7 +194,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             if self.feedback == "ef" and not np.array_equal(outputs["e"], reference["e"]):
                 kept = "e is changed, expected as before: an exact sum leaves nothing to be sent later"
                 verdict = msgspec.structs.replace(verdict, reason=verdict.reason or kept)
-        if self.step == "update" and not (outputs["replicas"] == outputs["weights"]).all():
+        if not self._copied(outputs):
             late = "replicas differ from weights, expected a copy of them in each row"
             verdict = msgspec.structs.replace(verdict, reason=verdict.reason or late)
         return verdict

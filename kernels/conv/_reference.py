@@ -53,16 +53,10 @@ class Reference(NamedTuple):
         zeros = self._wrong_zeros(name, output, within)
         if zeros or self.places is None or self.weights is None or self.sums is None or self.squares is None:
             return msgspec.structs.replace(verdict, reason=zeros)
-        narrowed = _sum_of_filters if name == "w" else _sums_of_channels
-        length, reduction = self.weights.shape[-1], self.problem.reduction
-        unstored = error_variance(output[self.places], self.values, bound, length)
-        squares = self.squares
-        if not exact_zeros:
-            uniform = (self.weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if name == "w" else 2))
-            squares = np.maximum(squares.max(axis=(-2, -1), keepdims=True), uniform)
-        own = DTYPES["f64"].roundoff * (length + reduction) * np.sqrt(squares * (reduction / 9))
-        stored = DTYPES[dtype].roundoff ** 2 / 3 * narrowed(output, self.weights**2, squared=True)
-        found, limit = narrowed(output, self.weights), sums_limit(unstored * squares + stored, own)
+        unstored = error_variance(output[self.places], self.values, bound, self.weights.shape[-1])
+        squares, own, _ = bounding(self.problem, self.weights, self.squares, exact_zeros)
+        stored = DTYPES[dtype].roundoff ** 2 / 3 * channel_sums(self.problem, output, self.weights**2, squared=True)
+        found, limit = channel_sums(self.problem, output, self.weights), sums_limit(unstored * squares + stored, own)
         sums = compare(f"checksum of {name}", found, self.sums, limit, "f64")
         return msgspec.structs.replace(verdict, reason=sums.reason)
 
@@ -118,31 +112,48 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
     unit = np.sqrt(each * _elements(problem, squares, places))
     return Reference(
         *(problem, reached, _elements(problem, arrays, places), unit, places, weights),
-        sums=_summed(problem, arrays, weights),
-        squares=each * _summed(problem, squares, weights**2),
+        sums=convolve(*narrowed(problem, arrays, weights)),
+        squares=each * convolve(*narrowed(problem, squares, weights**2)),
     )
 
 
-def _summed(problem: ConvSizes, arrays: Arrays, weights: Array) -> Array:
-    """The output summed with weights, from operands that are summed with them."""
+def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSizes, dict[str, Array]]:
+    """Return the convolution whose output is the sum of the other's with weights, from operands summed with them."""
     count, groups, _ = weights.shape
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
         few = np.einsum("gkcrs,tgc->gktrs", w, weights).reshape(problem.k, count, problem.r, problem.s)
-        return convolve(msgspec.structs.replace(problem, c=groups * count), {**arrays, "w": few})
-    name, narrowed = ("w", _sum_of_filters) if problem.direction == "fprop" else ("y", _sums_of_channels)
-    return convolve(
-        msgspec.structs.replace(problem, k=groups * count), {**arrays, name: narrowed(arrays[name], weights)}
-    )
+        return msgspec.structs.replace(problem, c=groups * count), {**arrays, "w": few}
+    name, sums = ("w", _sum_of_filters) if problem.direction == "fprop" else ("y", _sums_of_channels)
+    return msgspec.structs.replace(problem, k=groups * count), {**arrays, name: sums(arrays[name], weights)}
+
+
+def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: bool = False) -> Array:
+    """Sum an output (its squares, if asked for) with weights; over its filters, where it is the filters' gradient."""
+    return (_sum_of_filters if problem.direction == "wgrad" else _sums_of_channels)(output, weights, squared)
+
+
+def bounding(problem: ConvSizes, weights: Array, squares: Array, exact_zeros: bool) -> tuple[Array, Array, Array]:
+    """Return what bounds sums: their squares, the error of computing them in float64, the weights' squares alone.
+
+    Of an algorithm that spreads a large product's error, the largest squares in a plane count, and no less than those
+    of uniform operands.
+    """
+    uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
+    if not exact_zeros:
+        squares = np.maximum(squares.max(axis=(-2, -1), keepdims=True), uniform)
+    additions = weights.shape[-1] + problem.reduction
+    return squares, DTYPES["f64"].roundoff * additions * np.sqrt(squares * (problem.reduction / 9)), uniform
 
 
 def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Array:
     """Sums (of squares) over the first axis, for each group and weight: (groups L, ...) to (groups SUMS, ...)."""
-    parts = []
-    for group, w in zip(np.split(array, weights.shape[1]), weights.transpose(1, 0, 2), strict=True):
-        values = group.astype(np.float64)
-        parts.append(np.tensordot(w, np.square(values, out=values) if squared else values, 1))
-    return np.concatenate(parts)
+    values = array.astype(np.float64)
+    if squared:
+        np.square(values, out=values)
+    count, groups, length = weights.shape
+    found = weights.transpose(1, 0, 2) @ values.reshape(groups, length, -1)
+    return found.reshape(groups * count, *array.shape[1:])
 
 
 def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Array:

@@ -6,7 +6,20 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kernelmark import WHOLE, Arrays, Bound, EmulatedSizes, Features, Operand, Tile, Verdict, operation
+from kernelmark import (
+    WHOLE,
+    Arrays,
+    Bound,
+    Changes,
+    Checksums,
+    EmulatedSizes,
+    Features,
+    Operand,
+    Tile,
+    Verdict,
+    operation,
+)
+from kernelmark.kernels.conv._checksums import ChannelSums
 from kernelmark.kernels.conv._emulated import emulated
 from kernelmark.kernels.conv._reference import Reference, reference
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw, canonical
@@ -147,6 +160,25 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
     def check(self, outputs: Arrays, reference: Reference, numerics: str) -> Verdict:
         output = as_nchw(outputs[self.output], self.layout)
         return reference.check(self.output, output, self.tolerance(numerics), exact_zeros=numerics not in TRANSFORMED)
+
+    def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
+        """Weighted sums of the channels of each pixel, or over the filters."""
+        sums = ChannelSums(self, {name: as_nchw(array, self.layout) for name, array in inputs.items()}, rng)
+
+        def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
+            arrays = {name: as_nchw(array, self.layout) for name, array in {**now, **outputs}.items()}
+            changed = {
+                name: (
+                    (index[0], index[3], *index[1:3]) if self.layout == "nhwc" else index,
+                    now[name][index].astype(np.float64),
+                    before.astype(np.float64),
+                )
+                for name, (index, before) in changes.items()
+            }
+            exact_zeros = numerics not in TRANSFORMED
+            return sums.wrong(arrays[self.output], arrays, changed, self.tolerance(numerics), exact_zeros)
+
+        return wrong
 
     def tolerance(self, numerics: str) -> Bound:
         """Bound of the errors, in units of the reference's."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -13,6 +14,8 @@ from kernelmark import (
     Array,
     Arrays,
     Bound,
+    Changes,
+    Checksums,
     Dim,
     Distribution,
     Operand,
@@ -20,6 +23,7 @@ from kernelmark import (
     Verdict,
     compare,
     operation,
+    summed,
 )
 
 #: The largest error, in units of u log2(2 N) of the result's rms. Right transforms stayed below 6.3 over 10^6 outputs,
@@ -28,6 +32,7 @@ _LARGEST = 8.0
 #: The rms error, in units of u sqrt(log2(2 N)). FFTW and pocketfft stayed below 1.3, Bluestein's algorithm with twiddle
 #: factors of angles in FP32 below 2.1, sums of 512 terms one by one at 2.2. Operands of 19 bits are at 12 u.
 _RMS = 2.5
+_BLOCK_ELEMENTS = 2**16
 _ONE_WAY = {"r2c": "forward", "c2r": "inverse"}
 
 
@@ -119,11 +124,16 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Transformed:
         """By NumPy in double precision."""
-        x = np.ascontiguousarray(inputs["x"], np.float64)
-        y, flat = self._transformed(x), x.reshape(self.b, -1)
-        # By Parseval the norm of the input is the rms of the result, and 1/sqrt(2) of it that of either part.
-        size = np.sqrt((2.0 if self.kind == "c2r" else 0.5) * np.einsum("bi,bi->b", flat, flat))
-        return Transformed(y, size.reshape(-1, *[1] * (y.ndim - 1)))
+        y = self._transformed(np.ascontiguousarray(inputs["x"], np.float64))
+        return Transformed(y, np.sqrt(self._squares(inputs["x"])).reshape(-1, *[1] * (y.ndim - 1)))
+
+    def _squares(self, x: Array) -> Array:
+        """Return the square of the rms of a real or imaginary part of each transform's result.
+
+        By Parseval the norm of the input is the rms of the result, and 1/sqrt(2) of it that of either part.
+        """
+        norms = _each_times(x, np.ones(x[0].size), squared=True)
+        return (2.0 if self.kind == "c2r" else 0.5) * norms
 
     def _transformed(self, x: Array) -> Array:
         if self.kind == "r2c":
@@ -137,6 +147,38 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def check(self, outputs: Arrays, reference: Transformed, numerics: str) -> Verdict:
         bound = self.tolerance(numerics)._replace(unit=reference.size)
         return compare("y", outputs["y"], reference.values, bound, self.dtype)
+
+    def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
+        """Sum each transform with weights W, which is the sum of its input with the adjoint transform of W."""
+        x, y = (operand.shape[1:] for operand in self.operands())
+        over = rng.standard_normal(y)
+        back, over = self._adjoint(over).ravel(), over.ravel()
+        known, known_squares = _each_times(inputs["x"], back), self._squares(inputs["x"])
+
+        def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
+            (which, *index), before = changes["x"]
+            want, squares, new = known.copy(), known_squares.copy(), now["x"][which, *index].astype(np.float64)
+            np.add.at(want, which, (new - before) * back[np.ravel_multi_index(tuple(index), x)])
+            np.add.at(squares, which, 2 * new**2)  # beside the old ones, which `known` was rounded with
+            units, weights = squares * (over @ over), float(over @ over)
+            own = DTYPES["f64"].roundoff * (len(back) + len(over)) * np.sqrt(units)
+            got, stored = _each_times(outputs["y"], over), partial(_each_times, outputs["y"], over**2, squared=True)
+            bound = self.tolerance(numerics)
+            return summed("checksum of y by transform", got, want, bound, len(over), units, weights, own, stored)
+
+        return wrong
+
+    def _adjoint(self, y: Array) -> Array:
+        """Return the x, of one transform, that any x' has the product with that y has with the transform of x'."""
+        if self.kind == "c2r":
+            columns = np.full(self.half, 2.0)
+            columns[[0, -1] if self.w % 2 == 0 else [0]] = 1  # of a half spectrum, all others stand for two
+            return _parts(np.fft.rfft2(y) * columns)
+        spectrum = y.view(np.complex128)[..., 0]
+        if self.kind == "r2c":
+            return np.fft.fft2(spectrum.conj(), (self.h, self.w)).real
+        run = np.fft.ifft2 if self.direction == "forward" else np.fft.fft2
+        return _parts(run(spectrum, norm="forward" if self.direction == "forward" else "backward"))
 
     def tolerance(self, numerics: str) -> Bound:
         """Bound the errors of a real or imaginary part, in units of its rms over one transform.
@@ -159,6 +201,15 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def least_flop(self, numerics: str) -> int:
         """A quarter of the nominal operations: real transforms of 4 points take 6 operations, 0.3 of theirs."""
         return self.flop // 4
+
+
+def _each_times(arrays: Array, weights: Array, squared: bool = False) -> Array:
+    """Sum the elements of each array (their squares, if asked for) with weights, in float64, a few arrays at a time."""
+    step, found = max(1, _BLOCK_ELEMENTS // weights.size), np.empty(len(arrays))
+    for first in range(0, len(arrays), step):
+        block = arrays[first : first + step].reshape(-1, weights.size).astype(np.float64)
+        np.matmul(np.square(block, out=block) if squared else block, weights, out=found[first : first + step])
+    return found
 
 
 def _parts(values: Array) -> Array:

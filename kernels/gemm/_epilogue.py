@@ -4,12 +4,14 @@ A gradient and its update by a plain learning rate need none: they are one produ
 """
 
 import math
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kernelmark import NUMERICS, Array, Bound, Operand, sum_bound
+from kernelmark import NUMERICS, Array, Bound, Operand, sum_bound, within
 from kernelmark.kernels.gemm._reference import Product, Reference, reference
+from kernelmark.kernels.gemm._sums import Changed
 
 Epilogue = Literal["plain", "bias-relu", "sigmoid", "update"]
 EPILOGUES: tuple[Epilogue, ...] = ("bias-relu", "sigmoid", "update")
@@ -18,6 +20,7 @@ RATE, MOMENTUM, DECAY = 2.0**-6, 0.875, 2.0**-11
 #: The error of 1 / (1 + exp(-x)) itself in units of its result's roundoff: exp within 2.5 units in the last place, as
 #: NumPy has it, an addition and a division; the largest, and the rms. In float64 the reference errs as much.
 _SIGMOID, _SIGMOID_RMS = 8.0, 2.0
+ALL = slice(None)
 #: How steep the sigmoid is at the most.
 _SLOPE = 0.25
 
@@ -32,25 +35,59 @@ def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
     return found.get(epilogue, ())
 
 
-def activated(epilogue: Epilogue, product: Product, bias: Array | None, rng: "np.random.Generator") -> Reference:
-    """Return the reference of all elements of C: no sum of activations follows from sums of operands."""
-    found = reference(product, rng, whole=True)
-    if bias is not None:
-        added = bias[:, None].astype(np.float64)
-        unit = np.hypot(found.unit, added * (3 / math.sqrt(product.a.shape[2])))
-        return found._replace(values=np.maximum(found.values + added, 0.0), unit=unit)
-    with np.errstate(over="ignore"):  # where exp is infinite, its inverse is 0
-        # The sigmoid itself errs by as much however small x is.
-        return found._replace(values=1 / (1 + np.exp(-found.values)), unit=np.maximum(found.unit, 1.0))
+class Activation(NamedTuple):
+    """A product that an activation follows; bias (batch, n), where there is one."""
+
+    epilogue: Epilogue
+    product: Product
+    bias: Array | None
+
+    def reference(self, rng: "np.random.Generator") -> Reference:
+        """Return the reference of all elements of C: no sum of activations follows from sums of operands."""
+        found = reference(self.product, rng, whole=True)
+        if self.bias is not None:
+            added = self.bias[:, None].astype(np.float64)
+            unit = np.hypot(found.unit, added * (3 / math.sqrt(self.product.a.shape[2])))
+            return found._replace(values=np.maximum(found.values + added, 0.0), unit=unit)
+        with np.errstate(over="ignore"):  # where exp is infinite, its inverse is 0
+            # The sigmoid itself errs by as much however small x is.
+            return found._replace(values=1 / (1 + np.exp(-found.values)), unit=np.maximum(found.unit, 1.0))
+
+    def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
+        """Return whether all of C, (batch, m, n), is within its bound.
+
+        known: the reference before operands of some rows and columns were changed: numbers in the batch, then theirs.
+        """
+        right, rng = within(c, known.values, bound._replace(unit=known.unit)), np.random.default_rng(0)
+        for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():
+            for at in ((np.unique(rows[1][rows[0] == i]), ALL), (ALL, np.unique(columns[1][columns[0] == i]))):
+                bias = None if self.bias is None else self.bias[i : i + 1, at[1]]
+                now = Activation(self.epilogue, self.product.part(i, *at), bias).reference(rng)
+                right[i][at] = within(c[i][at][None], now.values, bound._replace(unit=now.unit))[0]
+        return bool(right.all())
+
+
+def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Product]:
+    """Return C and V after a step, each as a product to which what there was is added."""
+    moved = MOMENTUM * velocity.astype(np.float64) - RATE * DECAY * weights.astype(np.float64)
+    step = product._replace(alpha=-RATE * product.alpha, beta=1.0)
+    c = step._replace(c=moved + weights, added=np.hypot(moved, weights))
+    return {"c": c, "v": step._replace(c=moved)}
+
+
+def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Changed]:
+    """Return changes of A, B, C and V as those of the product and of what is added to it for one of the outputs."""
+    factors = {"c": float(output == "c") - RATE * DECAY, "v": MOMENTUM}
+    added = [(*changed[name][:3], *(factor * x for x in changed[name][3:])) for name, factor in factors.items()]
+    which, row, column, new, old = map(np.concatenate, zip(*added, strict=True))
+    return {**changed, "c": (which, row, column, new, old)}
 
 
 def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
     """Return the reference of C and, beside it, of V, which are both linear in the product."""
-    moved = MOMENTUM * velocity.astype(np.float64) - RATE * DECAY * weights.astype(np.float64)
-    step = product._replace(alpha=-RATE * product.alpha, beta=1.0)
-    v = reference(step._replace(c=moved), rng)._replace(name="v")
-    added = np.hypot(moved, weights)
-    return reference(step._replace(c=moved + weights, added=added), rng)._replace(beside=(v,))
+    found = steps(product, weights, velocity)
+    v = reference(found["v"], rng)._replace(name="v")
+    return reference(found["c"], rng)._replace(beside=(v,))
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:

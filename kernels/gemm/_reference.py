@@ -33,6 +33,12 @@ class Product(NamedTuple):
     beta: float
     added: Array | None = None
 
+    def part(self, i: int, rows: Any, cols: Any) -> "Product":
+        """Return some rows and columns of one of the batch."""
+        one = slice(i, i + 1)
+        c = None if self.c is None else self.c[one, rows][:, :, cols]
+        return self._replace(a=self.a[one, rows], b=self.b[one][:, :, cols], c=c)
+
     def grid(self, rows: Array, cols: Array, batch: slice = slice(None)) -> Array:
         """The elements where these rows and columns cross, in float64."""
         product = self.a[batch, rows].astype(np.float64) @ self.b[batch][:, :, cols].astype(np.float64)

@@ -27,7 +27,7 @@ from kernelmark import (
     split_dtype,
 )
 from kernelmark.kernels.gemm import _epilogue, _groups, _scales
-from kernelmark.kernels.gemm._reference import Product, Reference, reference
+from kernelmark.kernels.gemm._reference import WHOLE_REFERENCE_MACS, Product, Reference, reference
 from kernelmark.kernels.gemm._sums import Changed, RowSums
 
 Pad = Any
@@ -256,8 +256,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             return reference(product, rng)
         if self.epilogue == "update":
             return _epilogue.updated(product, self._as_batch(inputs["c"]), self._as_batch(inputs["v"]), rng)
-        bias = self._as_batch(inputs["bias"]) if "bias" in inputs else None
-        return _epilogue.activated(self.epilogue, product, bias, rng)
+        return self._activation(inputs).reference(rng)
 
     def check(self, outputs: Arrays, reference: Reference | _groups.GroupedReference, numerics: str) -> Verdict:
         found = []
@@ -268,17 +267,55 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return next((verdict for verdict in found if verdict.reason), found[0])
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Weighted sums of all rows, of products without scales, groups and epilogues."""
-        if (self.scale, self.grouping, self.epilogue) != ("none", "none", "plain"):
+        """Weighted sums of all rows, or all elements after an activation; None for products with scales or groups."""
+        if (self.scale, self.grouping) != ("none", "none"):
             return None
-        sums = RowSums(self._product(inputs), rng)
+        if self.epilogue in ("bias-relu", "sigmoid"):
+            return self._all_elements(inputs, rng)
+        sums = {name: RowSums(product, rng) for name, product in self._products(inputs).items()}
 
         def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
             changed = {name: self._in_product(name, now[name], *change) for name, change in changes.items()}
-            found, a = self._as_batch(outputs["c"]), self._product(now).a
-            return sums.wrong("c", found, a, changed, self.tolerance(numerics), numerics in STRASSEN)
+            a, bound = self._product(now).a, self.tolerance(numerics)
+            for name, of in sums.items():
+                own = _epilogue.step_changes(name, changed) if self.epilogue == "update" else changed
+                found = self._as_batch(outputs[name])
+                if reason := of.wrong(name, found, a, own, bound, numerics in STRASSEN):
+                    return reason
+            return None
 
         return wrong
+
+    def _all_elements(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
+        """Look at each element; rows and columns of changed elements of operands are computed anew."""
+        if self.flop // 2 > WHOLE_REFERENCE_MACS:
+            return None
+        known = self._activation(inputs).reference(rng)
+
+        def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
+            at = {name: self._in_product(name, now[name], *changes[name]) for name in now if name != "bias"}
+            rows, columns = [at[name][0:2] for name in ("a", "c") if name in at], [at["b"][0:3:2]]
+            if self.epilogue == "bias-relu":
+                *batch, column = changes["bias"][0]
+                columns.append((batch[0] if batch else np.zeros_like(column), column))
+            at_rows, at_columns = (np.concatenate(found, axis=1) for found in (rows, columns))
+            c, bound = self._as_batch(outputs["c"]), self.tolerance(numerics)
+            if self._activation(now).all_right(c, known, at_rows, at_columns, bound):
+                return None
+            return self.check(outputs, self.reference(now, rng), numerics).reason
+
+        return wrong
+
+    def _activation(self, inputs: Arrays) -> _epilogue.Activation:
+        bias = self._as_batch(inputs["bias"]) if "bias" in inputs else None
+        return _epilogue.Activation(self.epilogue, self._product(inputs), bias)
+
+    def _products(self, inputs: Arrays) -> dict[str, Product]:
+        """Return each output as a product to which something may be added."""
+        product = self._product(inputs)
+        if self.epilogue != "update":
+            return {"c": product}
+        return _epilogue.steps(product, self._as_batch(inputs["c"]), self._as_batch(inputs["v"]))
 
     def _product(self, inputs: Arrays) -> Product:
         """Return op_A(A) op_B(B), with the index of the batch first where B has no groups."""

@@ -1,0 +1,126 @@
+"""Weighted sums of a convolution's channels, pixel by pixel, for outputs of many calls.
+
+They are the output of a convolution that has one channel a group, which is as many times cheaper. Where a few elements
+of its operands change, they are corrected and not computed anew. Channels are in second place, as in the reference.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from kernelmark import Array, Arrays, Bound, summed
+from kernelmark.kernels.conv._convolve import convolve
+from kernelmark.kernels.conv._reference import bounding, channel_sums, narrowed
+from kernelmark.kernels.conv._sizes import ConvSizes
+
+#: Of an operand the index of its changed elements, their values now and before, in float64.
+Changed = tuple[tuple[Array, ...], Array, Array]
+#: Of the two operands that are read, the one whose channels are summed, and the one that is left whole.
+_READ = {"fprop": ("w", "x"), "dgrad": ("w", "y"), "wgrad": ("y", "x")}
+ALL = slice(None)
+
+
+class ChannelSums:
+    """The sums of each pixel's channels (of a filter's gradient: over the filters), and what bounds their errors."""
+
+    def __init__(self, problem: ConvSizes, arrays: Arrays, rng: "np.random.Generator") -> None:
+        self._few, self._whole = _READ[problem.direction]
+        summed_over = problem.c if problem.direction == "dgrad" else problem.k
+        self._weights = rng.standard_normal((1, problem.groups, summed_over // problem.groups))
+        squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
+        self._problem, held = narrowed(problem, arrays, self._weights)
+        _, squared = narrowed(problem, squares, self._weights**2)
+        self._values, self._squares = convolve(self._problem, held), convolve(self._problem, squared, np.float32)
+        self._held, self._squared = held[self._few], squared[self._few]
+        p = problem
+        self._rows = _Axis(p.p, p.r, p.h, p.stride_h, p.dilation_h, p.pad_h.before)
+        self._columns = _Axis(p.q, p.s, p.w, p.stride_w, p.dilation_w, p.pad_w.before)
+
+    def wrong(
+        self, found: Array, now: Arrays, changes: dict[str, Changed], bound: Bound, exact_zeros: bool
+    ) -> str | None:
+        """Return why an output is wrong for operands as they are now, or None. exact_zeros: as in `Reference.check`."""
+        problem, weights, whole = self._problem, self._weights, now[self._whole]
+        changed = {self._whole: changes[self._whole], self._few: self._narrowed(*changes[self._few])}
+        want, got = self._values.copy(), channel_sums(problem, found, weights)
+        self._correct(want, {name: (at, new - old) for name, (at, new, old) in changed.items()}, whole, self._held)
+        stored = partial(channel_sums, problem, found, weights**2, squared=True)
+
+        def complaint(squares: Array) -> str | None:
+            found, own, uniform = bounding(problem, weights, squares * (9 / problem.reduction), exact_zeros)
+            name, length = f"checksum of {problem.output}", weights.shape[-1]
+            return summed(name, got, want, bound, length, found, uniform, own, stored)
+
+        if complaint(self._squares) is None:
+            return None
+        squares = self._squares.copy()  # beside the old ones, which the corrected sums were rounded with
+        news = {name: (at, new**2) for name, (at, new, _) in changed.items()}
+        self._correct(squares, news, np.square(whole.astype(np.float32)), self._squared)
+        return complaint(squares)
+
+    def _narrowed(self, index: tuple[Array, ...], new: Array, old: Array) -> Changed:
+        """Return changes of the operand whose channels are summed as those of the sums."""
+        problem = self._problem
+        first, second, *rest = index
+        if problem.direction == "dgrad":  # the channels of each filter
+            group, channel = first // (problem.k // problem.groups), second
+            at = (first, np.zeros_like(second), *rest)
+        else:
+            of, length = (first if self._few == "w" else second), self._weights.shape[-1]
+            group, channel = np.divmod(of, length)
+            at = (group, second, *rest) if self._few == "w" else (first, group, *rest)
+        weights = self._weights[0, group, channel]
+        return at, weights * new, weights * old
+
+    def _correct(
+        self, sums: Array, changed: dict[str, tuple[tuple[Array, ...], Array]], whole: Array, few: Array
+    ) -> None:
+        """Add what changes of either operand add, by the elements of the other that they meet."""
+        for name, other, array in ((self._whole, self._few, few), (self._few, self._whole, whole)):
+            index, changes = changed[name]
+            for place, change in zip(np.stack(index, 1).tolist(), changes.tolist(), strict=True):
+                met = self._met_by(name, *place)
+                sums[met[self._problem.output]] += change * array[met[other]].astype(np.float64)
+
+    def _met_by(self, name: str, first: int, second: int, row: int, column: int) -> dict[str, tuple[int | slice, ...]]:
+        """Return the elements of the other two that one of x, w or y meets, those of one in the order of the other."""
+        inputs, outputs = self._problem.c // self._problem.groups, self._problem.k // self._problem.groups
+        channels: dict[str, tuple[int | slice, int | slice]]
+        if name == "w":
+            channels = {"x": (ALL, first // outputs * inputs + second), "y": (ALL, first)}
+        elif name == "x":
+            group, channel = divmod(second, inputs)
+            of_group = slice(group * outputs, (group + 1) * outputs)
+            channels = {"y": (first, of_group), "w": (of_group, channel)}
+        else:
+            group = second // outputs
+            channels = {"x": (first, slice(group * inputs, (group + 1) * inputs)), "w": (second, ALL)}
+        rows, columns = self._rows.met_by(name, row), self._columns.met_by(name, column)
+        return {other: (*at, rows[other], columns[other]) for other, at in channels.items()}
+
+
+class _Axis:
+    """The triples of a pixel of x, a tap of w and a pixel of y that meet along one axis, in the order of y's."""
+
+    def __init__(self, outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> None:
+        y, w = np.divmod(np.arange(outputs * taps), taps)
+        x = y * stride + w * dilation - pad
+        inside = (x >= 0) & (x < size)
+        self._triples = {"x": x[inside], "w": w[inside], "y": y[inside]}
+        self._known: dict[tuple[str, int], dict[str, slice]] = {}
+
+    def met_by(self, name: str, at: int) -> dict[str, slice]:
+        """Return what one of x, w or y meets of all three: its numbers are as far apart as those of the others."""
+        if (name, at) not in self._known:
+            met = self._triples[name] == at
+            self._known[name, at] = {other: _sliced(values[met].tolist()) for other, values in self._triples.items()}
+        return self._known[name, at]
+
+
+def _sliced(numbers: list[int]) -> slice:
+    """Return the slice of numbers that are equally far apart."""
+    if not numbers:
+        return slice(0, 0)
+    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
+    end = numbers[-1] + (1 if step > 0 else -1)
+    return slice(numbers[0], end if end >= 0 else None, step)
