@@ -137,6 +137,13 @@ def test_neighbours_of_two_bytes_do_not_race_and_the_same_two_bytes_do() -> None
     assert {r.kind for r in reports_of(text.replace("SHARED", "2"), launch, shorts)} == {"race"}
 
 
+def test_threads_that_write_bytes_of_one_float_do_not_race_and_a_byte_that_none_writes_is_missed() -> None:
+    text = 'extern "C" __global__ void f(float *y) { reinterpret_cast<char *>(y)[threadIdx.x] = 1; }'
+    assert not reports_of(text, Launch("f", 1, 8, ("y",)), {"y": written(2)})
+    (report,) = reports_of(text, Launch("f", 1, 7, ("y",)), {"y": written(2)})
+    assert report.message == "1 bytes of y never written, the first at +7"
+
+
 def test_hang_ends_at_the_time_limit_and_names_the_line() -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
   while (*reinterpret_cast<const volatile float *>(x + threadIdx.x) >= 0.0f) {
