@@ -26,8 +26,8 @@ _SIZES = (
     *((40, 24, 56), (9, 264, 8)),
 )
 #: A last dimension that is long enough to be cut, in the first variant and the last: it takes a second. It is longer
-#: where a ring of stages would not go round twice.
-_LONG = (5, 9, 613)
+#: where a ring of stages would not go round twice. The others are less than a tile, and more than a warp.
+_LONG = (5, 37, 613)
 #: Bytes of a row of a stage, where no tunable has the elements.
 _STAGE_ROW = 128
 #: Taken until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else; batches of
@@ -52,15 +52,35 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
         if not any(is_whole(problem) for problem in found):
             large = _all_taken(kernel, problem_class, _patterns(problem_class, _LARGE), variants)
             found += itertools.islice(large, len(variants))
+    found += [deep for variant in variants if (deep := _deep(kernel, problem_class, own.deep, _of(variant, found)))]
     found = list(dict.fromkeys([*found, *_all_taken(kernel, problem_class, own.last, variants)]))
     return found + list(_with_options(kernel, problem_class, found))
 
 
-def _long(kernel: CudaKernel) -> tuple[int, ...]:
-    """Return the long sizes, the last of which takes two rounds of the largest ring of stages and a ragged step."""
+def _deep(
+    kernel: CudaKernel, problem_class: type[Problem], sizes: Mapping[str, str], taken: list[Problem]
+) -> Problem | None:
+    """Return the problem of least work with sums so long that rings go round, or None where the kernel takes none."""
+    for problem in sorted(taken, key=lambda problem: problem.flop):
+        name = sizes.get(getattr(problem, "direction", ""), "")
+        if name and getattr(problem, "groups", 1) == 1:
+            values = msgspec.structs.asdict(problem)
+            least = max(_depth(kernel), problem.emulated_sizes().long_from + 1)
+            for depth in (least, -(-least // _UNIT) * _UNIT):
+                if deep := _taken(kernel, problem_class, values | {name: depth}):
+                    return deep
+    return None
+
+
+def _depth(kernel: CudaKernel) -> int:
+    """Return a length that takes two rounds of the largest ring of stages, if there is one, and a ragged step."""
     itemsize = min((DTYPES[dtype.partition(".")[0]].itemsize for dtype in kernel.domain.get("dtype", ())), default=4)
     steps = ((2 * getattr(t, "STAGES", 0), getattr(t, "BK", _STAGE_ROW // itemsize)) for t in kernel.tiles(H100))
-    return (*_LONG[:-1], max(_LONG[-1], *(count * depth + 5 for count, depth in steps)))
+    return max(count * depth + 5 for count, depth in steps)
+
+
+def _long(kernel: CudaKernel) -> tuple[int, ...]:
+    return (*_LONG[:-1], max(_LONG[-1], _depth(kernel)))
 
 
 def _long_problems(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:

@@ -73,51 +73,109 @@ ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
 
 
 def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -> Iterator[EmulatedCase]:
-    """Yield cases on one multiprocessor, or on two, which a cluster wants, if the grid follows from their number.
+    """Yield cases whose blocks go round, on one multiprocessor or on two, which a cluster wants.
 
-    In the first, which is the smallest that does, blocks go round three times; the next has clusters; in the last one
-    blocks share products, and the last block has fewer.
+    First one for each function, in which blocks go round three times; one with clusters; one in which a block's ring of
+    tiles goes round twice; sums that many multiprocessors would cut into short ones; and one in which blocks share
+    products, and the last block has fewer.
     """
-    few = one, two = [replace(device, multiprocessors=count) for count in (1, 2)]
-    many = replace(device, multiprocessors=2**14)
+    one, two = (replace(device, multiprocessors=count) for count in (1, 2))
     ragged = sorted((p for p in taken if not is_whole(p) and not is_long(p)), key=lambda p: p.footprint_bytes) or taken
-    long = [p for p in taken if is_long(p)][:1]
-    for problem, on in itertools.product(_larger(kernel, long, ragged[-1:]), few):
-        (blocks, names), (wanted, same) = (_launched(kernel, problem, there) for there in (on, many))
-        if 0 < blocks * ROUNDS <= wanted and names == same:
-            yield EmulatedCase(kernel, problem, kernel.tile_for(problem, on) or Tile(), on)
-            small = next(_larger(kernel, [], ragged[:1]), problem)
-            clusters = [tile for tile in kernel.tiles(two) if getattr(tile, "CLUSTER", 1) > 1]
-            able = [tile for tile in clusters if kernel.unfit(small, tile, two) is None]
-            yield from (
-                EmulatedCase(kernel, small, t, two) for t in sorted(able, key=lambda t: getattr(t, "BN", 0))[:1]
-            )
-            break
+    long = [p for p in taken if is_long(p)]
+    rings = [tile for tile in kernel.tiles(one) if getattr(tile, "STAGES", 1) > 1 and not long]
+    if list(kernel.tiles(one)) == list(kernel.tiles(device)) and "BLOCKS" not in kernel.tunables and not rings:
+        return  # as many blocks on any device
+    yield from _by_function(kernel, long[:1], ragged, (one, two))
+    clusters = sorted((t for t in kernel.tiles(two) if getattr(t, "CLUSTER", 1) > 1), key=lambda t: getattr(t, "BN", 0))
+    yield from _first_round(kernel, clusters, ragged[:1], two, ROUNDS)
+    for ring, every in itertools.product(rings[:1], (False, True)):
+        yield from _first_round(kernel, [ring], ragged[-1:], one, 2 * ring.STAGES, every)
+    deep = [p for p in long if p.emulated_sizes().deep][:1]
+    yield from (EmulatedCase(kernel, p, tile, one) for p in deep if (tile := kernel.tile_for(p, one)))
     for problem in itertools.islice(_larger(kernel, [], ragged[len(ragged) // 4 :][:1]), 1):
-        if "batch" in problem.axes() and 1 < _launched(kernel, problem, one)[0] < BATCH:
+        if "batch" in problem.axes() and 1 < max(_launched(kernel, problem, one)[0], default=0) < BATCH:
             yield EmulatedCase(kernel, problem, kernel.tile_for(problem, one) or Tile(), one)
 
 
-def _launched(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> tuple[int, list[str]]:
-    """Return the blocks of the largest launch, 0 where one has none or no tile takes the problem, and the entries."""
-    tile = kernel.tile_for(problem, device)
+def _by_function(
+    kernel: CudaKernel, long: list[Problem], ragged: list[Problem], devices: tuple[DeviceLimits, ...]
+) -> Iterator[EmulatedCase]:
+    """Yield the least case whose blocks go round for each function, from the largest problem that launches it."""
+    seen: set[str] = set()
+    for largest in reversed(ragged):
+        functions = {name.partition("<")[0] for name in _launched(kernel, largest, devices[0])[1]}
+        if not seen.issuperset(functions):
+            found = itertools.product(_larger(kernel, [] if seen else long, [largest]), devices)
+            fewest = (case for problem, on in found if (case := _fewest(kernel, problem, on)))
+            yield from itertools.islice(filter(_goes_round, fewest), 1)
+            seen |= functions
+
+
+def _first_round(
+    kernel: CudaKernel, tiles: list[Tile], ragged: list[Problem], device: DeviceLimits, rounds: int, every: bool = False
+) -> Iterator[EmulatedCase]:
+    """Yield the least case under one of the tiles whose blocks go round so many times, if there is one."""
+    larger = _larger(kernel, [], ragged) if tiles else ()
+    found = (EmulatedCase(kernel, problem, tile, device) for problem, tile in itertools.product(larger, tiles))
+    fit = (case for case in found if kernel.unfit(case.problem, case.tile, device) is None)
+    yield from itertools.islice((case for case in fit if _goes_round(case, rounds, every)), 1)
+
+
+def _fewest(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> EmulatedCase | None:
+    """Return the problem under the tile that a run takes, or the one that differs in having fewer blocks, if any."""
+    if (tile := kernel.tile_for(problem, device)) is None:
+        return None
+    alike = (other for other in kernel.tiles(device) if {**vars(other), **_blocks(tile)} == vars(tile))
+    able = [other for other in alike if kernel.unfit(problem, other, device) is None]
+    return EmulatedCase(kernel, problem, min(able, key=lambda t: getattr(t, "BLOCKS", 0), default=tile), device)
+
+
+def _blocks(tile: Tile, most: int | None = None) -> dict[str, int]:
+    """Return the values of a tile that limit its blocks, or as many in their place."""
+    return {name: most or value for name, value in vars(tile).items() if name in ("SMS", "BLOCKS")}
+
+
+def _goes_round(case: EmulatedCase, rounds: int = ROUNDS, every: bool = False) -> bool:
+    """Whether the largest launch, or every one, would have so many times the blocks if nothing limited them."""
+    most = 2**14
+    wide, many = Tile(**vars(case.tile) | _blocks(case.tile, most)), replace(case.device, multiprocessors=most)
+    few, names = _launched(case.kernel, case.problem, case.device, case.tile)
+    wanted, same = _launched(case.kernel, case.problem, many, wide)
+    if names != same or not all(few):
+        return False
+    pairs = zip(few, wanted, strict=True) if every else [(max(few), max(wanted))]
+    return all(blocks * rounds <= more for blocks, more in pairs)
+
+
+def _launched(
+    kernel: CudaKernel, problem: Problem, device: DeviceLimits, tile: Tile | None = None
+) -> tuple[list[int], list[str]]:
+    """Return the blocks and the entry of each launch, none where no tile takes the problem."""
+    tile = tile or kernel.tile_for(problem, device)
     calls = kernel.calls(problem, tile, device) if tile else []
-    blocks = [math.prod(extents(call.grid)) for _, call in calls]
-    return max(blocks, default=0) if all(blocks) else 0, [name for name, _ in calls]
+    return [math.prod(extents(call.grid)) for _, call in calls], [name for name, _ in calls]
 
 
 def _larger(kernel: CudaKernel, long: list[Problem], ragged: list[Problem]) -> Iterator[Problem]:
-    """Yield the problems in batches, then with sizes doubled again and again, as far as the kernel takes them."""
-    found = [(p, {"batch": ROUNDS}) for p in long] + [(p, {"batch": BATCH}) for p in ragged]
-    found = [(p, values) for p, values in found if "batch" in p.axes()]
-    found += [(p, {name: getattr(p, name) << i for name in p.sizes}) for p in ragged for i in range(8)]
-    for problem, values in found:
+    """Yield the problems in batches, then with one size or all doubled again and again, by their work.
+
+    Those that the kernel refuses are left out.
+    """
+    batches = [(p, {"batch": ROUNDS}) for p in long] + [(p, {"batch": BATCH}) for p in ragged]
+    yield from _changed(kernel, [(p, values) for p, values in batches if "batch" in p.axes()])
+    ways = [(p, names) for p in ragged for names in (p.sizes, *((name,) for name in p.sizes))]
+    grown = [(p, {name: getattr(p, name) << i for name in names}) for p, names in ways for i in range(8)]
+    yield from sorted(dict.fromkeys(_changed(kernel, grown)), key=lambda p: p.flop + p.traffic_bytes)
+
+
+def _changed(kernel: CudaKernel, wanted: list[tuple[Problem, dict[str, int]]]) -> Iterator[Problem]:
+    for problem, values in wanted:
         try:
-            larger = msgspec.structs.replace(problem, **values)
+            changed = msgspec.structs.replace(problem, **values)
         except ValueError:
             continue
-        if larger.flop + larger.traffic_bytes <= ROUNDS_WORK and not kernel.refuses(larger):
-            yield larger
+        if changed.flop + changed.traffic_bytes <= ROUNDS_WORK and not kernel.refuses(changed):
+            yield changed
 
 
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import msgspec
@@ -75,13 +76,15 @@ class EmulatedSizes(NamedTuple):
 
     first: in place of the usual sizes, in each variant of the axes. more: further sizes until there are enough; by
     default the usual ones. last: in addition to those. A size that names a word (`place`) is left out for variants with
-    another word. long_from: the size above which a problem is long.
+    another word. long_from: the size above which a problem is long. deep: by direction, the size that is summed over,
+    which is long in one problem of each kernel.
     """
 
     first: Sequence[Mapping[str, Any]] = ()
     more: Sequence[Mapping[str, Any]] = ()
     last: Sequence[Mapping[str, Any]] = ()
     long_from: int = 512
+    deep: Mapping[str, str] = MappingProxyType({})
 
 
 class Features(NamedTuple):

@@ -40,7 +40,10 @@ MORE = (
 def emulated(problem_class: type[Problem]) -> EmulatedSizes:
     """Return the sizes and options of the ids above, for each storage type, layout and direction."""
     return EmulatedSizes(
-        first=[_values(problem_class, text) for text in RAGGED], more=[_values(problem_class, text) for text in MORE]
+        first=[_values(problem_class, text) for text in RAGGED],
+        more=[_values(problem_class, text) for text in MORE],
+        long_from=72,
+        deep={"fprop": "c", "dgrad": "k"},
     )
 
 

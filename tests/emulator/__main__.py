@@ -1,12 +1,13 @@
 """Prove the emulated tests: make one mistake at a time in every .cu and .cuh, and print those that no test detects.
 
-    make mutants MUTANTS_ARGS="[--short] [PART OF A PATH ...]"
+    make mutants MUTANTS_ARGS="[--short | --trips] [PART OF A PATH ...]"
 
 Removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, puts another size in place of
 each leading dimension, and runs that kernel's sweep; for a header, those of all kernels that include it until one
 complains. Survivors are printed; one that survivors.md does not explain makes the exit status 1.
 
---short runs only the cases that the short run of the tests keeps.
+--short runs only the cases that the short run of the tests keeps. --trips prints instead how often each loop of each
+kernel goes round in these at most, the trips that it must have, and the case that has them.
 """
 
 import argparse
@@ -17,7 +18,19 @@ import time
 from collections import Counter
 
 from emulator.mutation import mutants
-from emulator.proof import SURVIVORS, Fate, corners, fates, headers_by_name, is_kept, kernels_by_source, mention, plan
+from emulator.proof import (
+    SURVIVORS,
+    Fate,
+    all_cases,
+    corners,
+    fates,
+    headers_by_name,
+    is_kept,
+    kernels_by_source,
+    mention,
+    plan,
+)
+from emulator.trips import trips
 from kernelmark.bench.emulator.build import CUDA, missing_tool
 from kernelmark.bench.plan.discovery import discover
 
@@ -29,13 +42,29 @@ def main() -> int:
         return 2
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--trips", action="store_true")
     parser.add_argument("parts", nargs="*")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:  # thousands of programs that are used once
         os.environ["XDG_CACHE_HOME"] = cache
         files = [*sorted(kernels_by_source(discover())), *sorted(headers_by_name(discover()))]
         chosen = [file for file in files if not given.parts or any(part in file for part in given.parts)]
-        return prove(chosen, given.short)
+        return count_trips(chosen) if given.trips else prove(chosen, given.short)
+
+
+def count_trips(files: list[str]) -> int:
+    """Print the trips of the loops of the kernels of these sources; return 1 where one has fewer than it must have."""
+    enough = True
+    for kernel, every in all_cases().items():
+        if every[0].kernel.source in files:
+            print(kernel)
+            for loop, most in sorted(trips([case for case in every if is_kept(case)]).items()):
+                print(
+                    f"  {most.trips:4} of {most.least}  {loop.file}:{loop.line}: {loop.condition}  {most.case.id}",
+                    flush=True,
+                )
+                enough &= most.trips >= most.least
+    return 0 if enough else 1
 
 
 def prove(files: list[str], is_short: bool) -> int:

@@ -215,8 +215,8 @@ def _traits(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
     words = [(f.name, getattr(problem, f.name)) for f in fields if typing.get_origin(f.type) is typing.Literal]
     yield tuple(words)
     yield "tile", str(case.tile)
-    if case.device != H100 and (getattr(case.tile, "CLUSTER", 1) == 1 or "f16" in problem.dtype):
-        yield "rounds", case.id  # of kernels that share a ring in clusters, those of the fastest product
+    if case.device != H100 and (getattr(case.tile, "CLUSTER", 1) == 1 or "f16" in problem.dtype or is_long(problem)):
+        yield "rounds", case.id  # of clusters that go round with short sums, those of the fastest product
     yield "last size", "long" if is_long(problem) else getattr(problem, problem.sizes[-1])
     for f in fields:
         value = getattr(problem, f.name)

@@ -11,13 +11,13 @@ from _pytest.mark import ParameterSet
 
 from emulator.ends import case_of, drawn, faults
 from emulator.proof import CORNERS, Overflow, all_cases, is_kept
+from emulator.trips import trips
 from kernelmark.bench.emulator.build import HostCompileError, source_folder
-from kernelmark.bench.emulator.shapes import LEAST_SIZES, is_long, sizes_by_variant
+from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
 from kernelmark.bench.emulator.sweep import EmulatedCase, cases, complaints, entries
 from kernelmark.bench.emulator.worker import Array, Buffer
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
-from kernelmark.bench.plan.limits import H100
 from support.emulated import wrong_in_emulator
 
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
@@ -71,13 +71,12 @@ def test_sweep_takes_every_kernel_through_enough_sizes_in_each_variant(kernel: C
     assert not few, f"{kernel.id} takes too few of the sizes in emulator/shapes.py, expected {LEAST_SIZES}: {few}"
 
 
-def test_rings_and_persistent_blocks_go_round_and_blocks_share_products() -> None:
-    found = {kernel for kernel, every in all_cases().items() if any(case.device != H100 for case in every)}
-    gemm = ("batched", "streamk", "wgmma_persistent", "wgmma_tf32", "wgmma_fp8", "wgmma_int8", "wgmma_3xtf32")
-    assert {*(f"gemm/cuda.{kernel}" for kernel in gemm), "transfer/cuda.arrived", "transpose/cuda.tma"} <= found
-    rings = [kernel.id for kernel in EMULATED if kernel.op == "gemm" and "STAGES" in kernel.tunables]
-    short = [k for k in rings if not any(is_long(case.problem) for case in all_cases()[k])]
-    assert not short, f"{short}: their rings of stages wrap in no case; see _LONG in emulator/shapes.py"
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", EMULATED, ids=lambda k: f"{Path(k.source).name}/{k.id}")
+def test_loops_go_round_twice_or_more_in_the_short_run(kernel: CudaKernel) -> None:
+    found = trips([case for case in all_cases()[kernel.id] if is_kept(case)])
+    few = [f"{loop}: {most.trips} of {most.least} trips" for loop, most in found.items() if most.trips < most.least]
+    assert not few, f"{kernel.id}: no case of the short run has them; see Cases of the sweep in emulator-internals.md"
 
 
 def test_kernel_that_takes_too_few_sizes_is_named_with_the_variant() -> None:
