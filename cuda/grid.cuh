@@ -56,7 +56,7 @@ class GridOrder {
   __device__ __forceinline__ void sync(unsigned step, unsigned before, bool taken) {
 #ifdef CUDA_EMU
     // The emulator's checker understands its own barrier alone, which waits for more.
-    if (taken && threadIdx.x == 0) finished_[step] = 1;
+    if (taken && threadIdx.x == 0 && finished_[step]++ != 0) __trap();
     cooperative_groups::this_grid().sync();
     for (unsigned i = threadIdx.x; taken && i < min(before, step); i += blockDim.x)
       if (finished_[step - 1 - i] == 0) __trap();

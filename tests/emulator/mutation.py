@@ -18,14 +18,25 @@ REMOVED = {
 }
 #: A comparison as it stands in a guard or a loop; templates have no blanks around their brackets.
 COMPARISON = re.compile(r"(?<=[\w)\]]) (<=|>=|<|>) (?=[\w(])")
-#: Changes of words, by their kind: sums that begin at zero and tests that keep an unread C out, without which a
-#: register is read before it is written; steps, parities and counts that show in a second round alone.
+#: Changes of words, by their kind. Sums that begin at zero and tests that keep an unread C out, without which registers
+#: are read before they are written. What shows in a second round alone: a step of a persistent loop twice its length, a
+#: parity that stays, a count without the cluster, a wait for one copy fewer, a slot that is refilled or given back too
+#: early. A second product of a batch that is read from the first one's place, or stored there.
 WORDS = (
     ("unwritten register", re.compile(r"(?<=\]) = \{\}"), ""),
     ("unwritten register", re.compile(r"\b(?:by\.)?beta == 0(?:\.0f)?"), "false"),
-    ("second round", re.compile(r"(?<=\+= )round\b"), "2 * round"),
+    (
+        "second round",
+        re.compile(r"(?<=\+= )(?:round|own\.step|(?:work\.)?stride\(\)|gridDim\.x|blockDim\.x)(?=[ ;,)])"),
+        r"2 * \g<0>",
+    ),
     ("second round", re.compile(r"(?<=parity) \^= 1"), " ^= 0"),
+    ("second round", re.compile(r"step / STAGES % 2"), "0"),
     ("second round", re.compile(r"(?<=CONSUMERS) \* CLUSTER\b"), ""),
+    ("second round", re.compile(r"(?<=wait<)STAGES - 2(?=>)"), "STAGES - 1"),
+    ("second round", re.compile(r"\(slot \+ STAGES - 1\) % STAGES"), "slot"),
+    ("second round", re.compile(r"(?<=\.release\()last\b"), "(last + 1) % STAGES"),
+    ("second product", re.compile(r"\b(?:blockIdx\.z|(?:to\.)?product)(?= \* stride_)"), "0"),
 )
 CONNECTIVES = ("&&", "||", "?", ";", ",", "=", ":", "return")
 #: Where a leading dimension stands: last in a call of `offset`, a factor of an index, an argument named ld, lda, ...
@@ -62,7 +73,9 @@ def mutants(text: str) -> Iterator[Mutant]:
     """Every mutant of a source, in the order of its lines."""
     code = _blank_constants(blank_comments(text))
     edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
-    edits += [_Edit(kind, *match.span(), into) for kind, own, into in WORDS for match in own.finditer(code)]
+    edits += [
+        _Edit(kind, *match.span(), match.expand(into)) for kind, own, into in WORDS for match in own.finditer(code)
+    ]
     seen = set()
     for edit in sorted(edits, key=lambda edit: (edit.begin, edit.end, edit.kind, edit.into)):
         changed = text[: edit.begin] + edit.into + text[edit.end :]
