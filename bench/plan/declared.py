@@ -106,7 +106,7 @@ def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) ->
     for axis, values in kernel.domain.items():
         _require(bool(values), subject, f"{axis}s", values, "at least one value; without the option there are all")
         for value in values:
-            if complaint := problem_class.complaint(axis, value):
+            if (complaint := problem_class.complaint(axis, value)) is not None:
                 raise UsageError(f"{subject}: {complaint}")
 
 

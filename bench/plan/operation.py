@@ -168,7 +168,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def make(cls, values: Mapping[str, Any], subject: str) -> Self:
         """The problem with these field values, each checked. Raises UsageError that begins with `subject`."""
         for name, value in values.items():
-            if complaint := cls.complaint(name, value):
+            if (complaint := cls.complaint(name, value)) is not None:
                 raise UsageError(f"{subject}: {complaint}")
         if missing := [name for name in cls.required() if name not in values]:
             raise UsageError(f"{subject}: {missing[0]} is missing; {cls.op} needs {', '.join(cls.axes())}")

@@ -214,7 +214,7 @@ def _values(value: Any, where: str) -> Sequence[Any]:
 def _check(problem_class: type[Problem], axis: str, values: Iterable[Any], where: str) -> None:
     # The values of a range lie between its ends, so the ends are enough.
     for value in (values[0], values[-1]) if isinstance(values, range) else values:
-        if complaint := problem_class.complaint(axis, value):
+        if (complaint := problem_class.complaint(axis, value)) is not None:
             raise UsageError(f"{where}, key '{axis}': {complaint}")
 
 

@@ -157,7 +157,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
         if (value := getattr(model, name)) not in known:
             yield f"has the {name} {value!r}, expected one of {', '.join(sorted(known))}"
     for name, value in chain(((n, v) for n, values in model.words.items() for v in values), model.fixed.items()):
-        if complaint := kind.complaint(name, value):
+        if (complaint := kind.complaint(name, value)) is not None:
             yield complaint
     words = set(words_of(kind))
     if unknown := sorted(model.words.keys() - words | model.fixed.keys() - words - set(others_of(kind))):
