@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelmark import Array, Arrays, Bound, summed
 from kernelmark.kernels.conv._convolve import convolve
-from kernelmark.kernels.conv._reference import bounding, channel_sums, narrowed
+from kernelmark.kernels.conv._reference import bounding, channel_sums, least_unit, narrowed
 from kernelmark.kernels.conv._sizes import ConvSizes
 
 #: Of an operand the index of its changed elements, their values now and before, in float64.
@@ -28,6 +28,7 @@ class ChannelSums:
         summed_over = problem.c if problem.direction == "dgrad" else problem.k
         self._weights = rng.standard_normal((1, problem.groups, summed_over // problem.groups))
         squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
+        self._least = least_unit(problem, squares)
         self._problem, held = narrowed(problem, arrays, self._weights)
         _, squared = narrowed(problem, squares, self._weights**2)
         self._values, self._squares = convolve(self._problem, held), convolve(self._problem, squared, np.float32)
@@ -47,9 +48,10 @@ class ChannelSums:
         stored = partial(channel_sums, problem, found, weights**2, squared=True)
 
         def complaint(squares: Array) -> str | None:
-            found, own, uniform = bounding(problem, weights, squares * (9 / problem.reduction), exact_zeros)
+            each = 9 / problem.reduction
+            units, own, uniform = bounding(problem, weights, squares * each, None if exact_zeros else self._least)
             name, length = f"checksum of {problem.output}", weights.shape[-1]
-            return summed(name, got, want, bound, length, found, uniform, own, stored)
+            return summed(name, got, want, bound, length, units, uniform, own, stored)
 
         if complaint(self._squares) is None:
             return None

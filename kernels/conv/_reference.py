@@ -24,6 +24,7 @@ class Reference(NamedTuple):
     """`values` of the whole output; or of its elements at `places`, with `sums`: the output summed with `weights`.
 
     unit: the norm of an element's products over that of as many products of uniform operands, where there are values.
+    least: the least unit of each plane for algorithms that transform whole planes, whatever of them is reached.
     squares: sums of the squares of units with those of the weights.
     reached: the rows and the columns of the output (of a filter) that some product reaches; all else is 0.
     weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, its filters)
@@ -34,6 +35,7 @@ class Reference(NamedTuple):
     reached: tuple[Array, Array]
     values: Array
     unit: Array
+    least: Array
     places: tuple[Array, ...] | None = None
     weights: Array | None = None
     sums: Array | None = None
@@ -49,12 +51,12 @@ class Reference(NamedTuple):
         verdict = self._check_elements(name, output, bound)
         if verdict.reason:
             return verdict
-        within = 0.0 if exact_zeros else bound.largest * float(np.max(self.unit, initial=1.0))
+        within = 0.0 if exact_zeros else bound.largest * float(np.max(bound.unit))
         zeros = self._wrong_zeros(name, output, within)
         if zeros or self.places is None or self.weights is None or self.sums is None or self.squares is None:
             return msgspec.structs.replace(verdict, reason=zeros)
         unstored = error_variance(output[self.places], self.values, bound, self.weights.shape[-1])
-        squares, own, _ = bounding(self.problem, self.weights, self.squares, exact_zeros)
+        squares, own, _ = bounding(self.problem, self.weights, self.squares, None if exact_zeros else self.least)
         stored = DTYPES[dtype].roundoff ** 2 / 3 * channel_sums(self.problem, output, self.weights**2, squared=True)
         found, limit = channel_sums(self.problem, output, self.weights), sums_limit(unstored * squares + stored, own)
         sums = compare(f"checksum of {name}", found, self.sums, limit, "f64")
@@ -68,8 +70,12 @@ class Reference(NamedTuple):
         return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
 
     def _spread(self, unit: Array) -> Array:
-        """The largest unit of each plane, or of the sample; at least that of uniform operands."""
-        found: Array = unit.max(axis=(-2, -1) if self.places is None else None, initial=1.0, keepdims=True)
+        """The largest unit of each plane, or of the sample; at least `least`, and that of uniform operands."""
+        if self.places is not None:
+            unit, least = unit.max(initial=1.0, keepdims=True), self.least.max()
+        else:
+            unit, least = unit.max(axis=(-2, -1), initial=1.0, keepdims=True), self.least
+        found: Array = np.maximum(unit, least)
         return found
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
@@ -101,17 +107,17 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
     """The reference of an output from the inputs as they are stored."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
     squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
-    reached, each = problem.reached(), 9 / problem.reduction
+    reached, each, least = problem.reached(), 9 / problem.reduction, least_unit(problem, squares)
     if problem.flop // 2 <= WHOLE_REFERENCE_MACS:
         unit = np.sqrt(convolve(problem, squares, np.float32) * np.float32(each))
-        return Reference(problem, reached, convolve(problem, arrays), unit)
+        return Reference(problem, reached, convolve(problem, arrays), unit, least)
     groups, summed = problem.groups, problem.c if problem.direction == "dgrad" else problem.k
     count = min(SUMS, summed // groups)
     weights = rng.standard_normal((count, groups, summed // groups))
     places = _sampled(problem, reached, rng)
     unit = np.sqrt(each * _elements(problem, squares, places))
     return Reference(
-        *(problem, reached, _elements(problem, arrays, places), unit, places, weights),
+        *(problem, reached, _elements(problem, arrays, places), unit, least, places, weights),
         sums=convolve(*narrowed(problem, arrays, weights)),
         squares=each * convolve(*narrowed(problem, squares, weights**2)),
     )
@@ -133,15 +139,27 @@ def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: boo
     return (_sum_of_filters if problem.direction == "wgrad" else _sums_of_channels)(output, weights, squared)
 
 
-def bounding(problem: ConvSizes, weights: Array, squares: Array, exact_zeros: bool) -> tuple[Array, Array, Array]:
+def least_unit(problem: ConvSizes, squares: Arrays) -> Array:
+    """Return the rms over each plane of the convolution's units, from the norms of operands, by Parseval's theorem.
+
+    A value that strides or padding keep from the output still adds to the errors of an FFT.
+    """
+    point = msgspec.structs.replace(problem, h=1, w=1, r=1, s=1, pad=0, stride=1, dilation=1)
+    norms = {name: array.sum(axis=(2, 3), keepdims=True) for name, array in squares.items()}
+    found: Array = np.sqrt(convolve(point, norms) * (9 / problem.reduction / (problem.h * problem.w)))
+    return found
+
+
+def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
     """Return what bounds sums: their squares, the error of computing them in float64, the weights' squares alone.
 
-    Of an algorithm that spreads a large product's error, the largest squares in a plane count, and no less than those
-    of uniform operands.
+    least: the least units, for an algorithm that spreads a large product's error: the largest squares of a plane count
+    then, and no less than those of uniform operands.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
-    if not exact_zeros:
-        squares = np.maximum(squares.max(axis=(-2, -1), keepdims=True), uniform)
+    if least is not None:
+        floor = uniform * max(1.0, float(least.max()) ** 2)
+        squares = np.maximum(squares.max(axis=(-2, -1), keepdims=True), floor)
     additions = weights.shape[-1] + problem.reduction
     return squares, DTYPES["f64"].roundoff * additions * np.sqrt(squares * (problem.reduction / 9)), uniform
 

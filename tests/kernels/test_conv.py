@@ -6,10 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from kernelmark.bench.measure.draw import THIRD, Draw
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS
 from kernelmark.bench.plan.verdict import error_variance
 from kernelmark.kernels.conv import _reference
+from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._winograd import F2, F4, growth, unevenness
 from kernelmark.kernels.conv.problem import ConvProblem
 from support.kernels import drawn
@@ -234,3 +236,26 @@ def test_growth_is_the_measured_growth_of_errors(f) -> None:
     spread = np.sqrt((behind**2).mean(axis=0))
     assert spread.max() / np.sqrt((plain**2).mean()) == pytest.approx(growth(f), rel=0.1)
     assert spread.max() / np.sqrt((spread**2).mean()) == pytest.approx(unevenness(f), rel=0.1)
+
+
+@pytest.mark.parametrize("numerics", ["fp32", "winograd4", "fft"])
+def test_operands_clipped_at_4_are_wrong_in_every_third_draw(numerics: str) -> None:
+    problem = discover().problem("conv/n2c16h14w14k16r3s3pad1/f32/nchw/fprop")
+    draw = Draw(problem, 1)
+    for _ in range(THIRD):
+        draw.redraw()
+    inputs = draw.views("C")
+    reference = problem.reference(inputs, draw.rng)
+    clipped = convolve(problem, {name: np.clip(x, -4, 4) for name, x in inputs.items()}).astype(np.float32)
+    assert problem.check({"y": clipped}, reference, numerics).reason
+    assert problem.check({"y": reference.values.astype(np.float32)}, reference, numerics).reason is None
+
+
+def test_an_fft_may_err_by_what_strides_keep_from_its_output() -> None:
+    problem = discover().problem("conv/n1c1h8w8k1r1s1stride4/f32/nchw/fprop")
+    x, w = np.full((1, 1, 8, 8), 0.5, np.float32), np.full((1, 1, 1, 1), 0.5, np.float32)
+    x[0, 0, 1, 1] = 1e3
+    reference = problem.reference({"x": x, "w": w}, np.random.default_rng(1))
+    error = np.array([1, -1, 1, -1], np.float32).reshape(1, 1, 2, 2) * 1e-5
+    assert problem.check({"y": 0.25 + error}, reference, "fft").reason is None
+    assert problem.check({"y": 0.25 + error}, reference, "fp32").reason
