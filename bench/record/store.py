@@ -254,11 +254,12 @@ class Store(Reader):
 def _open(path: Path, create: bool) -> sqlite3.Connection:
     """Return a connection to a store of this schema, made or migrated where that is needed.
 
-    Raises UsageError for a file that is none, and for one that is not there unless `create`.
+    Raises UsageError for a file that is none, and unless `create` for one that is not there or is empty.
     """
     require_file(path)
-    if not create and not path.is_file():
-        raise UsageError(f"{path}: there is no store; `kernelmark run SUITE` makes one, --db names another")
+    if not create and not (path.is_file() and (path.stat().st_size or _rows_outside(path))):
+        why = "is empty, expected a store" if path.exists() else "there is no store"
+        raise UsageError(f"{path}: {why}; `kernelmark run SUITE` makes one, --db names another")
     writable = _may_be_written(path)
     try:
         if create:

@@ -18,6 +18,7 @@ PRODUCT = "gemm/m256n512k64/f32/NN"
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
 FILES = {
     "file": "no database, but many bytes of something else\n" * 40,
+    "hollow": "",
     "broken.py": "def (:\n",
     "s.toml": SWEEP,
     "bad.toml": SWEEP.replace("[3, 4, 6]", "[3, 0]"),
@@ -70,6 +71,7 @@ REFUSED = [
     ("merge none.db", "none.db: there is no such file"),
     ("merge", "Missing argument 'FILE...'"),
     ("show --db absent.db", "there is no store; `kernelmark run SUITE` makes one"),
+    ("show --db hollow", "hollow: is empty, expected a store; `kernelmark run SUITE` makes one"),
     ("show --by kernel --db results.db", "'kernel' is not one of"),
     ("show --step --db results.db", "--step: is a part of --by network, whose layers make a step; add that"),
     ("show --page 0 --db results.db", "'--page'"),

@@ -154,12 +154,13 @@ def test_each_fault_is_named_and_no_other(called: str, outcome: Outcome, found: 
         ("new/place/out.csv", []),
         ("table.tex", []),
         ("table-gemm.tex", []),
+        ("a=b", []),
         ("other", ["file left or changed: other"]),
         ("rows.db", ["file left or changed: rows.db"]),
     ],
 )
 def test_files_that_were_not_asked_for_are_a_fault(changed: str, found: list[str]) -> None:
-    called = ("export", "--csv=out.csv", "-o", "table.tex", "--out", "new/place")
+    called = ("export", "--csv=out.csv", "-o", "table.tex", "--out", "new/place", "--db=a=b")
     assert faults(Input((Step(called),)), Found([GOOD], [changed])) == found
 
 
