@@ -113,7 +113,8 @@ def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set
 def _defined_by_source(fn: FunctionType, folders: dict[str, None], seen: set[str]) -> Iterator[str]:
     if free := fn.__code__.co_freevars:
         found = f"measure: {fn.__name__} is a closure over {', '.join(free)}"
-        raise UsageError(f"{found}, expected a function without; set {free[0]} within it, or at the top of the program")
+        expected = "expected a function without free variables"
+        raise UsageError(f"{found}, {expected}; set {free[0]} within it, or at the top of the program")
     try:
         text = textwrap.dedent(inspect.getsource(fn))
     except (OSError, TypeError):

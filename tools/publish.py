@@ -245,7 +245,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=MINUTES, help="for all; experiments of claims have what is left"
     )
-    parser.add_argument("--noisy-anyway", action="store_true", help="publish a noisy run, with that on top")
+    parser.add_argument("--noisy-anyway", action="store_true", help="publish a noisy run, named as noisy at its top")
     parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
     parser.add_argument("--prices", type=Path, help="what an hour of this machine costs (bench/claims/prices.toml)")
     return parser.parse_args(words)

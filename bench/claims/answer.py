@@ -53,7 +53,7 @@ class JudgedRatio(msgspec.Struct, frozen=True):
 
     @property
     def interval(self) -> str:
-        """Return `1.6x [1.5, 1.7]`."""
+        """Return the ratio with its interval: `1.6x [1.5, 1.7]`."""
         return str(Ratio(self.ratio, self.ci95_low, self.ci95_high))
 
 

@@ -85,7 +85,7 @@ def list_command(
 
 
 def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> list[ListedKernel]:
-    """Return a row a kernel, by their ids."""
+    """Return a row for each kernel, sorted by id."""
     rows = []
     for kernel in sorted(registry.kernels.values(), key=lambda kernel: kernel.id):
         if op in (None, kernel.op) and device in (None, kernel.device):

@@ -251,7 +251,7 @@ def _bytes(found: Estimate, cases: int, db: Path) -> str:
     if found.row_bytes is None:
         return f"store: unknown, {db} has no row whose size could be measured"
     total = size(round(cases * found.row_bytes))
-    return f"store: {total}, computed from {cases} rows of {size(round(found.row_bytes))}, as those of {db} take"
+    return f"store: {total}, for {cases} rows of {size(round(found.row_bytes))}, as in {db}"
 
 
 def _about(seconds: float) -> str:

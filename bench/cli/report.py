@@ -232,7 +232,7 @@ def trend(
     with closing(reading(db, selection)) as store:
         found = trends.trend(store, subject, text, problems, margin)
         if not found.cases and not found.single:
-            raise UsageError(f"{subject}: no timed row of {store.path} is of it; `kernelmark runs` lists the runs")
+            raise UsageError(f"{subject}: {store.path} has no timed row of it; `kernelmark runs` lists the runs")
     if json_to is not None:
         trends.write_json(found, json_to)
     else:

@@ -77,7 +77,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
             "--reproduce",
             metavar="RUN",
             shell_complete=complete_runs,
-            help="Draw the values that this run drew; without SUITE, measure what it measured.",
+            help="Draw the values of this run again; without SUITE, measure its cases.",
         )(json_option(name_option(db_option(_detailed(function)))))
         for option in reversed(options):
             function = plan_option(option)(function)
@@ -117,7 +117,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
     "--resume",
     metavar="RUN",
     shell_complete=complete_runs,
-    help="Continue an interrupted run; without SUITE, as it was asked for.",
+    help="Continue an interrupted run; without SUITE, with the suites that it has.",
 )
 @click.option("--noisy-again", is_flag=True, help="With --resume: measure the problems with disturbed cases again.")
 @folder_option("--report", "report_to", text="Write the page of the run to this folder, as `report` does, but no PDFs.")

@@ -42,7 +42,7 @@ from kernelmark.bench.tune.select.view import answered, trained
     "--model", "where", default="auto", metavar="FILE", help="The selector to use. [default: that of this device]"
 )
 @click.option("--format", "style", type=Choice(["c", "python", "json"]), help="Print the selector as code.")
-@file_option("-o", "--output", text="Where --format goes. [default: standard output]")
+@file_option("-o", "--output", text="The file for --format. [default: standard output]")
 @folder_option("--figures", text="With --train: also draw regret and choices to this folder, as SVG and PDF.")
 @select_options
 @json_option
@@ -100,7 +100,7 @@ def _check(
     if not train and (given := next((name for name, value in only.items() if value), None)):
         raise UsageError(f"{given}: is for a training; add --train, or leave it out")
     if output is not None and style is None:
-        raise UsageError(f"-o {output}: is where --format goes; add --format c, python or json")
+        raise UsageError(f"-o {output}: is the file for --format; add --format c, python or json")
     if style is not None and json_to is not None:
         raise UsageError(f"--json: prints what was found, and --format {style} the selector; leave one of them out")
 

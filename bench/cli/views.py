@@ -60,7 +60,7 @@ from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 @click.option(
     "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which 100 tables of a long run."
 )
-@click.option("--row", metavar="CASE", help="Print one row in full, and what accuses it; CASE is a part of its name.")
+@click.option("--row", metavar="CASE", help="Print one row in full, with evidence; CASE is a part of its name.")
 @select_options
 @json_option
 @db_option
@@ -251,7 +251,7 @@ def export(
     partial = "\n".join(filter(None, (summary_of(store, run).partial(store.path) for run in found)))
     if style == "parquet":
         if output is None:
-            raise UsageError("--format parquet: is binary; -o FILE names where it goes")
+            raise UsageError("--format parquet: is binary; name a file by -o FILE")
         write_parquet_file(store, found, output)
     elif output is None:
         WRITERS[style](store, found, sys.stdout, options)
@@ -301,7 +301,7 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
     that were taken in turn with those of the version or kernel that it is compared with.
     """
     if "@" in kernel_id:
-        raise UsageError(f"{kernel_id}: a history is that of a kernel with all its tiles; leave out the @ and the tile")
+        raise UsageError(f"{kernel_id}: a history covers all tiles of a kernel; leave out the @ and the tile")
     with closing(reading(db)) as store:
         found = store.versions(kernel_id, problem_id)
     if not found:  # one with versions may be of a plug-in, which is not loaded here

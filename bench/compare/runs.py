@@ -134,7 +134,7 @@ def judged(gate: Gate, comparison: Comparison, found: Findings) -> tuple[list[st
     _, least = comparison.detectable() or (0.0, 0.0)
     blind = [
         f"cannot detect {percent(gate.slower)} here; smallest detectable {percent(least)} (median of "
-        f"{count(comparison.tested, 'case')}); more processes detect less"
+        f"{count(comparison.tested, 'case')}); more processes detect smaller ones"
     ] * (least > gate.slower)
     if still := found.counts["open"]:
         blind.append(f"{count(still, 'case')} may be slower by more than {percent(gate.slower)}, or not: unclear")
@@ -378,7 +378,7 @@ def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) 
     if tiles[0] != tiles[1] and not anyway:
         only = min(tiles[0] ^ tiles[1])
         which = f"runs {base['run_id']} and {new['run_id']}"
-        raise UsageError(f"{which} differ in tuned tiles: {only} is of one alone; --anyway compares them")
+        raise UsageError(f"{which} differ in tuned tiles: only one has {only}; --anyway compares them")
 
 
 def _tile(tile: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ def _moved_nothing(series: Series) -> str | None:
     series.forget(kept)
     if len(series.made) < LEAST_MADE or (made := median(series.made)) <= MADE_SHARE:
         return None
-    return f"moves no bytes: {made:.0%} of the pages of its output were made when they were written after a call"
+    return f"moves no bytes: {made:.0%} of the pages of its output were created only by writes after a call"
 
 
 def _spared_work(series: Series) -> str | None:

@@ -124,7 +124,7 @@ class Contender:
             raise RuntimeError(reason)
 
     def _refusal(self) -> str | None:
-        """Return why the kernel cannot be had here, in this mode or on this problem, or None.
+        """Return why the kernel cannot run here, in this mode or on this problem, or None.
 
         What a hand-written kernel refuses depends on the device, for which the launcher asks.
         """
@@ -286,7 +286,7 @@ class Contender:
             self.report.note(beyond(self.report.affinity))
         clock = self.series.clock
         if isinstance(clock, CudaClock) and not clock.held:
-            self.report.note("timed without holding the stream: what a launch costs the host may be in it")
+            self.report.note("timed without holding the stream: the time may include the host's launch cost")
         if isinstance(clock, CudaClock) and (reason := clock.hidden_work(self.series.samples, self.series.batch)):
             self.report.mistrust(reason)
 

@@ -68,13 +68,13 @@ def _huge(nbytes: int) -> Array:
     except OSError:
         choice = "[never]"
     if "[never]" in choice:
-        raise Unsupported(f"huge pages are switched off; {TRANSPARENT} is to hold madvise or always")
+        raise Unsupported(f"huge pages are switched off; write madvise or always to {TRANSPARENT}")
     return _anonymous(nbytes, "MADV_HUGEPAGE")
 
 
 def _shared(nbytes: int) -> Array:
     if not hasattr(os, "memfd_create"):
-        raise Unsupported("memory that processes share by a descriptor (memfd_create) takes Linux")
+        raise Unsupported("memory that processes share by a descriptor (memfd_create) needs Linux")
     return MemoryFile(nbytes).array()
 
 

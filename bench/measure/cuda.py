@@ -65,7 +65,7 @@ class Cuda:
         if current.ptr == self.stream.ptr:
             return None
         self.stream.use()
-        found = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}, on which the events stand"
+        found = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}, which has the events"
         return f"{found}; a kernel changes it by `with stream:` alone"
 
     def forget_persisting(self) -> None:

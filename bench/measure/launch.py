@@ -97,7 +97,7 @@ def _beyond(kernel: CudaKernel, device: DeviceLimits) -> str | None:
 def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: DeviceLimits) -> None:
     """Refuse what the driver would refuse with `invalid argument`."""
     if extents(call.grid)[0] % call.cluster:
-        raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks has no whole clusters of {call.cluster}")
+        raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks cannot be divided into clusters of {call.cluster}")
 
     threads = math.prod(extents(call.block))
     if threads > used.max_threads:

@@ -22,7 +22,7 @@ def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()
     if "cuda" not in devices or shared:
         yield
         return
-    remedy = "--share-gpu measures all the same, and both will be disturbed"
+    remedy = "--share-gpu measures anyway, and both will be disturbed"
     with ExitStack() as locks:
         for uuid in gpus or gpu_uuids()[:1]:
             name = uuid.replace("GPU", "gpu")

@@ -40,7 +40,7 @@ def available_bytes() -> int | None:
 
 
 def whole_bytes() -> int | None:
-    """Return the host memory in all, within the limits of control groups."""
+    """Return the total host memory, within the limits of control groups."""
     found = [physical_bytes(), *(_limit_of(group) for group in _groups(CGROUP))]
     return min((limit for limit in found if limit is not None), default=None)
 

@@ -140,7 +140,7 @@ def _axes(problem_class: type[Problem], subject: str) -> list[str]:
     try:
         axes = problem_class.axes()
     except (NameError, TypeError) as error:
-        raise UsageError(f"{subject}: a type of its fields is not to be found: {error}") from None
+        raise UsageError(f"{subject}: a type of its fields cannot be found: {error}") from None
     for axis, kind in axes.items():
         try:
             msgspec.convert(None, kind)
@@ -174,7 +174,7 @@ def require_figures(problem: Problem, name: str) -> None:
         bus_bytes = problem.bus_bytes
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{name}: its size, work or traffic cannot be had: {found}") from None
+        raise UsageError(f"{name}: its size, work or traffic cannot be computed: {found}") from None
     if not _fits(dims, Mapping[str, int | float | str]):
         expected = "a dict of numbers and strings by the names of columns"
         raise UsageError(f"{name}: dims() returned {shown(dims)}, expected {expected}")

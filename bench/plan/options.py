@@ -103,7 +103,7 @@ OPTIONS = (
         "isa",
         "isas",
         "Instruction sets of the CPU, each in processes of its own: sse, avx, avx2, avx512. OpenBLAS, oneDNN, MKL, "
-        "NumPy and Numba keep to them; kernels on other libraries (pyFFTW) run as without, though their rows carry "
+        "NumPy and Numba keep to them; kernels on other libraries (pyFFTW) run as without it, though their rows name "
         "the set.",
         unset="what the libraries choose",
         metavar="SET,..",

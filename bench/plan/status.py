@@ -28,12 +28,12 @@ class Status(StrEnum):
         True,
     )
     OOM = "oom", "Memory did not suffice, or the process was about to take the last of it.", False
-    TIMEOUT = "timeout", "One call took longer than --timeout, or what belongs to it took longer than its share.", True
+    TIMEOUT = "timeout", "A call, the set-up or the whole job took longer than its limit; see --timeout.", True
     CRASHED = "crashed", "The kernel's process ended; the reason names the signal and the stage.", True
     FAILED = "failed", "The kernel raised an exception.", True
     MISTRUSTED = (
         "mistrusted",
-        "The kernel was faster than the measured limits of the machine, or was seen to spare itself the work.",
+        "The kernel was faster than the measured limits of the machine, or was seen to skip work.",
         True,
     )
 

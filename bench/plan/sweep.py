@@ -112,7 +112,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     missing = [axis for axis in required if axis not in swept and axis not in tied]
     expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
     twice = [axis for axis in tied if axis in swept]
-    expect(not twice, f"{where}, key '{', '.join(twice)}': stands in points too; give it once")
+    expect(not twice, f"{where}, key '{', '.join(twice)}': is in points too; give it once")
 
     def take(key: str, default: Any, expected: str, holds: Callable[[Any], bool]) -> Any:
         value = table.get(key, default)

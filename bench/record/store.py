@@ -42,7 +42,7 @@ _REMEDY = "--db names another file"
 
 
 def default_store() -> Path:
-    """`$XDG_DATA_HOME/kernelmark/results.db`."""
+    """Return the path of the default store, `$XDG_DATA_HOME/kernelmark/results.db`."""
     return data_folder() / "results.db"
 
 

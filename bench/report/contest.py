@@ -66,7 +66,7 @@ class Ratio(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return `1.1x [0.9, 1.3] (not measured in turn, tie)`."""
+        """Return the ratio in words: `1.1x [0.9, 1.3] (not measured in turn, tie)`."""
         return f"{self} ({', '.join(self.remarks)})" if self.remarks else str(self)
 
     def __str__(self) -> str:

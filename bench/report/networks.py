@@ -42,7 +42,7 @@ PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")
 def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
     """Return the seconds of layers, each as often as the network has it; None without a time.
 
-    The interval has the sums of the layers' ends: it holds whatever their errors have in common.
+    The interval has the sums of the layers' ends: it is valid even if all their errors agree.
     """
     found = list(layers)
     times = [row_time(r) if r else (None, None, None) for _, r in found]

@@ -91,7 +91,7 @@ class Pivot(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Return `gemm, k512 f32 NT`."""
+        """Return the title of the table: `gemm, k512 f32 NT`."""
         return f"{self.op}, {self.shared}" if self.shared else self.op
 
     @property

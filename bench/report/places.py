@@ -1,4 +1,4 @@
-"""Where a run was measured: its hosts and devices side by side, and their difference by the ceilings.
+"""Where a run was measured: its hosts and devices side by side, and how far their ceilings differ.
 
 Every host and every GPU of a run measures the same ceilings. So they show how far two machines differ, or two
 devices of one name.

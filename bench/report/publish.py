@@ -79,7 +79,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def folder_name(machine: str) -> str:
-    """Return `amd-epyc-2-cpus`."""
+    """Return the name of the machine's folder: `amd-epyc-2-cpus`."""
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(\w+\)", "", machine).lower()).strip("-")
 
 
@@ -327,7 +327,7 @@ def refuse_noise(found: Noise, anyway: bool) -> None:
     if found.noisy and not anyway:
         raise UsageError(
             f"publish: {found.sentence}; expected quiet runs: measure again in a quiet hour (--fresh), or publish them "
-            "with that on top (--noisy-anyway)"
+            "as noisy (--noisy-anyway)"
         )
 
 

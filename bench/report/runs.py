@@ -51,7 +51,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def title(self) -> str:
-        """Return `run 20260101-120000-c0ffee00 (baseline)`."""
+        """Return the run's id and name: `run 20260101-120000-c0ffee00 (baseline)`."""
         return f"run {self.run_id}" + (f" ({escaped(self.name)})" if self.name else "")
 
     @property
@@ -125,7 +125,7 @@ def _few(suites: Sequence[str]) -> str:
 
 
 def removed_line(runs: Sequence[RunSummary]) -> str:
-    """Return `removed 2 runs with 40 rows`."""
+    """Return the line on removed runs: `removed 2 runs with 40 rows`."""
     rows = sum(run.cases_done for run in runs)
     return f"removed {count(len(runs), 'run')} with {count(rows, 'row')}"
 

@@ -260,7 +260,7 @@ def totals_table(totals: Iterable[KernelTotal]) -> str:
 
 
 def summary(results: Iterable[Result]) -> str:
-    """Return `91 rows: 89 ok, 2 unsupported`."""
+    """Return the rows by status: `91 rows: 89 ok, 2 unsupported`."""
     return status_line(Counter(r.status for r in results))
 
 

@@ -44,7 +44,7 @@ class TimedTile(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return `BM=64,BN=32`."""
+        """Return the tile as text: `BM=64,BN=32`."""
         return tile_text(self.tile)
 
 
@@ -382,6 +382,6 @@ def learned(data: RunData) -> Learned:
 
 
 def title(data: RunData) -> str:
-    """Return `Tuning of numba.blocked`."""
+    """Return the title of the page: `Tuning of numba.blocked`."""
     assert data.tunes is not None
     return f"Tuning of {short(data.tunes.kernel)}"

@@ -169,7 +169,7 @@ class Child(AbstractContextManager["Child", None]):
         if not self._answers_as and found.startswith(NO_PROCESS):
             raise UsageError(f"{found}; {_MORE}")
         if status is None:
-            return None, f"the process answers no more, and has not ended{self.said()}"
+            return None, f"the process does not answer, and has not ended{self.said()}"
         how = signal.Signals(-status).name if status < 0 else f"the process ended with status {status}"
         return status, f"{how}{self.said()}"
 

@@ -86,7 +86,7 @@ class Subject(NamedTuple):
         return self.kernel.unfit(self.problem, Tile(**self.tile(config)), limits_here(self.kernel)) is None
 
     def text(self, config: Config) -> str:
-        """Return `BM=64,BN=32`."""
+        """Return a tile as text: `BM=64,BN=32`."""
         return tile_text(self.tile(config))
 
     def contender(self, config: Config) -> str:

@@ -130,7 +130,7 @@ class Screen:
 
 
 def progress(screen: Screen) -> str:
-    """Return `12 of 100 tiles, best so far RUN=512: 1.08x the default (3.21 GB/s)`."""
+    """Return the state of a search: `12 of 100 tiles, best so far RUN=512: 1.08x the default (3.21 GB/s)`."""
     done = f"{len(screen.trials)} of {screen.choice.budget} tiles"
     best, default = screen.ranked[0], f"the default ({rate(screen.default)})"
     if best.config == screen.subject.tiles.default:

@@ -421,7 +421,7 @@ def test_a_dry_run_gives_what_was_measured_and_counts_what_was_not(called, tmp_p
     assert called(*words).status == 0
     known = " ".join(called(*words, "--dry-run").out.split())
     assert re.search(r"time: about \S+ s for 10 of 10 cases, as in 1 earlier run on this machine", known)
-    assert "computed from 10 rows" in known
+    assert "for 10 rows of" in known
     assert called(*words).status == 0
     twice = " ".join(called(*words, "--dry-run").out.split())
     assert re.search(r"time: about \S+ s \[\S+ s, \S+ s\] for 10 of 10 cases, as in 2 earlier runs", twice)

@@ -94,7 +94,7 @@ def test_the_figure_is_drawn(trained, tmp_path):
 
 
 def test_rows_of_one_process_are_enough_with_a_remark(trained):
-    assert "The oracle is timed by what it was chosen on" in trained(planted={"processes": 1}).out
+    assert "the samples that chose the oracle also time it" in trained(planted={"processes": 1}).out
 
 
 FEW = shapes()[:59]
@@ -152,7 +152,7 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     path = str(store.path)
     store.close()
     done = called("select", "--train", "a", "--test", "b", "--db", path)
-    assert done.err == "kernelmark: --test b: its mode is hot, that of the training cold; test alike\n"
+    assert done.err == "kernelmark: --test b: its mode is hot, the training's is cold; test with that\n"
     done = called("select", "--train", "a", "--test", "a", "--db", path)
     assert "run a: has the shapes of --test alone; train on others" in done.err
 
@@ -192,7 +192,7 @@ def chain(length):
         ({"fixed": {"m": 64}}, "has an axis 'm', which no selector of gemm has"),
         ({"dtype": ENDS}, "has the dtype"),
         ({"ranges": {"m": [1, 2]}}, "has the ranges m, expected m, n, k, batch"),
-        ({"single": ENDS}, "calls a kernel that is none of its own"),
+        ({"single": ENDS}, "calls a kernel that is not in its list"),
         ({"measured": []}, "Expected `array` of length >= 1"),
         ({"measured": [{"problem": "transpose/m3n5/f32/out", "fastest": FIRST}]}, "has a problem of transpose"),
         ({"device_name": "x" * 2**24}, "has 16.8 MB, expected at most 16"),

@@ -130,7 +130,7 @@ def test_a_case_that_vanished_fails_unless_it_is_allowed_to(runs):
         (
             LOOSE,
             0.03,
-            "cannot detect 3 % here; smallest detectable 7.5 % (median of 2 cases); more processes detect less",
+            "cannot detect 3 % here; smallest detectable 7.5 % (median of 2 cases); more processes detect smaller ones",
         ),
         (times(1.0495), 0.05, "2 cases may be slower by more than 5 %, or not: unclear"),
     ],
@@ -277,7 +277,7 @@ def test_runs_whose_kernels_had_different_tuned_tiles_are_refused_unless_told(st
     for run_id in ("base", "same", "new"):
         add(store, run_id, "m3n5/f32", STEADY)
     assert complaint(lambda: compared(store)) == (
-        "runs base and new differ in tuned tiles: copy/a.b@W=2 on copy/m3n5/f32, 1 threads is of one alone; --anyway "
+        "runs base and new differ in tuned tiles: only one has copy/a.b@W=2 on copy/m3n5/f32, 1 threads; --anyway "
         "compares them"
     )
     compared(store, anyway=True)

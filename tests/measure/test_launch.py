@@ -234,7 +234,7 @@ def test_a_plan_sees_the_present_device(hopper: Gpu) -> None:
 
 
 def test_a_grid_of_broken_clusters_is_refused(hopper: Gpu) -> None:
-    with pytest.raises(UsageError, match=r"a grid of \(7, 5\) blocks has no whole clusters of 2"):
+    with pytest.raises(UsageError, match=r"a grid of \(7, 5\) blocks cannot be divided into clusters of 2"):
         cuda_launch(planned(grid=(7, 5), cluster=2), PADDED, operands(a=16, b=32, c=48))
 
 

@@ -172,7 +172,7 @@ BROKEN = [
     (FOREIGN, "benchmarks.0.fullname", None, "benchmarks[0].fullname is missing"),
     (FOREIGN, "benchmarks", {}, "benchmarks is {}, expected a list"),
     (FOREIGN, "machine_info", "x", "machine_info is 'x', expected an object"),
-    (FOREIGN, "benchmarks.2.fullname", "test_sorting.py::test_sorted[100]", "is there twice"),
+    (FOREIGN, "benchmarks.2.fullname", "test_sorting.py::test_sorted[100]", "occurs twice"),
     (
         NVBENCH,
         "benchmarks.0.states.0.device",

@@ -77,7 +77,7 @@ def test_a_kernel_whose_worker_process_is_killed_in_a_phase_is_judged_again_and_
     found = rows(folder)
     assert found.keys() == set(KERNELS)
     assert {verdict for verdict, _ in found.values()} == {"ok"}
-    (killed,) = (kernel for kernel, (_, disturbed) in found.items() if "in company it was failed" in disturbed)
+    (killed,) = (kernel for kernel, (_, disturbed) in found.items() if "it was failed" in disturbed)
     assert killed.startswith("aggregate/process.")
     assert "worker process 2 of 2 ended SIGKILL" in found[killed][1]
     wait_for(lambda: at_work_in(folder) == [])

@@ -106,7 +106,7 @@ def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call
     assert (rows[0].job == rows[1].job) == (rows[1].over_baseline is not None) == (not replaced)
 
 
-SILENT = "verification: the process answers no more, and has not ended"
+SILENT = "verification: the process does not answer, and has not ended"
 
 
 #: Kernels that lose their worker, each with its status and a part of its reason.
@@ -158,7 +158,7 @@ def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure: Measure, monk
 def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure: Measure) -> None:
     culprit, victim = measure("corrupts", "reads")
     assert (culprit.status, victim.status, victim.reason) == ("ok", "ok", "")
-    assert f"{ALONE}, since in company the worker was lost (verification: SIGSEGV)" in victim.disturbed
+    assert f"{ALONE}, since beside other kernels the worker was lost (verification: SIGSEGV)" in victim.disturbed
     assert (victim.over_baseline, victim.attempt) == (None, 2)
 
 
@@ -168,7 +168,7 @@ def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
 ) -> None:
     spoils, suffers, honest = measure("spoils", victim, "honest")
     assert (spoils.status, suffers.status, honest.status) == ("ok", "ok", "ok")
-    assert f"measured alone, since in company it was {status}: " in suffers.disturbed
+    assert f"measured alone, since beside other kernels it was {status}: " in suffers.disturbed
     assert ALONE not in spoils.disturbed + honest.disturbed
 
 

@@ -134,7 +134,7 @@ def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
         rows = source.rows
         for case in rows.cases() if isinstance(rows, own_csv.Rows) else (row.result.case for row in rows):
             if case in seen:
-                raise UsageError(f"{path}: {case!r} is there twice; a run has one row a case")
+                raise UsageError(f"{path}: {case!r} occurs twice; a run has one row a case")
             seen.add(case)
 
 

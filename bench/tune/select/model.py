@@ -97,7 +97,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def subject(self) -> str:
-        """Return `conv on Some CPU, 2 threads, cold, f32`."""
+        """Return the selector's setting: `conv on Some CPU, 2 threads, cold, f32`."""
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}" if self.device == "cpu" else ""
         return ", ".join(filter(None, (f"{self.op} on {self.device_name}", self.isa, threads, self.mode, self.dtype)))
 
@@ -168,7 +168,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
     if unknown := [n.expression for n in model.tree if n.expression and n.expression not in space.texts]:
         yield f"compares {unknown[0]!r}, which is not an expression of {model.op}"
     if not {model.single or model.kernels[0], *(one.fastest for one in model.measured)} <= kernels:
-        yield "calls a kernel that is none of its own"
+        yield "calls a kernel that is not in its list"
     if not (model.single or model.regret.recovered) or not model.regret.lines:
         yield "has no share of the gap that it recovers"
     if model.formula and (wrong := model.formula.complaint(space, len(model.kernels))):

@@ -41,7 +41,7 @@ def remarks(model: Model) -> list[str]:
     parts = [found.noise] if found.noise else []
     if found.processes < 2:
         parts.append(
-            "The oracle is timed by what it was chosen on, since some rows are of one process; that flatters it. "
+            "Some rows are of one process, so the samples that chose the oracle also time it, which flatters it. "
             "`kernelmark run SUITE --processes 5` makes runs of several."
         )
     if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in found.lines):
@@ -72,7 +72,7 @@ def made_of(model: Model) -> str:
 
 
 def words(share: Share) -> str:
-    """Return `0.98x [0.97, 0.99]`."""
+    """Return the share with its interval: `0.98x [0.97, 0.99]`."""
     return factor(share.mean, share.low, share.high)
 
 

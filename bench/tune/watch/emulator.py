@@ -86,7 +86,7 @@ def _of_itself(case: EmulatedCase) -> tuple[str, list[Defect]]:
         clusters = blocks // calls[0][1].cluster
         most = SECONDS_WORTH * clusters // work
         if not most:
-            return f"{not_run}one of its {clusters:,} blocks takes more than seconds; see verify --emulated", []
+            return f"{not_run}one of its {clusters:,} blocks takes longer than seconds; see verify --emulated", []
         steps = min(most, SAMPLED) - 1
         sample = {i * (clusters - 1) // steps if steps else clusters - 1: 1 for i in range(steps + 1)}
         extent = f"{len(sample) * calls[0][1].cluster:,} of {blocks:,} blocks, whose results were not compared,"

@@ -71,12 +71,12 @@ class Cudnn:
 
     @property
     def version(self) -> str:
-        """`9.28.0`."""
+        """The version of the library: `9.28.0`."""
         number = self._library.cudnnGetVersion()
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def status(self, number: int) -> str:
-        """`CUDNN_STATUS_NOT_SUPPORTED`."""
+        """Return the name of a status: `CUDNN_STATUS_NOT_SUPPORTED`."""
         text: bytes = self._library.cudnnGetErrorString(number)
         return text.decode()
 
