@@ -36,9 +36,9 @@ def find_defaults(folder: Path) -> Defaults | None:
     """Return the defaults of the nearest file, or None without one. Raises UsageError for a file with errors."""
     for place in (folder, *folder.parents):
         for name, tables in FILES:
-            found = _read(place / name, tables)
-            if found is not None:
-                return Defaults(place / name, ".".join(tables), found)
+            defaults = _read(place / name, tables)
+            if defaults is not None:
+                return Defaults(place / name, ".".join(tables), defaults)
     return None
 
 
@@ -52,21 +52,21 @@ def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
     import tomllib
 
     try:
-        found: Any = tomllib.loads(text)
+        document: Any = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is not TOML: {error}") from None
     for name in tables:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
+        document = document.get(name) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 class Values(Mapping[str, Mapping[str, Any]]):
     """The values of each command's parameters by name; only commands that a table names are imported early."""
 
-    def __init__(self, found: Defaults, commands: Commands) -> None:
+    def __init__(self, defaults: Defaults, commands: Commands) -> None:
         """Raises UsageError, with the file and the key."""
-        self._found, self._commands = found, commands
-        self._entries = list(_entries(found, commands))
+        self._found, self._commands = defaults, commands
+        self._entries = list(_entries(defaults, commands))
         for table in {table for table, _, _ in self._entries if table}:
             self[table]
 
@@ -87,22 +87,22 @@ class Values(Mapping[str, Mapping[str, Any]]):
 
 def default_map(commands: Commands, folder: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the defaults of the nearest file. Raises UsageError."""
-    found = find_defaults(folder)
-    return Values(found, commands) if found else {}
+    defaults = find_defaults(folder)
+    return Values(defaults, commands) if defaults else {}
 
 
-def _entries(found: Defaults, commands: Commands) -> Iterator[tuple[str, str, Any]]:
+def _entries(defaults: Defaults, commands: Commands) -> Iterator[tuple[str, str, Any]]:
     """Yield the table (or ""), the key and the value of each entry, tables last, since they override."""
-    tables = {name: value for name, value in found.values.items() if isinstance(value, dict)}
-    entries = [("", key, value) for key, value in found.values.items() if key not in tables]
+    tables = {name: value for name, value in defaults.values.items() if isinstance(value, dict)}
+    entries = [("", key, value) for key, value in defaults.values.items() if key not in tables]
     for name, table in tables.items():
         if name not in commands:
-            raise found.refusal(name, "", f"is no command; expected one of {', '.join(sorted(commands))}")
+            raise defaults.refusal(name, "", f"is no command; expected one of {', '.join(sorted(commands))}")
         entries += [(name, key, value) for key, value in table.items()]
     for table_name, key, value in entries:
         if all(_option(commands[name], key) is None for name in ([table_name] if table_name else commands)):
             of = f"`{table_name}`" if table_name else "any command"
-            raise found.refusal(table_name, key, f"is no option of {of} that can have a default")
+            raise defaults.refusal(table_name, key, f"is no option of {of} that can have a default")
         yield table_name, key, value
 
 
@@ -114,14 +114,14 @@ def _option(command: click.Command, key: str) -> click.Option | None:
     return next((option for option in options if f"--{key}" in option.opts), None)
 
 
-def _checked(found: Defaults, table: str, option: click.Option, command: click.Command, value: Any) -> Any:
+def _checked(defaults: Defaults, table: str, option: click.Option, command: click.Command, value: Any) -> Any:
     """Return a value as the command line would give it, if the option takes it. Raises UsageError."""
     key = option.opts[-1].removeprefix("--")
     scalars = value if isinstance(value, list) else [value]
     if option.is_flag != isinstance(value, bool) or not all(isinstance(one, str | int | float) for one in scalars):
         expected = "true or false" if option.is_flag else "a string, a number or a list of them"
-        raise found.refusal(table, key, f"is {value!r}, expected {expected}")
-    texts = [_in_folder(found.path.parent, option, str(one)) for one in scalars]
+        raise defaults.refusal(table, key, f"is {value!r}, expected {expected}")
+    texts = [_in_folder(defaults.path.parent, option, str(one)) for one in scalars]
     given = value if option.is_flag else texts if option.multiple else ",".join(texts)
     context = click.Context(command)
     try:
@@ -129,7 +129,7 @@ def _checked(found: Defaults, table: str, option: click.Option, command: click.C
         if option.callback is not None:
             option.callback(context, option, cast)
     except click.BadParameter as error:
-        raise found.refusal(table, key, error.message) from None
+        raise defaults.refusal(table, key, error.message) from None
     return given
 
 

@@ -69,8 +69,8 @@ def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
 
     Also shows the ceilings of the latest run.
     """
-    found = examine(db or default_store())
-    click.echo(as_json(list(map(_examined, found))) if prints_json else render(found, everything))
+    parts = examine(db or default_store())
+    click.echo(as_json(list(map(_examined, parts))) if prints_json else render(parts, everything))
 
 
 def examine(store: Path) -> list[Diagnosis]:
@@ -85,10 +85,10 @@ def examine(store: Path) -> list[Diagnosis]:
 
 def _machine() -> Diagnosis:
     cache = last_level_cache_bytes() / 2**20
-    found = (
+    facts = (
         f"{cpu_name()}, {cpu_count()} CPUs usable, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
     )
-    return Diagnosis("machine", True, found)
+    return Diagnosis("machine", True, facts)
 
 
 def _clock() -> Diagnosis:

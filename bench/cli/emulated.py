@@ -26,30 +26,30 @@ from kernelmark.bench.report.layout import TableColumn, table
 LIMIT_S, SHOWN = 3600, 8
 
 
-def verify_emulated(asked: RunRequest) -> int:
+def verify_emulated(request: RunRequest) -> int:
     """Print the emulator's report on each CUDA kernel and problem; return the exit status. Raises UsageError."""
     if reason := missing_tool():
         raise UsageError(f"--emulated: {reason}")
     good = True
-    for kernel, problem in _chosen(asked):
+    for kernel, problem in _chosen(request):
         click.echo(f"{kernel.id} on {problem.id}")
         good &= _verified(kernel, problem)
     return OK if good else AGAINST
 
 
-def _chosen(asked: RunRequest) -> list[tuple[CudaKernel, Problem]]:
-    globs, registry = tuple(asked.options["kernels"]), discover(tuple(asked.options["plugins"]))
-    suites = [find_suite(full_name(name), registry) for name in asked.suites]
-    found = [
+def _chosen(request: RunRequest) -> list[tuple[CudaKernel, Problem]]:
+    globs, registry = tuple(request.options["kernels"]), discover(tuple(request.options["plugins"]))
+    suites = [find_suite(full_name(name), registry) for name in request.suites]
+    pairs = [
         (kernel, entry.problem)
         for suite in suites
         for entry in suite.entries()
         for kernel in contenders(entry, registry, ("cuda",), globs)
         if isinstance(kernel, CudaKernel)
     ]
-    if not found:
+    if not pairs:
         raise UsageError("--emulated: no CUDA kernel takes these problems; `kernelmark list` has the kernels")
-    return found
+    return pairs
 
 
 def _verified(kernel: CudaKernel, problem: Problem) -> bool:

@@ -81,12 +81,12 @@ def _ended(work: Callable[[], object]) -> int:
 
 def _of_click(error: click.ClickException) -> str:
     """Return click's message; where it has no remedy, with the command that lists what can be given."""
-    found = error.format_message()
+    complaint = error.format_message()
     refused = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
-    if refused or "Did you mean" in found or not isinstance(error, click.UsageError) or error.ctx is None:
-        return found
+    if refused or "Did you mean" in complaint or not isinstance(error, click.UsageError) or error.ctx is None:
+        return complaint
     command = " ".join(("kernelmark", *error.ctx.command_path.split()[1:]))
-    return f"{found.removesuffix('.')}; `{command} --help` lists what it takes"
+    return f"{complaint.removesuffix('.')}; `{command} --help` lists what it takes"
 
 
 def _stand_in_for_closed() -> None:
@@ -180,8 +180,8 @@ def _of_environment(error: BaseException) -> str | None:
         return f"MPLBACKEND: is {os.environ.get('MPLBACKEND')!r}, expected a backend of Matplotlib; unset it"
     if isinstance(error, OverflowError) and "timestamp" in message(error):
         return "the clock of this machine: is beyond the times that Python counts, expected a date until 2262; set it"
-    own = str(Path(os.__file__).parent)
-    folders = sys.path[: sys.path.index(own)] if own in sys.path else []
+    library = str(Path(os.__file__).parent)
+    folders = sys.path[: sys.path.index(library)] if library in sys.path else []
     for file in (file for folder in folders for file in Path(folder).glob("*.py")):
         if file.stem in sys.stdlib_module_names:
             return f"{file}: is imported in place of Python's own {file.stem}; take its folder out of PYTHONPATH"

@@ -158,11 +158,11 @@ def profile(
         raise UsageError(f"{reason}; take another problem")
     if html is not None:
         view.require(html)
-    found = view.profiled(kernel, problem, arch, limits, every_block)
+    counts = view.profiled(kernel, problem, arch, limits, every_block)
     if html is not None:
-        view.write_page(found, html)
+        view.write_page(counts, html)
     if baseline is None or as_json:
-        click.echo(view.as_json(found) if as_json else "\n\n".join(view.sections(found)))
+        click.echo(view.as_json(counts) if as_json else "\n\n".join(view.sections(counts)))
     if baseline is not None:
         command = _words(plugins, "profile", kernel_id, problem_id, "--every-block" * every_block, arch=arch)
-        _end(pins.gate(baseline, command, pins.of_profile(found), update, found.no_machine), as_json)
+        _end(pins.gate(baseline, command, pins.of_profile(counts), update, counts.no_machine), as_json)

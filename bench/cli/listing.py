@@ -93,7 +93,7 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
             assumed = registry.operations[kernel.op].assumed
             declared = {axis: values for axis, values in kernel.domain.items() if values != assumed.get(axis)}
             shown = numerics if isinstance(numerics, str) else "/".join((numerics or {"": "native"}).values())
-            domain = " ".join(_values(axis, found) for axis, found in declared.items()) or "all"
+            domain = " ".join(_values(axis, allowed) for axis, allowed in declared.items()) or "all"
             reason = unavailable(kernel) or ""
             here = "no" if reason else "yes"
             rows.append(ListedKernel(kernel.id, kernel.device, domain, shown, here, kernel.label, reason))
@@ -137,10 +137,10 @@ def render(rows: list[ListedKernel], everything: bool) -> str:
 def _blocked(rows: list[ListedKernel], named: bool) -> Iterator[str]:
     """Yield why kernels cannot run and how to fix it, reason by reason, with their table if they are to be named."""
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
-        own = [row for row in rows if row.reason == reason]
+        blocked = [row for row in rows if row.reason == reason]
         more = "" if named else "; --all names them"
-        said = paragraph(f"{count(len(own), 'kernel')} cannot run here: {remedied(reason)}{more}")
-        yield f"{said}\n{_table(KERNEL_COLUMNS, own)}" if named else said
+        said = paragraph(f"{count(len(blocked), 'kernel')} cannot run here: {remedied(reason)}{more}")
+        yield f"{said}\n{_table(KERNEL_COLUMNS, blocked)}" if named else said
 
 
 def remedied(reason: str) -> str:

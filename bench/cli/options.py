@@ -30,8 +30,8 @@ def complete_suites(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def _files(incomplete: str) -> list[str]:
     folder, _, beginning = incomplete.rpartition("/")
-    found = sorted(Path(folder or ".").glob("*.toml")) if not incomplete.startswith("/") else []
-    return [str(path) for path in found if path.name.startswith(beginning)]
+    paths = sorted(Path(folder or ".").glob("*.toml")) if not incomplete.startswith("/") else []
+    return [str(path) for path in paths if path.name.startswith(beginning)]
 
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -43,12 +43,12 @@ def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     except UsageError:
         return []
     try:
-        found = store.runs()
+        recorded = store.runs()
     except UsageError:
         return []
     finally:
         store.close()
-    known = [(text, ", ".join(run["suites"])) for run in found for text in (run["run_id"], run["name"])]
+    known = [(text, ", ".join(run["suites"])) for run in recorded for text in (run["run_id"], run["name"])]
     return _beginning(known[::-1], incomplete)
 
 

@@ -20,9 +20,9 @@ def reading(db: Path | None, selection: Selection | None = None) -> Store:
     return store
 
 
-def as_json(found: object) -> str:
+def as_json(document: object) -> str:
     """Return a document, indented, without the end of its last line."""
-    return msgspec.json.format(msgspec.json.encode(found).decode(), indent=2)
+    return msgspec.json.format(msgspec.json.encode(document).decode(), indent=2)
 
 
 def print_or_write(text: str, output: Path | None) -> None:

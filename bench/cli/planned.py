@@ -70,16 +70,16 @@ class Done(NamedTuple):
 
 def asked_of(given: dict[str, Any]) -> RunRequest:
     """Return the request of the command. Raises UsageError for contradictions, whatever the machine."""
-    own = {name: value for name, value in given.items() if name in RunRequest._fields}
-    asked = RunRequest(**own, options={name: value for name, value in given.items() if name not in own})
-    if "" in (asked.resume, asked.reproduce):
-        option = "resume" if asked.resume == "" else "reproduce"
+    fields = {name: value for name, value in given.items() if name in RunRequest._fields}
+    request = RunRequest(**fields, options={name: value for name, value in given.items() if name not in fields})
+    if "" in (request.resume, request.reproduce):
+        option = "resume" if request.resume == "" else "reproduce"
         raise UsageError(f"--{option} '': is empty, expected a run; `kernelmark runs` lists them")
-    if not asked.suites and asked.resume is None and asked.reproduce is None:
+    if not request.suites and request.resume is None and request.reproduce is None:
         raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
-    if asked.name and asked.resume is not None:
-        raise UsageError(f"--name {asked.name}: a run that goes on keeps its name; leave the option out")
-    return asked
+    if request.name and request.resume is not None:
+        raise UsageError(f"--name {request.name}: a run that goes on keeps its name; leave the option out")
+    return request
 
 
 def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -92,31 +92,31 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
 
 def with_blas(files: Sequence[Path], options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with a plug-in for each library that `--blas` names. Raises UsageError."""
-    found = []
+    plugins = []
     for file in files:
         if not file.is_file():
             raise UsageError(f"--blas {file}: there is no such file, expected a library with CBLAS")
         declares = f"from kernelmark.kernels.gemm._cblas import declare\n\ndeclare({str(file.resolve())!r})\n"
-        found.append(str(kept_plugin(declares)))
-    return {**options, "plugins": (*options["plugins"], *found)}
+        plugins.append(str(kept_plugin(declares)))
+    return {**options, "plugins": (*options["plugins"], *plugins)}
 
 
-def plan_only(asked: RunRequest, only_list: bool, dry_run: bool) -> None:
+def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
     """Print what would be measured, and the time it would take."""
-    if asked.executor is not None:
-        found = f"--executor {asked.executor}: --list and --dry-run plan for this machine"
-        raise UsageError(f"{found}; leave one of them out")
-    if asked.resume is not None:
+    if request.executor is not None:
+        complaint = f"--executor {request.executor}: --list and --dry-run plan for this machine"
+        raise UsageError(f"{complaint}; leave one of them out")
+    if request.resume is not None:
         raise UsageError("--resume: goes on with a run, and --list and --dry-run begin none; leave one of them out")
-    if not asked.suites:
+    if not request.suites:
         raise UsageError("--reproduce: has the suites of its run, and --list and --dry-run need a SUITE; name one")
-    plan = plan_asked(asked.suites, asked.options)
+    plan = plan_asked(request.suites, request.options)
     registry = discover(plan.plugins, plan.timeout_s)
-    plan, _, expanded = expanded_plan(plan, asked.tuned or "", asked.shard, registry)
+    plan, _, expanded = expanded_plan(plan, request.tuned or "", request.shard, registry)
     if only_list:
         print_list(plan, expanded, registry)
     if dry_run:
-        print_estimate(plan, expanded, registry, asked.db or default_store())
+        print_estimate(plan, expanded, registry, request.db or default_store())
 
 
 def expanded_plan(
@@ -146,8 +146,8 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
         f"no kernel matches{''.join(f' --kernels {glob!r}' for glob in plan.kernels)} on {' and '.join(plan.devices)}"
     )
     for device in sorted({kernel.device for kernel in registry.kernels.values()} - set(plan.devices)):
-        found = jobs_asked(suites, registry, msgspec.structs.replace(plan, devices=(device,)))
-        if names := list(dict.fromkeys(name for planned in found for name in planned.job.kernels)):
+        elsewhere = jobs_asked(suites, registry, msgspec.structs.replace(plan, devices=(device,)))
+        if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
             listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             return f"{which}; on {device}, {listed} would; `kernelmark doctor` reports what is missing here"
     return f"{which}; `kernelmark list --all` names those there are"
@@ -173,8 +173,8 @@ def _reproduced(
         for entropy, entrants in alike.items():
             yield msgspec.structs.replace(planned, job=msgspec.structs.replace(job.only(entrants), entropy=entropy))
     if missing:
-        found = f"run {run_id} has no `entropy` of {missing} of {total} cases"
-        click.echo(f"--reproduce: {found}; their values are drawn anew", err=True)
+        complaint = f"run {run_id} has no `entropy` of {missing} of {total} cases"
+        click.echo(f"--reproduce: {complaint}; their values are drawn anew", err=True)
 
 
 def _with_tuned(plan: Plan, where: str, registry: Registry) -> Plan:
@@ -205,10 +205,10 @@ def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> No
         TableColumn("cases", "right"),
     )
     cells = []
-    for group, own in groups.items():
-        problems = dict.fromkeys(name.removeprefix(group + "/") for planned in own for name in planned.job.problems)
-        kernels = dict.fromkeys(short(name) for planned in own for name in planned.job.kernels)
-        cells.append((group, ", ".join(problems), ", ".join(kernels), str(case_count(own, registry))))
+    for group, members in groups.items():
+        problems = dict.fromkeys(name.removeprefix(group + "/") for planned in members for name in planned.job.problems)
+        kernels = dict.fromkeys(short(name) for planned in members for name in planned.job.kernels)
+        cells.append((group, ", ".join(problems), ", ".join(kernels), str(case_count(members, registry))))
     if cells:
         click.echo(table(columns, cells, titled=True) + "\n")
     click.echo(_total(plan, len(groups), case_count(jobs, registry)))
@@ -218,14 +218,14 @@ def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, d
     """Print the kernels of a run or a shard, and the time and bytes that it would take."""
     store = Store(db, create=False) if db.is_file() else None
     try:
-        found = estimate(store, jobs, plan, machine())
+        expected = estimate(store, jobs, plan, machine())
     finally:
         if store is not None:
             store.close()
     groups = {group_of(planned.job.problems[0]) for planned in jobs}
     click.echo(_total(plan, len(groups), case_count(jobs, registry)))
     kernels = dict.fromkeys(name for planned in jobs for name in planned.job.kernels)
-    for line in (f"kernels: {', '.join(kernels)}", *_times(found), _bytes(found, case_count(jobs, registry), db)):
+    for line in (f"kernels: {', '.join(kernels)}", *_times(expected), _bytes(expected, case_count(jobs, registry), db)):
         click.echo(paragraph(line))
 
 
@@ -236,22 +236,22 @@ def _total(plan: Plan, groups: int, cases: int) -> str:
     return f"{what}{count(groups, 'comparison group')}, {cases}{whole} cases{processes}"
 
 
-def _times(found: Estimate) -> Iterator[str]:
-    if known := found.cases - found.unknown:
-        span = f" [{_about(found.low_s)}, {_about(found.high_s)}]" if len(found.runs) > 1 else ""
-        runs = count(len(found.runs), "earlier run")
-        which = f"{known} of {found.cases} cases"
-        yield f"time: about {_about(found.seconds)}{span} for {which}, as in {runs} on this machine"
-    if found.unknown:
-        which = f"{found.unknown} of {found.cases} cases without a complete run here with these options"
-        yield f"time: unknown for {which}; their time limits of sampling add up to {_about(found.limit_s)}"
+def _times(expected: Estimate) -> Iterator[str]:
+    if known := expected.cases - expected.unknown:
+        span = f" [{_about(expected.low_s)}, {_about(expected.high_s)}]" if len(expected.runs) > 1 else ""
+        runs = count(len(expected.runs), "earlier run")
+        which = f"{known} of {expected.cases} cases"
+        yield f"time: about {_about(expected.seconds)}{span} for {which}, as in {runs} on this machine"
+    if expected.unknown:
+        which = f"{expected.unknown} of {expected.cases} cases without a complete run here with these options"
+        yield f"time: unknown for {which}; their time limits of sampling add up to {_about(expected.limit_s)}"
 
 
-def _bytes(found: Estimate, cases: int, db: Path) -> str:
-    if found.row_bytes is None:
+def _bytes(expected: Estimate, cases: int, db: Path) -> str:
+    if expected.row_bytes is None:
         return f"store: unknown, {db} has no row whose size could be measured"
-    total = size(round(cases * found.row_bytes))
-    return f"store: {total}, for {cases} rows of {size(round(found.row_bytes))}, as in {db}"
+    total = size(round(cases * expected.row_bytes))
+    return f"store: {total}, for {cases} rows of {size(round(expected.row_bytes))}, as in {db}"
 
 
 def _about(seconds: float) -> str:

@@ -120,10 +120,10 @@ class Display(Progress):
         if process >= self._processes and self._following[id(planned)] != planned.job.problems:
             self._print_tables()
 
-    def glimpses(self, found: list[Glimpse]) -> None:
-        self._so_far = {one.entrant: one.median_s for one in found}
+    def glimpses(self, glimpses: list[Glimpse]) -> None:
+        self._so_far = {one.entrant: one.median_s for one in glimpses}
         if self._detail is Detail.TABLES:
-            self._write(_provisional(found, self._registry), err=True)
+            self._write(_provisional(glimpses, self._registry), err=True)
 
     @property
     def _where(self) -> str:
@@ -179,10 +179,10 @@ def _rounded(duration_s: float) -> str:
     return f"{max(5, 5 * round(duration_s / 5))} s" if duration_s < _MINUTE_S else f"{duration_s / 60:.0f} min"
 
 
-def _provisional(found: Sequence[Glimpse], registry: Registry) -> str:
+def _provisional(glimpses: Sequence[Glimpse], registry: Registry) -> str:
     """Return the times so far as a table that cannot be mistaken for a result."""
     cells = []
-    for one in sorted(found, key=lambda glimpse: (glimpse.entrant.problem, glimpse.median_s)):
+    for one in sorted(glimpses, key=lambda glimpse: (glimpse.entrant.problem, glimpse.median_s)):
         problem = registry.problem(one.entrant.problem)
         rate = digits(problem.flop / one.median_s * 1e-9) if problem.flop else ""
         cells.append((problem.id, short(one.entrant.kernel), seconds(one.median_s), rate, str(one.samples)))

@@ -59,10 +59,10 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
     The page opens without a network. Without RUN, it shows the latest run.
     """
     with closing(reading(db)) as store:
-        found, registry = store.find_run(run_id)["run_id"], discover(plugins)
-        run = summary_of(store, found)
+        chosen, registry = store.find_run(run_id)["run_id"], discover(plugins)
+        run = summary_of(store, chosen)
         click.echo("\n".join(filter(None, (run.title, run.partial(store.path)))))
-        click.echo(write_folder(store, found, out, registry))
+        click.echo(write_folder(store, chosen, out, registry))
 
 
 def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: bool = True) -> Path:
@@ -106,24 +106,24 @@ def claims(
     with closing(Store(db or default_store(), create=run_id is None)) as store:
         if run_id is None:
             try:
-                found = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
+                evidence = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
             except KeyboardInterrupt:
                 click.echo(KEPT, err=True)
                 sys.exit(INTERRUPTED)
         else:
-            found = ExperimentRuns([store.find_run(run_id)["run_id"]])
+            evidence = ExperimentRuns([store.find_run(run_id)["run_id"]])
         if prices_path is not None:
-            prices.check_known(paid, prices_path, store, found.run_ids)
-        answers = claims_rows(store, found.run_ids, registry, paid, wanted, here=run_id is None)
+            prices.check_known(paid, prices_path, store, evidence.run_ids)
+        answers = claims_rows(store, evidence.run_ids, registry, paid, wanted, here=run_id is None)
     if as_json:
         views.write_json(answers, sys.stdout)
     else:
-        click.echo(views.heading(answers, found.run_ids, run_id is None) + "\n\n" + views.render(answers))
+        click.echo(views.heading(answers, evidence.run_ids, run_id is None) + "\n\n" + views.render(answers))
     if csv_path is not None:
         write_text(csv_path, lambda out: views.write_csv(answers, out))
-    if not found.finished:
+    if not evidence.finished:
         sys.exit(INTERRUPTED)
-    sys.exit(AGAINST if found.against else OK)
+    sys.exit(AGAINST if evidence.against else OK)
 
 
 MOST_WORKERS = 10**6
@@ -140,8 +140,8 @@ def _workers(text: str) -> tuple[int, ...]:
 
 def _rate(text: str) -> float:
     """`8GB/s` or `10Gbit/s` as bytes a second. Raises ValueError."""
-    found = re.fullmatch(rf"({DECIMAL})({'|'.join(_UNITS)})/s", text)
-    rate = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    match = re.fullmatch(rf"({DECIMAL})({'|'.join(_UNITS)})/s", text)
+    rate = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 1 <= rate <= 1e18:
         raise ValueError(f"is {text!r}, expected a rate from 1 B/s to 1 EB/s, such as 8GB/s or 10Gbit/s")
     return rate
@@ -187,13 +187,13 @@ def scaling(
     aggregations, and the stated rate of a link. Nothing is measured.
     """
     store = reading(db)
-    found = computed(store, discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
+    result = computed(store, discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
     if json_to is not None:
-        write_json(found, json_to)
+        write_json(result, json_to)
     else:
-        click.echo(render(found))
+        click.echo(render(result))
     if figures is not None:
-        click.echo("\n" + drawn_in(figures, [scaling_figures(found)]))
+        click.echo("\n" + drawn_in(figures, [scaling_figures(result)]))
 
 
 @click.command()
@@ -230,10 +230,10 @@ def trend(
             raise
         problems, text = [], subject
     with closing(reading(db, selection)) as store:
-        found = trends.trend(store, subject, text, problems, margin)
-        if not found.cases and not found.single:
+        result = trends.trend(store, subject, text, problems, margin)
+        if not result.cases and not result.single:
             raise UsageError(f"{subject}: {store.path} has no timed row of it; `kernelmark runs` lists the runs")
     if json_to is not None:
-        trends.write_json(found, json_to)
+        trends.write_json(result, json_to)
     else:
-        click.echo("\n\n".join(trends.page(found)))
+        click.echo("\n\n".join(trends.page(result)))

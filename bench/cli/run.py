@@ -184,8 +184,8 @@ def run(
             raise UsageError("--json: prints the rows of a run, and --list and --dry-run measure none; leave one out")
         plan_only(asked_of(options), only_list, dry_run)
         return
-    asked = asked_of({**options, "noisy_again": noisy_again})
-    _measure(asked, RunOutputs(csv_path, json_to, report_to, fail_noisy))
+    request = asked_of({**options, "noisy_again": noisy_again})
+    _measure(request, RunOutputs(csv_path, json_to, report_to, fail_noisy))
 
 
 @click.command()
@@ -211,21 +211,21 @@ class RunOutputs(NamedTuple):
     fail_noisy: bool = False
 
 
-def _measure(asked: RunRequest, wanted: RunOutputs) -> None:
-    with closing(Store(asked.db or default_store(), create=asked.resume is None)) as store:
-        if asked.resume is not None and not asked.suites:
-            asked = asked._replace(known=plan_of(store, asked.resume))
-        elif asked.reproduce is not None:
-            asked = _reproducing(store, asked, asked.reproduce)
+def _measure(request: RunRequest, wanted: RunOutputs) -> None:
+    with closing(Store(request.db or default_store(), create=request.resume is None)) as store:
+        if request.resume is not None and not request.suites:
+            request = request._replace(known=plan_of(store, request.resume))
+        elif request.reproduce is not None:
+            request = _reproducing(store, request, request.reproduce)
         if wanted.csv is not None:
             check_writable(wanted.csv)
-        known = asked.known
-        elsewhere = asked.executor or asked.gpus is not None or (known and (known.executor or known.gpus))
+        known = request.known
+        elsewhere = request.executor or request.gpus is not None or (known and (known.executor or known.gpus))
         begun: list[Begun] = []
         try:
-            done = (_run_elsewhere if elsewhere else _run_here)(store, asked, begun)
-            print_end(store, done.session.run_id, asked.detail, asked.resume is not None)
-            noisy = _write(store, done.session.run_id, done.registry, wanted, asked.detail)
+            done = (_run_elsewhere if elsewhere else _run_here)(store, request, begun)
+            print_end(store, done.session.run_id, request.detail, request.resume is not None)
+            noisy = _write(store, done.session.run_id, done.registry, wanted, request.detail)
             store.require_in_place()
             if not done.finished:
                 raise KeyboardInterrupt
@@ -242,7 +242,7 @@ def _announce(session: Session, detail: Detail) -> None:
         click.echo(f"run {session.run_id}")
 
 
-def _reproducing(store: Store, asked: RunRequest, run_id: str) -> RunRequest:
+def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
     """Return the request with a run to be reproduced and its seed; without SUITE, its plan for the kernels asked for.
 
     Raises UsageError.
@@ -250,30 +250,30 @@ def _reproducing(store: Store, asked: RunRequest, run_id: str) -> RunRequest:
     run = store.run(run_id)
     if not store.entropies(run.run_id):
         raise UsageError(f"--reproduce {run.run_id}: none of its rows has `entropy`; nothing can draw its values again")
-    if asked.suites:
+    if request.suites:
         again = {"reproduce": run.run_id, "seed": run.plan.get("seed", 0)}
-        return asked._replace(options={**asked.options, **again})
-    plan, options = plan_again(store, run.run_id), asked.options
+        return request._replace(options={**request.options, **again})
+    plan, options = plan_again(store, run.run_id), request.options
     mode = options["mode"] if options["mode"] == Mode.VERIFY else plan.mode
-    return asked._replace(known=msgspec.structs.replace(plan, mode=mode, kernels=options["kernels"] or plan.kernels))
+    return request._replace(known=msgspec.structs.replace(plan, mode=mode, kernels=options["kernels"] or plan.kernels))
 
 
-def _run_here(store: Store, asked: RunRequest, begun: list[Begun]) -> Done:
-    plan = asked.known or plan_asked(asked.suites, asked.options)
+def _run_here(store: Store, request: RunRequest, begun: list[Begun]) -> Done:
+    plan = request.known or plan_asked(request.suites, request.options)
     with Workers() as workers:
         workers.load(plan)
         registry = discover(plan.plugins, plan.timeout_s)
         plan, chosen, expanded = expanded_plan(
-            plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry, store
+            plan, request.tuned or plan.tuned, request.shard or plan.shard, registry, store
         )
         planned = case_count(expanded, registry)
-        display = Display(expanded, plan.processes, registry, asked.detail, asked.resume is not None)
+        display = Display(expanded, plan.processes, registry, request.detail, request.resume is not None)
         workers.progress = display
         with exclusive(plan.devices, plan.share_gpu), workers:
-            again = asked.resume, asked.noisy_again
-            session = Session(store, chosen, plan, workers.run, *again, name=asked.name, planned=planned)
+            again = request.resume, request.noisy_again
+            session = Session(store, chosen, plan, workers.run, *again, name=request.name, planned=planned)
             begun.append(Begun(session, planned))
-            _announce(session, asked.detail)
+            _announce(session, request.detail)
             with held_run(store.path, session.run_id, _OWN_RUN), display:
                 finished = run_jobs(session, lambda: expanded, display.row, display)
     return Done(session, registry, finished)
@@ -301,46 +301,46 @@ def _interrupted(store: Store, session: Session, planned: int) -> NoReturn:
     sys.exit(INTERRUPTED)
 
 
-def _run_elsewhere(store: Store, asked: RunRequest, begun: list[Begun]) -> Done:
-    config, gpus = _who(asked)
+def _run_elsewhere(store: Store, request: RunRequest, begun: list[Begun]) -> Done:
+    config, gpus = _who(request)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
-        plan, host = _planned(asked, broker, config, gpus)
+        plan, host = _planned(request, broker, config, gpus)
         with Workers() as workers:
             workers.load(plan)
         registry = discover(plan.plugins, plan.timeout_s)
         plan, chosen, expanded = expanded_plan(
-            plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry, store
+            plan, request.tuned or plan.tuned, request.shard or plan.shard, registry, store
         )
         planned = case_count(expanded, registry)
-        display = Display(expanded, 1, registry, asked.detail, asked.resume is not None)
-        own = {"name": asked.name, "planned": planned, **_recorded(store, asked.resume, host)}
-        session = Session(store, chosen, plan, None, asked.resume, asked.noisy_again, **own)
+        display = Display(expanded, 1, registry, request.detail, request.resume is not None)
+        facts = {"name": request.name, "planned": planned, **_recorded(store, request.resume, host)}
+        session = Session(store, chosen, plan, None, request.resume, request.noisy_again, **facts)
         begun.append(Begun(session, planned))
-        _announce(session, asked.detail)
+        _announce(session, request.detail)
         with held_run(store.path, session.run_id, _OWN_RUN), display:
             dispatch = Dispatch(session, store, broker)
             finished = dispatch.run(expanded, host, display.row, display)
     return Done(session, registry, finished)
 
 
-def _who(asked: RunRequest) -> tuple[str, tuple[str, ...]]:
+def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:
     """Return the executor's file and the UUIDs of GPUs, one of which is empty. Raises UsageError."""
-    if asked.executor is not None and asked.gpus is not None:
+    if request.executor is not None and request.gpus is not None:
         raise UsageError("--executor and --devices: each chooses who measures; a worker of an executor has one GPU")
-    if asked.executor is not None:
-        if asked.tuned == "auto":
+    if request.executor is not None:
+        if request.tuned == "auto":
             raise UsageError("--tuned auto: is the file of this machine's device, and --executor measures elsewhere")
-        return _file(asked.executor), ()
+        return _file(request.executor), ()
     present = gpu_uuids()
-    if asked.gpus is not None:
+    if request.gpus is not None:
         try:
-            return "", _chosen_gpus(asked.gpus, present)
+            return "", _chosen_gpus(request.gpus, present)
         except ValueError as error:
             raise UsageError(f"--devices: {error}") from None
-    known = asked.known
+    known = request.known
     assert known is not None  # no option chooses, so the run goes on as it was asked for before
     if missing := [gpu for gpu in known.gpus if gpu not in present]:
-        which = f"--resume {asked.resume}" if asked.resume else f"--reproduce {asked.reproduce}"
+        which = f"--resume {request.resume}" if request.resume else f"--reproduce {request.reproduce}"
         raise UsageError(f"{which}: {missing[0]} is not here; it is measured only on its own GPUs")
     return (_file(Path(known.executor)) if known.executor else ""), known.gpus
 
@@ -351,18 +351,18 @@ def _file(path: Path) -> str:
     return str(path.absolute())
 
 
-def _planned(asked: RunRequest, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
+def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
     """Return the plan, which the first worker makes for its machine, and that worker's host."""
-    plan = asked.known
-    plugins = [str(Path(plugin).absolute()) for plugin in (plan.plugins if plan else asked.options["plugins"])]
+    plan = request.known
+    plugins = [str(Path(plugin).absolute()) for plugin in (plan.plugins if plan else request.options["plugins"])]
     here = Host("", git_commit(), __version__, plugins=digests(plugins))
     if plan is None:
-        options = msgspec.to_builtins({**asked.options, "plugins": plugins})
-        made = first_answer(broker, Task(here, asked=options), asked.start_timeout_s).plan
+        options = msgspec.to_builtins({**request.options, "plugins": plugins})
+        made = first_answer(broker, Task(here, asked=options), request.start_timeout_s).plan
         assert made is not None  # it was asked for
-        plan = msgspec.structs.replace(made, suites=tuple(map(full_name, asked.suites)))
+        plan = msgspec.structs.replace(made, suites=tuple(map(full_name, request.suites)))
     plan = msgspec.structs.replace(plan, executor=config, gpus=gpus)
-    return plan, first_answer(broker, Task(here, plan), asked.start_timeout_s).host
+    return plan, first_answer(broker, Task(here, plan), request.start_timeout_s).host
 
 
 def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:

@@ -71,15 +71,15 @@ def select(
     if not train:
         _answer(names[0], where, registry, style, output, json_to)
         return
-    found = _trained(names, tests, where, selection, registry, db)
+    training = _trained(names, tests, where, selection, registry, db)
     if style is not None:
-        print_or_write(FORMATS[style](found.model), output)
+        print_or_write(FORMATS[style](training.model), output)
     elif json_to is not None:
-        json_to.write(document(found.model, None))
+        json_to.write(document(training.model, None))
     else:
-        click.echo(trained(found.model))
+        click.echo(trained(training.model))
     if figures is not None:
-        kinds = [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
+        kinds = [regret_figure(training.model, training.lost), choice_figures(training.model, registry)]
         click.echo("\n" + drawn_in(figures, kinds), err=style is not None)
 
 
@@ -94,8 +94,10 @@ def _check(
     json_to: IO[str] | None,
 ) -> None:
     if not train and len(names) != 1:
-        found = f"{len(names)} names" if names else "no PROBLEM"
-        raise UsageError(f"select: has {found}, expected one problem; --train makes a selector of runs, which it names")
+        subject = f"{len(names)} names" if names else "no PROBLEM"
+        raise UsageError(
+            f"select: has {subject}, expected one problem; --train makes a selector of runs, which it names"
+        )
     only = {"--test": tests, "--figures": figures, "--kernels, --op, --problem or --status": any(selection)}
     if not train and (given := next((name for name, value in only.items() if value), None)):
         raise UsageError(f"{given}: is for a training; add --train, or leave it out")
@@ -113,11 +115,11 @@ def _answer(
     if style is not None:
         print_or_write(FORMATS[style](model), output)
         return
-    found = answer(model, problem, registry)
+    choice = answer(model, problem, registry)
     if json_to is not None:
-        json_to.write(document(model, found))
+        json_to.write(document(model, choice))
     else:
-        click.echo(answered(model, found))
+        click.echo(answered(model, choice))
 
 
 def _trained(
@@ -132,8 +134,8 @@ def _trained(
     store = reading(db, selection)
     with store.snapshot():
         runs = [store.find_run(name)["run_id"] for name in names or (None,)]
-        found = train(store, registry, runs, [store.find_run(name)["run_id"] for name in tests])
-    path = file_of(found.model.op, found.model.device_name, where)
-    write(path, found.model)
+        trained = train(store, registry, runs, [store.find_run(name)["run_id"] for name in tests])
+    path = file_of(trained.model.op, trained.model.device_name, where)
+    write(path, trained.model)
     click.echo(f"selector: {path}", err=True)
-    return found
+    return trained

@@ -47,6 +47,6 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
 def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Finding]:
     total, done = checks.jobs(names, seeds), count(1)
     show_line(f"[0/{total}]")
-    found = list(checks.run(names, lambda: show_line(f"[{next(done)}/{total}]"), seeds))
+    findings = list(checks.run(names, lambda: show_line(f"[{next(done)}/{total}]"), seeds))
     show_line("")
-    return found
+    return findings

@@ -72,20 +72,20 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
     if delete and prune:
         raise UsageError("--delete and --prune: each chooses the runs to remove; take one")
     with closing(reading(db)) as store:
-        found = summaries(store)
+        listed = summaries(store)
         if delete or prune:
             named = {store.find_run(text)["run_id"] for text in delete}
-            found = [run for run in found if run.run_id in named or run.started_at < (prune or "")]
+            listed = [run for run in listed if run.run_id in named or run.started_at < (prune or "")]
             with ExitStack() as locks:  # all or none
-                for run in found:
+                for run in listed:
                     locks.enter_context(held_run(store.path, run.run_id, "end it with Ctrl-C"))
-                store.remove([run.run_id for run in found])
+                store.remove([run.run_id for run in listed])
     if json_to is not None:
-        click.echo(as_json(found), json_to)
+        click.echo(as_json(listed), json_to)
         return
-    click.echo(runs_table(found))
+    click.echo(runs_table(listed))
     if delete or prune:
-        click.echo(f"\n{removed_line(found)}")
+        click.echo(f"\n{removed_line(listed)}")
 
 
 @click.command()
@@ -98,28 +98,28 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
     merged again or later. Shards that are missing or have not ended are listed, and the exit status is 1.
     """
     target = db or default_store()
-    found = merge_files(target, files)
+    merged = merge_files(target, files)
     with closing(Store(target, create=False)) as store:
-        for line in merged_lines(store, found, _problems):
+        for line in merged_lines(store, merged, _problems):
             click.echo(line)
-    sys.exit(OK if found.complete else AGAINST)
+    sys.exit(OK if merged.complete else AGAINST)
 
 
 def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str]]:
     try:
-        asked = msgspec.convert(plan, Plan)
+        campaign = msgspec.convert(plan, Plan)
     except msgspec.ValidationError as error:
         raise UsageError(f"the plan is damaged: {error}") from None
-    registry = discover(asked.plugins, asked.timeout_s)
-    suites = suites_asked(asked, registry)
+    registry = discover(campaign.plugins, campaign.timeout_s)
+    suites = suites_asked(campaign, registry)
     if [suite.digest for suite in suites] != plan.get("suite_digests"):
-        raise UsageError(f"the suite {', '.join(asked.suites)} is another one here")
-    jobs = jobs_asked(suites, registry, asked)
-    assert asked.shard
-    found = owners(jobs, asked.shard.count, registry)
+        raise UsageError(f"the suite {', '.join(campaign.suites)} is another one here")
+    jobs = jobs_asked(suites, registry, campaign)
+    assert campaign.shard
+    shards = owners(jobs, campaign.shard.count, registry)
     problems: dict[int, dict[str, None]] = {index: {} for index in missing}
     for planned in jobs:
-        owner = found[group_of(planned.job.problems[0])]
+        owner = shards[group_of(planned.job.problems[0])]
         if owner in problems:
             problems[owner].update(dict.fromkeys(planned.job.problems))
     return {index: list(own) for index, own in problems.items()}
@@ -136,12 +136,13 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     Where a benchmark's name, group or parameter is the id of a problem, its row stands beside the kernels on it.
     """
     registry = discover(plugins)
-    for found in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
-        again = f" (imported before, as run {found.before})" if found.before else ""
+    for imported in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
+        again = f" (imported before, as run {imported.before})" if imported.before else ""
         click.echo(
-            f"run {found.run_id}: {found.rows} row{'s' * (found.rows != 1)} from {escaped(str(found.path))}{again}"
+            f"run {imported.run_id}: {imported.rows} row{'s' * (imported.rows != 1)} "
+            f"from {escaped(str(imported.path))}{again}"
         )
-        for refused in found.refused:
+        for refused in imported.refused:
             click.echo(one_line(f"kernelmark: {refused}; this benchmark has no row"), err=True)
 
 
@@ -165,14 +166,14 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
     registry = discover(plugins)
     require_file(log)
     with log.open(encoding="utf-8", errors="replace") as lines:
-        found = read_log(lines, registry)
-    if not found.problems:
-        skipped = f" ({count(sum(found.skipped.values()), 'line')} not understood)" if found.skipped else ""
+        logged = read_log(lines, registry)
+    if not logged.problems:
+        skipped = f" ({count(sum(logged.skipped.values()), 'line')} not understood)" if logged.skipped else ""
         raise UsageError(f"{log}: has no problem of a known library{skipped}; `kernelmark suite --help` names these")
-    print_or_write(suite_toml(found, registry, f"From {log.name}"), output)
-    calls = sum(found.problems.values())
-    made = f"{count(len(found.problems), 'problem')} of {count(calls, 'call')}"
-    click.echo(one_line(f"{made}{_skipped(found.skipped)}"), err=True)
+    print_or_write(suite_toml(logged, registry, f"From {log.name}"), output)
+    calls = sum(logged.problems.values())
+    made = f"{count(len(logged.problems), 'problem')} of {count(calls, 'call')}"
+    click.echo(one_line(f"{made}{_skipped(logged.skipped)}"), err=True)
 
 
 def _skipped(skipped: Mapping[str, int]) -> str:

@@ -163,8 +163,8 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
 def print_search(store: Store, run_id: str) -> None:
     """Print the result of a search on each problem."""
     with store.snapshot():
-        for found in searches(RunData(store, run_id)):
-            click.echo(f"\n{searched_words(found)}")
+        for searched in searches(RunData(store, run_id)):
+            click.echo(f"\n{searched_words(searched)}")
 
 
 def print_race(store: Store, run_id: str) -> None:

@@ -78,19 +78,19 @@ def show(
     _check_view(by, page, row, json_to)
     if step and by != "network":
         raise UsageError("--step: is a part of --by network, whose layers make a step; add that")
-    store, found = _selected(db, run_id, selection)
+    store, run = _selected(db, run_id, selection)
     if json_to is not None:
-        write_run(store, found, json_to)
+        write_run(store, run, json_to)
         return
     if row is not None:
-        click.echo(f"run {found}\n\n" + "\n\n".join(row_page(store, found, row)))
+        click.echo(f"run {run}\n\n" + "\n\n".join(row_page(store, run, row)))
         return
-    summary = summary_of(store, found)
+    summary = summary_of(store, run)
     click.echo(summary.title)
     if by == "problem":
-        print_run(store, found, page)
+        print_run(store, run, page)
     else:
-        click.echo("\n" + summed(store, found, by, step))
+        click.echo("\n" + summed(store, run, by, step))
     if partial := summary.partial(store.path):
         click.echo("\n" + paragraph(partial, rest=""))
 
@@ -108,10 +108,10 @@ def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tupl
     Raises UsageError where no row of the run is selected.
     """
     store = reading(db, selection)
-    found: str = store.find_run(run_id)["run_id"]
-    if any(selection) and not store.statuses(found):
-        raise UsageError(f"{selection}: selects no row of run {found}; `kernelmark show {found}` shows all")
-    return store, found
+    run: str = store.find_run(run_id)["run_id"]
+    if any(selection) and not store.statuses(run):
+        raise UsageError(f"{selection}: selects no row of run {run}; `kernelmark show {run}` shows all")
+    return store, run
 
 
 #: Less holds no table.
@@ -155,13 +155,13 @@ def crossover(
     suite, store = listed(find_suite(suite_name, discover(plugins))), reading(db, selection)
     with store.snapshot():  # one transaction, where each of a hundred thousand questions would begin its own
         chosen = find_run(suite, store, run_id)
-        found = standings(suite, store, chosen)
+        contests = standings(suite, store, chosen)
         if json_to is not None:
-            write_json(suite, store, chosen, found, json_to)
+            write_json(suite, store, chosen, contests, json_to)
         else:
-            click.echo(f"run {chosen}\n\n{render(suite, found)}")
+            click.echo(f"run {chosen}\n\n{render(suite, contests)}")
         if csv_path is not None:
-            write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
+            write_text(csv_path, lambda out: write_csv(suite, chosen, contests, out))
 
 
 @click.command()
@@ -245,20 +245,20 @@ def export(
         _export_constants(next(iter(run_id), None), output, where, selection, db)
         return
     style = "spreadsheet" if spreadsheet else style
-    store, found = _all_selected(db, run_id, selection)
+    store, runs = _all_selected(db, run_id, selection)
     store.identifies = identify
     options = Options(columns, no_empty, Style(Wanted(metric, sizes), width, siunitx))
-    partial = "\n".join(filter(None, (summary_of(store, run).partial(store.path) for run in found)))
+    partial = "\n".join(filter(None, (summary_of(store, run).partial(store.path) for run in runs)))
     if style == "parquet":
         if output is None:
             raise UsageError("--format parquet: is binary; name a file by -o FILE")
-        write_parquet_file(store, found, output)
+        write_parquet_file(store, runs, output)
     elif output is None:
-        WRITERS[style](store, found, sys.stdout, options)
+        WRITERS[style](store, runs, sys.stdout, options)
         sys.stdout.flush()  # a disk that is full shows here
     else:
         check_writable(output)
-        write_runs(store, found, style, output, options)
+        write_runs(store, runs, style, output, options)
     if partial:  # after what can be refused, of which one line is all that is printed
         click.echo(partial, err=True)
 
@@ -284,8 +284,8 @@ def _export_constants(
 ) -> None:
     named = where not in (None, AUTO)
     files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
-    found = None if run_id is None else _selected(db, run_id, Selection())[1]
-    print_or_write(header(adopted(files, named, selection, found)), output)
+    run = None if run_id is None else _selected(db, run_id, Selection())[1]
+    print_or_write(header(adopted(files, named, selection, run)), output)
 
 
 @click.command()
@@ -303,10 +303,10 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
     if "@" in kernel_id:
         raise UsageError(f"{kernel_id}: a history covers all tiles of a kernel; leave out the @ and the tile")
     with closing(reading(db)) as store:
-        found = store.versions(kernel_id, problem_id)
-    if not found:  # one with versions may be of a plug-in, which is not loaded here
+        versions = store.versions(kernel_id, problem_id)
+    if not versions:  # one with versions may be of a plug-in, which is not loaded here
         discover().problem(problem_id)
-    document = history_document(kernel_id, problem_id, found)
+    document = history_document(kernel_id, problem_id, versions)
     if json_to is not None:
         click.echo(as_json(document), json_to)
         return

@@ -87,7 +87,7 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
 
 def _print(text: str) -> None:
     colours = {"PASS": "green", "FAIL": "red"}
-    coloured = re.sub(r"\b(PASS|FAIL)\b", lambda found: click.style(found[0], fg=colours[found[0]], bold=True), text)
+    coloured = re.sub(r"\b(PASS|FAIL)\b", lambda word: click.style(word[0], fg=colours[word[0]], bold=True), text)
     click.echo(coloured, color=is_wanted(sys.stdout, os.environ))
 
 

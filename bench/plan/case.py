@@ -200,21 +200,21 @@ def contenders(
     known = {} if known is None else known
     named = {glob.partition("@")[0] for glob in globs}
     of_operation = (kernel for kernel in registry.kernels.values() if kernel.op == entry.problem.op)
-    asked = [glob.partition("@")[0] for glob in (*entry.kernels, *globs)]
+    full_ids = [glob.partition("@")[0] for glob in (*entry.kernels, *globs)]
 
     def is_able(k: Kernel) -> bool:
         runs = k.device in devices or (k.device in absent and k.module.startswith(PLUGIN_MODULE))
         return k.base_id in named or (runs and k.outside(entry.problem) is None)
 
-    found = []
+    entered = []
     for kernel in filter(is_able, of_operation):
-        if kernel.on_request and not any(fnmatchcase(kernel.base_id, glob) for glob in asked):
+        if kernel.on_request and not any(fnmatchcase(kernel.base_id, glob) for glob in full_ids):
             continue
         key = kernel.id, entry.kernels
         if key not in known:
             known[key] = [chosen for listed in tiled(kernel, entry.kernels) for chosen in tiled(listed, globs)]
-        found += known[key]
-    return found
+        entered += known[key]
+    return entered
 
 
 def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:
@@ -232,8 +232,8 @@ class _Field(NamedTuple):
 
     def takes(self, tile: TunedTile, threads: int) -> bool:
         """Return whether a contender takes a tuned tile; a baseline never does: all speedups would move."""
-        own = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
-        return self.problem == tile.problem and any(tile.threads == threads or not one.threaded for one in own)
+        named = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
+        return self.problem == tile.problem and any(tile.threads == threads or not one.threaded for one in named)
 
 
 def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time: float | None) -> Job:

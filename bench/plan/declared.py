@@ -119,8 +119,10 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
     problem_class = typing.cast(type[Problem], cls)
     config = problem_class.__struct_config__
     _require(config.frozen, subject, "frozen", config.frozen, "True: class Mine(Problem, frozen=True, kw_only=True)")
-    own = [name for name in _DERIVED if getattr_static(problem_class, name) is not getattr_static(Problem, name)]
-    _require(not own, subject, "a definition of its own", ", ".join(own), "none: they follow from the fields")
+    overridden = [name for name in _DERIVED if getattr_static(problem_class, name) is not getattr_static(Problem, name)]
+    _require(
+        not overridden, subject, "a definition of its own", ", ".join(overridden), "none: they follow from the fields"
+    )
     axes = _axes(problem_class, subject)
     for key in ("sizes", "suffixes"):
         named = getattr(problem_class, key)
@@ -151,9 +153,9 @@ def _axes(problem_class: type[Problem], subject: str) -> list[str]:
     return list(axes)
 
 
-def _require(holds: bool, subject: str, name: str, found: object, expected: str) -> None:
+def _require(holds: bool, subject: str, name: str, value: object, expected: str) -> None:
     if not holds:
-        raise UsageError(f"{subject}: {name} is {shown(found)}, expected {expected}")
+        raise UsageError(f"{subject}: {name} is {shown(value)}, expected {expected}")
 
 
 @cache
@@ -173,8 +175,8 @@ def require_figures(problem: Problem, name: str) -> None:
         figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}
         bus_bytes = problem.bus_bytes
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{name}: its size, work or traffic cannot be computed: {found}") from None
+        complaint = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{name}: its size, work or traffic cannot be computed: {complaint}") from None
     if not _fits(dims, Mapping[str, int | float | str]):
         expected = "a dict of numbers and strings by the names of columns"
         raise UsageError(f"{name}: dims() returned {shown(dims)}, expected {expected}")

@@ -152,8 +152,8 @@ def _put_back(in_command: bool) -> Iterator[None]:
 def of_plugin(error: BaseException) -> str | None:
     """Return a complaint about the plug-in whose code raised an error, or its cause, after its import, or None."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
-    found = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
-    return found or (of_plugin(error.__cause__) if error.__cause__ else None)
+    complaint = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
+    return complaint or (of_plugin(error.__cause__) if error.__cause__ else None)
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:

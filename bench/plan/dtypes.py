@@ -140,8 +140,8 @@ def numpy_dtype(name: str) -> "np.dtype[Any]":
     if name in ML_DTYPES:
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, ML_DTYPES[name]))
-        return found
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, ML_DTYPES[name]))
+        return dtype
     return np.dtype(f"{'i' if name in INTEGERS else 'f'}{DTYPES[name].itemsize}")
 
 

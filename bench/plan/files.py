@@ -40,14 +40,14 @@ def cache_folder() -> Path:
 def require_file(path: Path, most_bytes: float = math.inf) -> None:
     """Raise UsageError for anything but a file, and for one that is too large; a missing or hidden file passes."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return
-    kind = stat.S_IFMT(found.st_mode)
+    kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
         raise UsageError(f"{path}: is {_KINDS.get(kind, 'of an unknown kind')}, expected a file")
-    if found.st_size > most_bytes:
-        raise UsageError(f"{path}: has {found.st_size / 1e6:.3g} MB, expected at most {most_bytes / 1e6:g}")
+    if status.st_size > most_bytes:
+        raise UsageError(f"{path}: has {status.st_size / 1e6:.3g} MB, expected at most {most_bytes / 1e6:g}")
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def each_overseen(items: Iterable[T], subject: str, timeout_s: float) -> Iterato
     iterator = iter(items)
     while True:
         with overseen(subject, timeout_s):
-            found = list(islice(iterator, 1))
-        if not found:
+            first = list(islice(iterator, 1))
+        if not first:
             return
-        yield found[0]
+        yield first[0]

@@ -120,8 +120,8 @@ class Kernel:
             return reason
         if self.tile_for(problem, device) is not None:
             return None
-        found = f"is no tile for {problem.id}" if self.tile else "no tile is valid"
-        return f"{self.id}: {found}: {self.unwanted(problem, next(self.tiles(device)), device)}"
+        complaint = f"is no tile for {problem.id}" if self.tile else "no tile is valid"
+        return f"{self.id}: {complaint}: {self.unwanted(problem, next(self.tiles(device)), device)}"
 
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
         """Return the operations that its algorithm executes for `problem` on the device, with its tile for it.
@@ -185,8 +185,8 @@ class Kernel:
         """Return the tile that a run takes for `problem` on the device, or None."""
         if self.prefer is not None:
             return next((t for t in self.tiles(device) if self.unwanted(problem, t, device) is None), None)
-        found = walk(self.values(device), lambda tile: self.unfit(problem, tile, device))
-        return next((tile for tile in found if isinstance(tile, Tile)), None)
+        tiles = walk(self.values(device), lambda tile: self.unfit(problem, tile, device))
+        return next((tile for tile in tiles if isinstance(tile, Tile)), None)
 
 
 def _checked_tile(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]:
@@ -218,16 +218,16 @@ def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
         yield kernel
         return
     excluded = [glob for glob in globs if glob[:1] == "!"]
-    asked = [glob for glob in globs if "@" in glob and glob not in excluded]
-    plain = [glob for glob in globs if glob not in asked]
-    if (kernel.tile or plain != excluded or not asked) and matches(kernel.id, globs if kernel.tile else plain):
+    pinning = [glob for glob in globs if "@" in glob and glob not in excluded]
+    plain = [glob for glob in globs if glob not in pinning]
+    if (kernel.tile or plain != excluded or not pinning) and matches(kernel.id, globs if kernel.tile else plain):
         yield kernel
     if kernel.tile:
         return
-    parts = (glob.partition("@") for glob in asked)
+    parts = (glob.partition("@") for glob in pinning)
     tiles = [parse_tile(tile, f"{head}@{tile}") for head, _, tile in parts if fnmatchcase(kernel.base_id, head)]
-    found = {pinned.id: pinned for pinned in map(kernel.with_tile, tiles)}
-    yield from (pinned for pinned in found.values() if matches(pinned.id, excluded))
+    kernels = {pinned.id: pinned for pinned in map(kernel.with_tile, tiles)}
+    yield from (pinned for pinned in kernels.values() if matches(pinned.id, excluded))
 
 
 @dataclass(frozen=True)

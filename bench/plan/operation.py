@@ -148,8 +148,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if words and words[-1] in OTHER_DISTRIBUTIONS and "distribution" in cls.axes():
             last["distribution"] = words.pop()
         try:
-            found = {name: value for name, value in match.groupdict().items() if value is not None}
-            values: dict[str, Any] = {name: int(value) if name in cls.sizes else value for name, value in found.items()}
+            parts = {name: value for name, value in match.groupdict().items() if value is not None}
+            values: dict[str, Any] = {name: int(value) if name in cls.sizes else value for name, value in parts.items()}
             values |= {"dtype": dtype, **cls.parse_words(words), **last}
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
@@ -173,12 +173,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if missing := [name for name in cls.required() if name not in values]:
             raise UsageError(f"{subject}: {missing[0]} is missing; {cls.op} needs {', '.join(cls.axes())}")
         try:
-            found = msgspec.convert(values, cls)
+            problem = msgspec.convert(values, cls)
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
-        if not isinstance(found.id, str):
-            raise UsageError(f"{cls.op}: the id of its problems is a {type(found.id).__name__}, expected a string")
-        return found
+        if not isinstance(problem.id, str):
+            raise UsageError(f"{cls.op}: the id of its problems is a {type(problem.id).__name__}, expected a string")
+        return problem
 
     @classmethod
     @cache

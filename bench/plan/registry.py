@@ -113,11 +113,11 @@ def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **fi
         raise UsageError(f"{subject}: {missing[0]} is missing, expected a string")
     declared = {axes[key]: value for key, value in options.items() if key not in fields}
     domain = declared | {axis: values for axis, values in problem_class.assumed.items() if axis not in declared}
-    own = {key: value for key, value in given.items() if key in fields or key in filled}
+    of_kernel = {key: value for key, value in given.items() if key in fields or key in filled}
     doc = (function.__doc__ or "").strip().split("\n")[0]
     module = getattr(function, "__module__", "")
-    found = {"name": name, "label": doc, **own, "op": op, "domain": domain, "module": module}
-    return checked(kind(**found), problem_class)
+    arguments = {"name": name, "label": doc, **of_kernel, "op": op, "domain": domain, "module": module}
+    return checked(kind(**arguments), problem_class)
 
 
 def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> Callable[[F], F]:

@@ -24,10 +24,10 @@ CALLS, FLOP_PER_S, BYTES_PER_S = 20, 20e9, 10e9
 
 def parse_shard(text: str) -> Shard:
     """Return the shard that `3/8` names. Raises ValueError."""
-    found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
-    if not found or not int(found[1]) <= int(found[2]) <= MOST_SHARDS:
+    match = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
+    if not match or not int(match[1]) <= int(match[2]) <= MOST_SHARDS:
         raise ValueError(f"is {text!r}, expected I/N with I from 1 to N, such as 3/8, and N up to {MOST_SHARDS}")
-    return Shard(int(found[1]), int(found[2]))
+    return Shard(int(match[1]), int(match[2]))
 
 
 def group_of(problem: str) -> str:
@@ -45,30 +45,30 @@ def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[s
         group = group_of(planned.job.problems[0])
         weights[group] = weights.get(group, 0) + weight(planned, registry)
     shards = [(0, index) for index in range(1, count + 1)]  # in order, and so a heap
-    found = {}
+    shard_of = {}
     for group in sorted(weights, key=lambda group: (-weights[group], _hash(group), group)):
         load, index = shards[0]
         heapreplace(shards, (load + weights[group], index))
-        found[group] = index
-    return found
+        shard_of[group] = index
+    return shard_of
 
 
 def weight(planned: PlannedJob, registry: Registry) -> int:
     """Return the weight of a job in whole microseconds, whose sum is the same in any order."""
-    found = 0
+    total = 0
     for name in planned.job.problems:
         problem = registry.problem(name)
         call_s = max(problem.flop / FLOP_PER_S, problem.traffic_bytes / BYTES_PER_S)
-        found += round(1e6 * (planned.job.budget.max_time_s + CALLS * call_s))
-    return found * len(planned.job.kernels)
+        total += round(1e6 * (planned.job.budget.max_time_s + CALLS * call_s))
+    return total * len(planned.job.kernels)
 
 
 def sharded(plan: Plan, shard: Shard, jobs: Sequence[PlannedJob], registry: Registry) -> tuple[Plan, list[PlannedJob]]:
     """Return the plan of one shard, and its jobs in order; none if there are fewer groups than shards."""
-    found = owners(jobs, shard.count, registry)
-    own = [planned for planned in jobs if found[group_of(planned.job.problems[0])] == shard.index]
+    shards = owners(jobs, shard.count, registry)
+    members = [planned for planned in jobs if shards[group_of(planned.job.problems[0])] == shard.index]
     whole = msgspec.structs.replace(shard, cases=case_count(jobs, registry))
-    return msgspec.structs.replace(plan, shard=whole), own
+    return msgspec.structs.replace(plan, shard=whole), members
 
 
 def _hash(group: str) -> bytes:

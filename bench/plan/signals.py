@@ -38,7 +38,7 @@ def take(handler: "Callable[[int, Any], object]") -> "dict[int, Any]":
     before: dict[int, Any] = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
-    taken = {number: found for number, found in before.items() if found is not signal.SIG_IGN}
+    taken = {number: previous for number, previous in before.items() if previous is not signal.SIG_IGN}
     give(dict.fromkeys(taken, handler))
     return taken
 

@@ -58,7 +58,7 @@ class Space:
 
     def valid(self) -> Iterator[Tile]:
         """Yield the valid tiles in the order of their product."""
-        return (found for found in self.walk() if isinstance(found, Tile))
+        return (tile for tile in self.walk() if isinstance(tile, Tile))
 
     def count(self) -> Count:
         """Count the tiles: all of a space that is walked through in a moment, a sample of a larger one."""
@@ -89,8 +89,8 @@ class Space:
         """
         draw = random.Random(seed)
         if self.size <= LOOKS:
-            found = list(self.valid())
-            return draw.sample(found, min(count, len(found)))
+            every = list(self.valid())
+            return draw.sample(every, min(count, len(every)))
         tiles: list[Tile] = []
         missed = 0
         while len(tiles) < count and missed < TRIES:

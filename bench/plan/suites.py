@@ -105,6 +105,6 @@ def _baseline(table: Any, registry: Registry, where: str) -> Mapping[str, str]:
     for op, kernel in table.items():
         registry.problem_class(op, where)
         known = registry.kernels.get(kernel) if isinstance(kernel, str) else None
-        found = f"{where}: {op} is {kernel!r}, which is not a kernel"
-        expect(known is not None and known.op == op, f"{found} of {op}; `kernelmark list --op {op}` names them")
+        complaint = f"{where}: {op} is {kernel!r}, which is not a kernel"
+        expect(known is not None and known.op == op, f"{complaint} of {op}; `kernelmark list --op {op}` names them")
     return dict(table)

@@ -170,11 +170,11 @@ def _are_counts(value: Any) -> bool:
 
 def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
     """Return the time limit of a suite or a sweep, in seconds a case, or None. Raises UsageError."""
-    found = table.get("max_time")
-    if found is not None:
-        right = isinstance(found, int | float) and not isinstance(found, bool) and 0 < found <= sys.float_info.max
-        expect(right, f"{where}: max_time is {found!r}, expected a finite number of seconds above 0")
-    return found
+    seconds = table.get("max_time")
+    if seconds is not None:
+        right = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= sys.float_info.max
+        expect(right, f"{where}: max_time is {seconds!r}, expected a finite number of seconds above 0")
+    return seconds
 
 
 def _points(

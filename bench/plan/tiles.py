@@ -39,10 +39,10 @@ def tile_on(device: DeviceLimits, values: Mapping[str, Tunable]) -> Tile:
 
 def _on(device: DeviceLimits, value: Tunable) -> int:
     """Return a value, or what follows for it on the device. Raises UsageError where that is no whole number."""
-    found = value(device) if callable(value) else value
-    if not isinstance(found, int):
-        raise UsageError(f"a tunable that follows from the device is of {type(found).__name__}, expected an int")
-    return found
+    number = value(device) if callable(value) else value
+    if not isinstance(number, int):
+        raise UsageError(f"a tunable that follows from the device is of {type(number).__name__}, expected an int")
+    return number
 
 
 def tile_text(values: Mapping[str, int]) -> str:

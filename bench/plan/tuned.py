@@ -59,7 +59,7 @@ class Tunes(msgspec.Struct, frozen=True):
 
 def preferring(kernel: K, problem: str, tiles: Iterable[TunedTile]) -> tuple[K, str]:
     """Return the kernel with its tuned tile as default, and the run that found it; unchanged without one."""
-    found = next((tile for tile in tiles if (tile.kernel, tile.problem) == (kernel.id, problem)), None)
-    if found is None:
+    tuned = next((tile for tile in tiles if (tile.kernel, tile.problem) == (kernel.id, problem)), None)
+    if tuned is None:
         return kernel, ""
-    return replace(kernel, prefer=Prefer((parse_tile(found.tile, kernel.id),))), found.run
+    return replace(kernel, prefer=Prefer((parse_tile(tuned.tile, kernel.id),))), tuned.run
