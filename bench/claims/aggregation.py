@@ -24,9 +24,9 @@ def linked(q: Question) -> Iterator[ClaimRatio]:
 
     The interval is formed from those of both times, even if they were measured in turn, since the link is not measured.
     """
-    for problem, own in by_problem(q.rows).items():
+    for problem, rows in by_problem(q.rows).items():
         w, n = _sizes(q, problem)
-        known = [r for r in own if r.device == q.asked.device and strategy_name(r.kernel) in STRATEGIES]
+        known = [r for r in rows if r.device == q.asked.device and strategy_name(r.kernel) in STRATEGIES]
         sides = [[r for r in known if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]
         if all(sides):
             (own_s, one), (other_s, other) = (_fastest(q, side, w, n) for side in sides)
@@ -47,8 +47,8 @@ def network_scaling(q: Question) -> Iterator[ClaimRatio]:
 def network_speedup(q: Question) -> Iterator[ClaimRatio]:
     """Yield the speedup of each network by data parallelism, multiplied by the claim's `times`."""
     for network in q.asked.one:
-        if found := _speedup(q, network):
-            yield found._replace(ratio=found.ratio.scaled(q.asked.times))
+        if speedup := _speedup(q, network):
+            yield speedup._replace(ratio=speedup.ratio.scaled(q.asked.times))
 
 
 def _speedup(q: Question, name: str) -> ClaimRatio | None:
@@ -74,11 +74,11 @@ def model_parallel(q: Question) -> Iterator[ClaimRatio]:
         forward, chosen = _layers(q, name)
         batch, n = total(chosen), exchanged(forward)
         if batch and all(sides):
-            found = [_fastest(q, side, workers, n) for side in sides]
-            own, other = (parallel(workers, batch.scaled(1 / workers), seconds) for seconds, _ in found)
-            rows = (*(r for _, r in found), *(row for _, row in chosen if row))
+            fastest = [_fastest(q, side, workers, n) for side in sides]
+            own, other = (parallel(workers, batch.scaled(1 / workers), seconds) for seconds, _ in fastest)
+            rows = (*(r for _, r in fastest), *(row for _, row in chosen if row))
             where = f"{name}, {workers} workers: {own} against {other}"
-            yield ClaimRatio(where, own.over(other), rows, against(found[0][1], found[1][1]))
+            yield ClaimRatio(where, own.over(other), rows, against(fastest[0][1], fastest[1][1]))
 
 
 def _added(q: Question) -> list[Result]:
@@ -88,14 +88,14 @@ def _added(q: Question) -> list[Result]:
 def _layers(q: Question, name: str) -> tuple[list[tuple[int, Problem]], list[tuple[int, Result | None]]]:
     """Return how often a network has each forward layer, and each layer with its fastest row on the claim's device."""
     entries = [layer.entry for layer in q.evidence.layers if layer.network == name]
-    own = by_problem(r for r in q.evidence.rows if r.op != OP and r.device == q.asked.device)
+    rows = by_problem(r for r in q.evidence.rows if r.op != OP and r.device == q.asked.device)
     forward = [(entry.count, entry.problem) for entry in entries if entry.part == "forward"]
-    return forward, [(entry.count, fastest(own.get(entry.problem.id, ()))) for entry in entries]
+    return forward, [(entry.count, fastest(rows.get(entry.problem.id, ()))) for entry in entries]
 
 
 def _fastest(q: Question, rows: Sequence[Result], workers: int, n: int) -> tuple[Ratio, Result]:
     """Return the least seconds of an aggregation of n elements by that many workers, and the row that they are from."""
-    return min(((_seconds(q, r, workers, n), r) for r in rows), key=lambda found: found[0].median)
+    return min(((_seconds(q, r, workers, n), r) for r in rows), key=lambda pair: pair[0].median)
 
 
 def _seconds(q: Question, r: Result, workers: int, n: int) -> Ratio:

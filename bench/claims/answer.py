@@ -110,14 +110,14 @@ class Hardware(NamedTuple):
             isas=tuple(dict.fromkeys(chain(*isas))) if isas else None,
         )
 
-    def lacks(self, claim: Claim, asked: Experiment) -> str:
+    def lacks(self, claim: Claim, experiment: Experiment) -> str:
         """Return what a claim's experiment needs and these machines lack, or ""."""
-        gpus = max(claim.gpus, int(asked.device == "cuda"))
+        gpus = max(claim.gpus, int(experiment.device == "cuda"))
         if self.gpus is not None and self.gpus < gpus:
             return f"{'a GPU' if gpus == 1 else count(gpus, 'GPU')}; {self.names} has {self.gpus or 'none'}"
         if self.threads is not None and self.threads < claim.threads:
             return f"{claim.threads} threads; {self.names} has {self.threads}"
-        isas = [isa for isa in asked.isas if isa]
+        isas = [isa for isa in experiment.isas if isa]
         if self.isas is not None and not set(isas) <= set(self.isas):
             return f"the instruction sets {' and '.join(isas)}; {self.names} has {' and '.join(self.isas) or 'none'}"
         return ""
@@ -125,8 +125,8 @@ class Hardware(NamedTuple):
 
 def untestable(name: str, machine: Mapping[str, Any]) -> str:
     """Return why a machine with these facts can test no claim of an experiment, or ""."""
-    hardware, asked = Hardware.of([machine]), experiment_named(name)
-    reasons = [claim.lacks or hardware.lacks(claim, asked) for claim in catalog().claim if claim.experiment == name]
+    hardware, tested = Hardware.of([machine]), experiment_named(name)
+    reasons = [claim.lacks or hardware.lacks(claim, tested) for claim in catalog().claim if claim.experiment == name]
     return reasons[0] if all(reasons) else ""
 
 
@@ -155,8 +155,8 @@ def _group(numbers: Sequence[JudgedRatio], of: int) -> str:
     if len(numbers) <= TOLD:
         return "; ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
     least, most = (pick(numbers, key=lambda n: n.ratio) for pick in (min, max))
-    found = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
-    return found if len(numbers) == of else f"{found}: {_names(numbers)}"
+    counted = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
+    return counted if len(numbers) == of else f"{counted}: {_names(numbers)}"
 
 
 def _names(numbers: Sequence[JudgedRatio]) -> str:
@@ -188,11 +188,13 @@ def unmetered(names: Sequence[str]) -> str:
     return f"energy: no sensor was read on {', '.join(names)}, and the prices file declares no watts"
 
 
-def coverage(asked: Contrast, evidence: ExperimentRows) -> list[str]:
+def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
     """Return how many of a claim's problems have rows, if not all have; a failed one has one too."""
-    problems = {layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, asked.problems)}
-    found = problems & {r.problem for r in evidence.all}
-    return [f"{len(found)} of {len(problems)} problems have rows"] if len(found) < len(problems) else []
+    problems = {
+        layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, contrast.problems)
+    }
+    covered = problems & {r.problem for r in evidence.all}
+    return [f"{len(covered)} of {len(problems)} problems have rows"] if len(covered) < len(problems) else []
 
 
 def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
@@ -202,10 +204,10 @@ def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
     return [f"{what}, which have the wider intervals of both rows"] if count else []
 
 
-def no_rows(claim: Claim, asked: Experiment, some: bool) -> str:
+def no_rows(claim: Claim, tested: Experiment, some: bool) -> str:
     """Return the missing rows and the command that measures them."""
-    lack = f"{'some ' if some else ''}rows of the experiment {asked.id!r} ({asked.title})"
-    where = " on a machine with a GPU" if asked.device == "cuda" else ""
+    lack = f"{'some ' if some else ''}rows of the experiment {tested.id!r} ({tested.title})"
+    where = " on a machine with a GPU" if tested.device == "cuda" else ""
     return f"{lack}; `kernelmark claims --only {claim.id}` measures them{where}"
 
 
@@ -251,33 +253,33 @@ def claims_rows(
     machine decides.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
-    asked = {claim.experiment: experiment(claim) for claim in chosen}
-    wanted = {layer.entry.problem.id for e in asked.values() for layer in entries(e, known)}
+    tested = {claim.experiment: experiment(claim) for claim in chosen}
+    wanted = {layer.entry.problem.id for e in tested.values() for layer in entries(e, known)}
     rows = [r for run_id in run_ids for r in store.results_on(run_id, wanted)]
-    found = {name: gather(store, known, e, rows, Mode.COLD if here else "") for name, e in asked.items()}
+    evidence = {name: gather(store, known, e, rows, Mode.COLD if here else "") for name, e in tested.items()}
     facts = [store.run(run_id).machine for run_id in run_ids] or [machine()] * here
     hardware = Hardware.of(facts)
-    return [answer(claim, asked[claim.experiment], found[claim.experiment], paid, hardware) for claim in chosen]
+    return [answer(claim, tested[claim.experiment], evidence[claim.experiment], paid, hardware) for claim in chosen]
 
 
-def answer(claim: Claim, asked: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware) -> Answer:
+def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware) -> Answer:
     """Return the verdict on a claim from the rows of its experiment."""
     q = findings.question(claim.comparison, evidence, prices)
-    found = [] if claim.lacks else list(COMPARE[q.asked.kind](q))
-    numbers = tuple(judged(finding, claim.confirm) for finding in found)
+    ratios = [] if claim.lacks else list(COMPARE[q.asked.kind](q))
+    numbers = tuple(judged(finding, claim.confirm) for finding in ratios)
     lacking = coverage(claim.comparison, evidence)
     if numbers:
         verdict, said = judge([number.answer for number in numbers], whole=not lacking), told(numbers)
-        rows = [r for finding in found for r in finding.rows]
+        rows = [r for finding in ratios for r in finding.rows]
     else:
-        verdict, reason = _missing(claim, asked, q, hardware)
+        verdict, reason = _missing(claim, tested, q, hardware)
         said, rows = [reason], failures_of(claim.comparison, evidence)
     return Answer(
         id=claim.id,
         words=claim.words,
         source=claim.cited,
         applies=claim.applies,
-        experiment=asked.title,
+        experiment=tested.title,
         number=claim.number,
         expected=str(claim.confirm),
         verdict=verdict,
@@ -297,9 +299,9 @@ def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str,
     return prices.told(evidence.rows) if claim.comparison.kind in findings.BY_PRICES else ()
 
 
-def _missing(claim: Claim, asked: Experiment, q: Question, hardware: Hardware) -> tuple[str, str]:
+def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) -> tuple[str, str]:
     evidence, kind = q.evidence, q.asked.kind
-    if reason := hardware.lacks(claim, asked):
+    if reason := hardware.lacks(claim, tested):
         return NOT_TESTABLE, with_steps(reason, findings.thread_steps(q) if claim.threads > 1 else ())
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
@@ -310,7 +312,7 @@ def _missing(claim: Claim, asked: Experiment, q: Question, hardware: Hardware) -
             return NOT_MEASURED, unpriced(kind, evidence.rows)
         if names := without_sensor([r for r in evidence.rows if not q.prices.watts(r)]):
             return NOT_TESTABLE, unmetered(names)
-    return NOT_MEASURED, no_rows(claim, asked, bool(evidence.rows))
+    return NOT_MEASURED, no_rows(claim, tested, bool(evidence.rows))
 
 
 def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:
@@ -320,6 +322,8 @@ def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:
         rows = findings.by_problem(r for r in evidence.rows if r.device_name == device)
         for title, wanted in PASSES.items():
             for batch in evidence.experiment.batches if parts.issuperset(wanted) else ():
-                own = [one.entry for one in evidence.layers if one.batch == batch and one.entry.part in wanted]
-                if found := total((entry.count, findings.fastest(rows.get(entry.problem.id, ()))) for entry in own):
-                    yield f"{device}: {title} {time(*found[:3])} at batch {batch}"
+                entries = [one.entry for one in evidence.layers if one.batch == batch and one.entry.part in wanted]
+                if seconds := total(
+                    (entry.count, findings.fastest(rows.get(entry.problem.id, ()))) for entry in entries
+                ):
+                    yield f"{device}: {title} {time(*seconds[:3])} at batch {batch}"

@@ -152,21 +152,21 @@ def files() -> dict[str, Catalog]:
 def catalog() -> Catalog:
     """Return the claims and experiments of all files, in their order. Raises UsageError."""
     return Catalog(
-        experiment=tuple(found for file in files().values() for found in file.experiment),
-        claim=tuple(found for file in files().values() for found in file.claim),
+        experiment=tuple(tested for file in files().values() for tested in file.experiment),
+        claim=tuple(tested for file in files().values() for tested in file.claim),
     )
 
 
 def experiment_names() -> list[str]:
     """Return the ids of the experiments, in the order of the catalog."""
-    return [found.id for found in catalog().experiment]
+    return [tested.id for tested in catalog().experiment]
 
 
 def experiment_named(name: str) -> Experiment:
     """Return the experiment with this id. Raises UsageError."""
-    for found in catalog().experiment:
-        if found.id == name:
-            return found
+    for tested in catalog().experiment:
+        if tested.id == name:
+            return tested
     raise UsageError(f"{name!r}: is not an experiment of a claim; expected one of {', '.join(experiment_names())}")
 
 

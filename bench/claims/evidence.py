@@ -72,15 +72,15 @@ def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Lay
 
 
 def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterator[Layered]:
-    own = f"{suite.name} {entry.network}".strip()
+    name = f"{suite.name} {entry.network}".strip()
     if not batches or batch_axis(entry.problem) not in entry.problem.axes():  # an aggregation has no images
-        yield Layered(suite.name, entry, entry.problem, batch_of(entry.problem), own)
+        yield Layered(suite.name, entry, entry.problem, batch_of(entry.problem), name)
         return
     for batch in batches:
         problem = msgspec.structs.replace(entry.problem, **{batch_axis(entry.problem): batch})
         network = f"{entry.network} batch {batch}".strip() if entry.part else ""
         placed = msgspec.structs.replace(entry, problem=problem, network=network)
-        yield Layered(suite.name, placed, entry.problem, batch, own)
+        yield Layered(suite.name, placed, entry.problem, batch, name)
 
 
 def batch_axis(problem: Problem) -> str:
@@ -164,12 +164,12 @@ def gather(
     layers = entries(experiment, registry)
     groups = enumerate(grouped(layers, experiment.together))
     group_of = {layer.entry.problem.id: number for number, group in groups for layer in group}
-    found: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    rows_of: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     company: Counter[tuple[Any, ...]] = Counter()
     for r in results:
-        asked = r.problem in group_of and r.isa in experiment.isas and matches(r.kernel, experiment.kernels)
-        if asked and r.mode != Mode.VERIFY and mode in ("", r.mode):
-            found[r.problem, r.threads, r.isa, r.mode][r.run_id].append(r)
+        is_wanted = r.problem in group_of and r.isa in experiment.isas and matches(r.kernel, experiment.kernels)
+        if is_wanted and r.mode != Mode.VERIFY and mode in ("", r.mode):
+            rows_of[r.problem, r.threads, r.isa, r.mode][r.run_id].append(r)
             company[group_of[r.problem], r.threads, r.isa, r.mode, r.run_id] += r.status == Status.OK
 
     def rank(rows: Sequence[Result]) -> tuple[int, int, int]:
@@ -177,7 +177,7 @@ def gather(
         siblings = company[group_of[first.problem], first.threads, first.isa, first.mode, first.run_id]
         return *_own_rank(experiment, rows), siblings
 
-    best = (max(reversed(runs.values()), key=rank) for runs in found.values())
+    best = (max(reversed(runs.values()), key=rank) for runs in rows_of.values())
     return ExperimentRows(store, experiment, layers, (r for rows in best for r in rows))
 
 

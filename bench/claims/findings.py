@@ -58,18 +58,21 @@ class Question(NamedTuple):
         return self.asked.label.format(**{axis: getattr(known, axis) for axis in known.axes()})
 
 
-def question(asked: Contrast, evidence: ExperimentRows, prices: Prices) -> Question:
+def question(contrast: Contrast, evidence: ExperimentRows, prices: Prices) -> Question:
     """Return a comparison with the rows of the problems and kernels that it is about."""
-    rows = [r for r in evidence.rows if matches(r.problem, asked.problems)]
+    rows = [r for r in evidence.rows if matches(r.problem, contrast.problems)]
     return Question(
-        asked, evidence, [r for r in rows if matches(r.kernel, asked.kernels) or r.kernel == asked.against], prices
+        contrast,
+        evidence,
+        [r for r in rows if matches(r.kernel, contrast.kernels) or r.kernel == contrast.against],
+        prices,
     )
 
 
-def failures_of(asked: Contrast, evidence: ExperimentRows) -> list[Result]:
+def failures_of(contrast: Contrast, evidence: ExperimentRows) -> list[Result]:
     """Return the rows without a time of the problems and kernels that a comparison is about."""
-    sides = (*asked.one, *asked.other) if asked.kind in ("kernels", "linked", "verified") else ()
-    rows = [r for r in evidence.failed if matches(r.problem, asked.problems) and matches(r.kernel, asked.kernels)]
+    sides = (*contrast.one, *contrast.other) if contrast.kind in ("kernels", "linked", "verified") else ()
+    rows = [r for r in evidence.failed if matches(r.problem, contrast.problems) and matches(r.kernel, contrast.kernels)]
     return [r for r in rows if matches(r.kernel, sides)]
 
 
@@ -80,10 +83,10 @@ def fastest(rows: Iterable[Result]) -> Result | None:
 
 def by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
     """Return the rows of each problem, by its id."""
-    found: dict[str, list[Result]] = defaultdict(list)
+    rows_of: dict[str, list[Result]] = defaultdict(list)
     for r in rows:
-        found[r.problem].append(r)
-    return found
+        rows_of[r.problem].append(r)
+    return rows_of
 
 
 def _kernels(rows: Iterable[Result], globs: tuple[str, ...]) -> Result | None:
@@ -102,9 +105,9 @@ def _said(where: str, setting: Setting, several: bool) -> str:
 def kernels(q: Question) -> Iterator[ClaimRatio]:
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
     settings = by_setting(q.rows)
-    for setting, found in settings.items():
-        for problem, own in by_problem(found).items():
-            one, other = _kernels(own, q.asked.one), _kernels(own, q.asked.other)
+    for setting, rows in settings.items():
+        for problem, of_problem in by_problem(rows).items():
+            one, other = _kernels(of_problem, q.asked.one), _kernels(of_problem, q.asked.other)
             if one and other:
                 where = _said(q.label(problem), setting, len(settings) > 1)
                 yield ClaimRatio(where, q.faster(one, other), (one, other), against(one, other))
@@ -113,9 +116,9 @@ def kernels(q: Question) -> Iterator[ClaimRatio]:
 def problems(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on one problem with itself, or another kernel, on another problem, pair by pair."""
     settings = by_setting(q.rows)
-    for (setting, found), pair in product(settings.items(), zip(q.asked.one, q.asked.other, strict=True)):
-        ones = {r.kernel: r for r in found if r.problem == pair[0]}
-        for other in found:
+    for (setting, rows), pair in product(settings.items(), zip(q.asked.one, q.asked.other, strict=True)):
+        ones = {r.kernel: r for r in rows if r.problem == pair[0]}
+        for other in rows:
             one = ones.get(q.asked.against or other.kernel)
             if other.problem == pair[1] and one and other.kernel != q.asked.against:
                 name = f"{q.label(one.problem)} " if q.asked.label else ""
@@ -134,8 +137,8 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many different sets of GPU kernels some kernels launch for a problem, if rows name them."""
-    for problem, own in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
-        named = [(r, names) for r in own if (names := _names(r.launched))]
+    for problem, rows in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
+        named = [(r, names) for r in rows if (names := _names(r.launched))]
         if len(named) > 1:
             number = float(len({names for _, names in named}))
             by = ", ".join(short(r.kernel) for r, _ in named)
@@ -149,10 +152,10 @@ def _names(launched: str) -> frozenset[str]:
 
 
 def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:
-    found: dict[Any, list[Result]] = defaultdict(list)
+    alike: dict[Any, list[Result]] = defaultdict(list)
     for r in rows:
-        found[r.problem, r.kernel, r.mode, *(getattr(r, name) for name in names)].append(r)
-    for group in found.values():
+        alike[r.problem, r.kernel, r.mode, *(getattr(r, name) for name in names)].append(r)
+    for group in alike.values():
         yield group[0], group
 
 
@@ -194,26 +197,26 @@ def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
 
 def isa_threads(q: Question) -> Iterator[ClaimRatio]:
     """Yield the gain of an instruction set on the fewest threads over its gain on the most."""
-    found: dict[tuple[str, str], list[ClaimRatio]] = defaultdict(list)
+    gains_of: dict[tuple[str, str], list[ClaimRatio]] = defaultdict(list)
     for gain in _isa_gains(q):
-        found[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
-    for gains in found.values():
-        few, many = (pick(gains, key=lambda gain: gain.size) for pick in (min, max))
-        if few.size < many.size:
-            where = f"{few.where}, {few.size} against {many.size} threads"
-            yield ClaimRatio(where, few.ratio.over(many.ratio), few.rows + many.rows)
+        gains_of[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
+    for gains in gains_of.values():
+        least, many = (pick(gains, key=lambda gain: gain.size) for pick in (min, max))
+        if least.size < many.size:
+            where = f"{least.where}, {least.size} against {many.size} threads"
+            yield ClaimRatio(where, least.ratio.over(many.ratio), least.rows + many.rows)
 
 
 def batch_steps(q: Question) -> Iterator[ClaimRatio]:
     """Yield the images a second at each batch over those at the next smaller one, kernel by kernel."""
-    found: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
-    for setting, own in by_setting(q.rows).items():
-        for r in own:
-            found[r.kernel, setting].append((batch_of(q.evidence.problems[r.problem]), r))
-    for batches in found.values():
-        for (few, smaller), (many, larger) in pairwise(sorted(batches, key=lambda pair: pair[0])):
-            ratio = q.faster(larger, smaller).scaled(many / few)
-            yield ClaimRatio(f"{few} to {many}", ratio, (larger, smaller), short(larger.kernel))
+    batches_of: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
+    for setting, rows in by_setting(q.rows).items():
+        for r in rows:
+            batches_of[r.kernel, setting].append((batch_of(q.evidence.problems[r.problem]), r))
+    for batches in batches_of.values():
+        for (images, smaller), (many, larger) in pairwise(sorted(batches, key=lambda pair: pair[0])):
+            ratio = q.faster(larger, smaller).scaled(many / images)
+            yield ClaimRatio(f"{images} to {many}", ratio, (larger, smaller), short(larger.kernel))
 
 
 def batches(q: Question) -> Iterator[ClaimRatio]:
@@ -248,10 +251,10 @@ class Pair(NamedTuple):
 
 def pairs(q: Question) -> Iterator[Pair]:
     """Pair the fastest rows of both devices, on each problem, mode and precision with a time on both."""
-    found: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    rows_of: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in q.rows:
-        found[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)
-    for (problem, *_), by_device in found.items():
+        rows_of[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)
+    for (problem, *_), by_device in rows_of.items():
         one, other = (fastest(by_device.get(side[0], [])) for side in (q.asked.one, q.asked.other))
         if one and other:
             yield Pair(q.evidence.problems[problem], one, other)
@@ -311,9 +314,9 @@ def thread_price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work a number of threads does for the same money, one virtual CPU a thread."""
     for one, other in product(q.asked.one, q.asked.other):
         paid = [q.prices.of_vcpus(int(count)) for count in (other, one)]
-        for found in threads(q._replace(asked=msgspec.structs.replace(q.asked, one=(one,), other=(other,)))):
+        for ratio in threads(q._replace(asked=msgspec.structs.replace(q.asked, one=(one,), other=(other,)))):
             if paid[0] and paid[1]:
-                yield found._replace(ratio=found.ratio.scaled(paid[0].per_hour / paid[1].per_hour))
+                yield ratio._replace(ratio=ratio.ratio.scaled(paid[0].per_hour / paid[1].per_hour))
 
 
 def _energy(r: Result, prices: Prices) -> Ratio | None:
@@ -347,8 +350,8 @@ def step_share(q: Question) -> Iterator[ClaimRatio]:
     rows = by_problem(q.rows)
     chosen = [(entry.count, fastest(rows.get(entry.problem.id, ()))) for entry in layers]
     batch, layer_rows = total(chosen), tuple(r for _, r in chosen if r)
-    for problem, own in rows.items():
-        r = fastest(own)
+    for problem, members in rows.items():
+        r = fastest(members)
         if batch and r and r.op == "transfer":
             yield ClaimRatio(q.label(problem), time_of(r).over(batch), (r, *layer_rows), r.kernel)
 

@@ -74,8 +74,8 @@ class Prices(TomlTable, frozen=True):
 
     def told(self, results: Iterable[Result]) -> tuple[str, ...]:
         devices = dict.fromkeys((r.device, r.device_name) for r in results)
-        found = ((name, self.find(device, name)) for device, name in devices)
-        return tuple(f"{name}: {self._price(price)}" for name, price in found if price)
+        priced = ((name, self.find(device, name)) for device, name in devices)
+        return tuple(f"{name}: {self._price(price)}" for name, price in priced if price)
 
     def _price(self, device: DevicePrice) -> str:
         watts = f", {device.watts:g} W declared" if device.watts else ""
@@ -93,8 +93,8 @@ def load_prices(path: Path | None) -> Prices:
 
 def check_known(prices: Prices, path: Path, store: Store, run_ids: Iterable[str]) -> None:
     """Raise UsageError if the file has no price for any device of the runs."""
-    found = {(r.device, r.device_name) for run_id in run_ids for r, _ in store.results(run_id) if r.device_name}
-    if found and not any(prices.find(*device) for device in found):
-        here = " or ".join(f"{name!r} ({kind})" for kind, name in sorted(found))
+    devices = {(r.device, r.device_name) for run_id in run_ids for r, _ in store.results(run_id) if r.device_name}
+    if devices and not any(prices.find(*device) for device in devices):
+        here = " or ".join(f"{name!r} ({kind})" for kind, name in sorted(devices))
         said = ", ".join(f"{d.name!r} ({d.device})" for d in prices.device)
         raise UsageError(f"{path}: has prices for {said}, expected one for {here}{REMEDY}")

@@ -69,10 +69,10 @@ def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for a in answers:
-        own = {name: getattr(a, name) for name in _FIELDS}
-        own |= {name: "; ".join(getattr(a, name)) for name in _LISTS}
-        for found in a.findings or (None,):
-            writer.writerow(own | (_found(found) if found else {}))
+        fields = {name: getattr(a, name) for name in _FIELDS}
+        fields |= {name: "; ".join(getattr(a, name)) for name in _LISTS}
+        for finding in a.findings or (None,):
+            writer.writerow(fields | (_found(finding) if finding else {}))
 
 
 def read_csv(path: Path) -> list[Answer]:
@@ -84,9 +84,9 @@ def read_csv(path: Path) -> list[Answer]:
     return [_read(rows[0], [_read_found(row) for row in rows if row["ratio"]]) for rows in by_claim]
 
 
-def _read(row: dict[str, str], found: Sequence[JudgedRatio]) -> Answer:
+def _read(row: dict[str, str], ratios: Sequence[JudgedRatio]) -> Answer:
     lists: dict[str, Any] = {name: _split(row[name]) for name in _LISTS}
-    return Answer(**{name: row[name] for name in _FIELDS} | lists, findings=tuple(found))
+    return Answer(**{name: row[name] for name in _FIELDS} | lists, findings=tuple(ratios))
 
 
 def _read_found(row: dict[str, str]) -> JudgedRatio:
@@ -101,9 +101,9 @@ def _split(cell: str) -> tuple[str, ...]:
     return tuple(cell.split("; ")) if cell else ()
 
 
-def _found(found: JudgedRatio) -> dict[str, Any]:
-    own = {"in_turn": yes_or_no(found.in_turn), "rows": "; ".join(found.rows)}
-    return msgspec.structs.asdict(found) | own
+def _found(ratio: JudgedRatio) -> dict[str, Any]:
+    extra = {"in_turn": yes_or_no(ratio.in_turn), "rows": "; ".join(ratio.rows)}
+    return msgspec.structs.asdict(ratio) | extra
 
 
 def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
@@ -115,8 +115,10 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
 def statements(answers: Sequence[Answer]) -> Statements:
     """Return the claims that have a number, as the page of a run shows them."""
     shown = [a for a in answers if a.findings]
-    found = [Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", (*a.said, *a.notes, _rows(a))) for a in shown]
-    return Statements(tally(answers), found)
+    shown_claims = [
+        Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", (*a.said, *a.notes, _rows(a))) for a in shown
+    ]
+    return Statements(tally(answers), shown_claims)
 
 
 def _rows(a: Answer) -> str:

@@ -57,8 +57,8 @@ class Comparison:
         self.vanished: list[str] = []
         self.devices: set[tuple[str, str]] = set()
         self._p, self._error, self._freedom = array("d"), array("f"), array("f")
-        for pairs, found in self._tested(self._counted()):
-            self._note(pairs, found)
+        for pairs, tested in self._tested(self._counted()):
+            self._note(pairs, tested)
         self.p_holm = holm(np.asarray(self._p))
 
     def _counted(self) -> Iterator[Pair]:
@@ -76,11 +76,11 @@ class Comparison:
             base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
             yield chunk, welch(base, new)
 
-    def _note(self, pairs: list[Pair], found: Welch) -> None:
-        tested = ~np.isnan(found.p)
-        self._p.frombytes(found.p.tobytes())
-        self._error.frombytes(found.error[tested].astype(np.float32).tobytes())
-        self._freedom.frombytes(found.freedom[tested].astype(np.float32).tobytes())
+    def _note(self, pairs: list[Pair], welch: Welch) -> None:
+        tested = ~np.isnan(welch.p)
+        self._p.frombytes(welch.p.tobytes())
+        self._error.frombytes(welch.error[tested].astype(np.float32).tobytes())
+        self._freedom.frombytes(welch.freedom[tested].astype(np.float32).tobytes())
         timed = [pair for pair in pairs if is_timed(pair)]
         self.timed += len(timed)
         self.alone += sum(processes(pair) < 2 for pair in timed)
@@ -94,9 +94,9 @@ class Comparison:
         """Yield the cases that both runs have, in the order of their names."""
         both = ((a, b) for a, b in joined(self.base.cases(), self.new.cases()) if a is not None and b is not None)
         start = 0
-        for pairs, found in self._tested(both):
+        for pairs, tested in self._tested(both):
             p_holm = self.p_holm[start : (start := start + len(pairs))]
-            columns = (column.tolist() for column in (found.ratio, found.low, found.high, found.p, p_holm))
+            columns = (column.tolist() for column in (tested.ratio, tested.low, tested.high, tested.p, p_holm))
             for pair, *numbers in zip(pairs, *columns, strict=True):
                 yield self._judged(pair, *numbers)
 

@@ -129,26 +129,26 @@ class Findings(NamedTuple):
         return max((c.ratio for c in self.worst if c.verdict == SLOWER), default=0.0)
 
 
-def judged(gate: Gate, comparison: Comparison, found: Findings) -> tuple[list[str], bool]:
+def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list[str], bool]:
     """Return the gate's messages, first on what it cannot see, and whether a case fails."""
     _, least = comparison.detectable() or (0.0, 0.0)
     blind = [
         f"cannot detect {percent(gate.slower)} here; smallest detectable {percent(least)} (median of "
         f"{count(comparison.tested, 'case')}); more processes detect smaller ones"
     ] * (least > gate.slower)
-    if still := found.counts["open"]:
+    if still := findings.counts["open"]:
         blind.append(f"{count(still, 'case')} may be slower by more than {percent(gate.slower)}, or not: unclear")
-    broken = found.verdicts[REGRESSED]
-    missing = len(comparison.vanished) + found.counts["lost"] - broken
+    broken = findings.verdicts[REGRESSED]
+    missing = len(comparison.vanished) + findings.counts["lost"] - broken
     lines = [f"FAILS: {count(broken, 'case')} broke"] * (broken > 0)
     if missing and not gate.allow_missing:
-        lost = [case.base.case for case in found.changed if case.base.status == Status.OK]
+        lost = [case.base.case for case in findings.changed if case.base.status == Status.OK]
         which = (
             f"{count(missing, 'case')} of BASE gone or no longer `ok`: {', '.join(comparison.vanished[:LISTED] + lost)}"
         )
         lines.append(f"FAILS: {which}; --allow-missing passes")
-    if found.most > 1 + gate.slower:
-        lines.append(f"FAILS: a case is slower by {percent(found.most - 1)}, more than {percent(gate.slower)}")
+    if findings.most > 1 + gate.slower:
+        lines.append(f"FAILS: a case is slower by {percent(findings.most - 1)}, more than {percent(gate.slower)}")
     if blind and gate.unclear:
         lines.append("FAILS: unclear (--fail-unclear)")
     return [*blind, *lines], bool(lines)
@@ -156,28 +156,28 @@ def judged(gate: Gate, comparison: Comparison, found: Findings) -> tuple[list[st
 
 def gather(comparison: Comparison, gate: Gate | None, write: Callable[[CasePair], object]) -> Findings:
     """Go through all cases once, handing each to `write`."""
-    found = Findings(Counter(), [], [], [], Counter(), Counter())
+    findings = Findings(Counter(), [], [], [], Counter(), Counter())
     bound = 1 + gate.slower if gate else math.inf
-    found.worst.extend(nlargest(LISTED, _timed(comparison.compared(), found, bound, write), key=_badness))
-    return found
+    findings.worst.extend(nlargest(LISTED, _timed(comparison.compared(), findings, bound, write), key=_badness))
+    return findings
 
 
 def _timed(
-    cases: Iterator[CasePair], found: Findings, bound: float, write: Callable[[CasePair], object]
+    cases: Iterator[CasePair], findings: Findings, bound: float, write: Callable[[CasePair], object]
 ) -> Iterator[CasePair]:
     for case in cases:
         write(case)
-        found.verdicts[case.verdict] += 1
-        found.counts["lost"] += case.base.status == Status.OK != case.new.status
+        findings.verdicts[case.verdict] += 1
+        findings.counts["lost"] += case.base.status == Status.OK != case.new.status
         if case.verdict in _RANK:
-            found.counts["open"] += not (case.verdict == SLOWER and case.ratio > bound) and not case.high <= bound
+            findings.counts["open"] += not (case.verdict == SLOWER and case.ratio > bound) and not case.high <= bound
             yield case
         elif case.verdict == REGRESSED:
-            _keep(found.regressed, case)
+            _keep(findings.regressed, case)
         elif case.verdict == UNTIMED:
-            found.untimed[case.reason if case.base.status == case.new.status else ""] += 1
+            findings.untimed[case.reason if case.base.status == case.new.status else ""] += 1
             if case.base.status != case.new.status:
-                _keep(found.changed, case)
+                _keep(findings.changed, case)
 
 
 def _keep(cases: list[CasePair], case: CasePair) -> None:
@@ -189,13 +189,13 @@ def _badness(case: CasePair) -> tuple[int, float]:
     return _RANK[case.verdict], case.ratio if math.isfinite(case.ratio) else 0.0
 
 
-def render(comparison: Comparison, found: Findings) -> str:
+def render(comparison: Comparison, findings: Findings) -> str:
     """Return the table, pairs of siblings, changed statuses, cases of one run only, and the tally."""
     pairs = list(siblings(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
-    notes = _statuses(found), [_smallest(comparison), untested]
-    paragraphs = [_table(found), pairs_table(pairs), *map(_lines, notes)]
-    tally = _lines([_tally(comparison, found.verdicts)])
+    notes = _statuses(findings), [_smallest(comparison), untested]
+    paragraphs = [_table(findings), pairs_table(pairs), *map(_lines, notes)]
+    tally = _lines([_tally(comparison, findings.verdicts)])
     return "\n\n".join(filter(None, (*paragraphs, tally)))
 
 
@@ -203,12 +203,12 @@ def _lines(texts: Sequence[str]) -> str:
     return "\n".join(paragraph(text) for text in texts if text)
 
 
-def _table(found: Findings) -> str:
-    if not found.worst:
+def _table(findings: Findings) -> str:
+    if not findings.worst:
         return ""
-    drawn = table(SHOWN, [_cells(case) for case in found.worst], titled=True)
-    shown = Counter(case.verdict for case in found.worst)
-    more = {verdict: found.verdicts[verdict] - shown[verdict] for verdict in _RANK}
+    drawn = table(SHOWN, [_cells(case) for case in findings.worst], titled=True)
+    shown = Counter(case.verdict for case in findings.worst)
+    more = {verdict: findings.verdicts[verdict] - shown[verdict] for verdict in _RANK}
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
     drawn += f"\n  {MARK} measured under noise" * (f" {MARK}" in drawn)
     return f"{drawn}\nand {hidden} more; --csv FILE has all" if hidden else drawn
@@ -225,19 +225,19 @@ def _cells(case: CasePair) -> Sequence[str]:
     )
 
 
-def _statuses(found: Findings) -> list[str]:
-    lines = [f"{case.verdict}: {case.base.case}: {case.reason}" for case in found.regressed]
-    lines += [f"{case.base.case}: {case.reason}" for case in found.changed]
-    hidden = found.verdicts[REGRESSED] + found.untimed[""] - len(lines)
+def _statuses(findings: Findings) -> list[str]:
+    lines = [f"{case.verdict}: {case.base.case}: {case.reason}" for case in findings.regressed]
+    lines += [f"{case.base.case}: {case.reason}" for case in findings.changed]
+    hidden = findings.verdicts[REGRESSED] + findings.untimed[""] - len(lines)
     lines += [f"and {hidden} more changes of status; --csv FILE has all"] if hidden else []
-    return lines + [f"no time: {number} {what}" for what, number in found.untimed.most_common() if what]
+    return lines + [f"no time: {number} {what}" for what, number in findings.untimed.most_common() if what]
 
 
 def _smallest(comparison: Comparison) -> str:
-    found = comparison.detectable()
-    if found is None:
+    smallest = comparison.detectable()
+    if smallest is None:
         return ""
-    alone, among = map(percent, found)
+    alone, among = map(percent, smallest)
     among = f", {among} among {comparison.tested} (Holm)" if comparison.tested > 1 else ""
     found_in = f"{100 * POWER:.0f} % of comparisons like this one"
     return f"smallest difference that {found_in} would find, in the median case: {alone} by itself{among}"
@@ -312,16 +312,16 @@ def compare_runs(
         differs = [*_differences(_settings(old), _settings(now)), *updated]
         cases: list[ComparedCase] = []
         keep = (lambda case: None) if json_to is None else (lambda case: cases.append(as_row(case)))
-        found = _gathered(comparison, gate, machines, csv_path, keep)
-        lines, fails = judged(gate, comparison, found) if gate else ([], False)
+        findings = _gathered(comparison, gate, machines, csv_path, keep)
+        lines, fails = judged(gate, comparison, findings) if gate else ([], False)
         if json_to is not None:
             one, other = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
             alone = comparison.base_only, comparison.new_only
-            verdicts = dict(found.verdicts)
+            verdicts = dict(findings.verdicts)
             ratios = [ratio_row(pair) for pair in siblings(comparison.base, comparison.new)]
             document = CompareDocument(one, other, machines, differs, margin, verdicts, *alone, cases, lines, ratios)
             json_to.write(msgspec.json.encode(document).decode() + "\n")
-        parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, found)]
+        parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, findings)]
         return "\n\n".join(filter(None, parts)), fails
 
 
@@ -334,14 +334,14 @@ def _gathered(
 ) -> Findings:
     if csv_path is None:
         return gather(comparison, gate, keep)
-    found: list[Findings] = []
+    gathered: list[Findings] = []
 
     def write(out: IO[str]) -> None:
         row = csv_writer(comparison, machines, out)
-        found.append(gather(comparison, gate, lambda case: (row(case), keep(case))))
+        gathered.append(gather(comparison, gate, lambda case: (row(case), keep(case))))
 
     write_text(csv_path, write)
-    return found[0]
+    return gathered[0]
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:
@@ -350,13 +350,13 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     old, now = base["machine"], new["machine"]
     names = {line.partition(":")[0] for line in _differences(_coarse(old), _coarse(now, old))}
-    found: dict[bool, list[str]] = {True: [], False: []}
+    differences: dict[bool, list[str]] = {True: [], False: []}
     for line in _differences(old, now):
-        found[line.partition(":")[0] in names].append(line)
+        differences[line.partition(":")[0] in names].append(line)
     if names and not anyway:
         which = f"runs {base['run_id']} and {new['run_id']}"
-        raise UsageError(f"{which} are of different machines: {'; '.join(found[True])}; --anyway compares them")
-    return found[True], found[False]
+        raise UsageError(f"{which} are of different machines: {'; '.join(differences[True])}; --anyway compares them")
+    return differences[True], differences[False]
 
 
 #: Of a Linux release, all between its second number and the kind of machine; of other versions, all after the second.
@@ -367,9 +367,11 @@ _LIKE = 0.01
 
 def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return facts of a machine without patch releases, and with the memory of another that has as much to 1 %."""
-    found = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
-    own, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
-    return {**found, "memory_bytes": theirs} if own and abs(own - theirs) <= _LIKE * theirs else found
+    facts_of = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
+    base_bytes, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
+    return (
+        {**facts_of, "memory_bytes": theirs} if base_bytes and abs(base_bytes - theirs) <= _LIKE * theirs else facts_of
+    )
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:

@@ -17,44 +17,44 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite, find_suite, full_name
 
 
-def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "--") -> Plan:
+def plan_asked(suites: Sequence[str], options: Mapping[str, Any], prefix: str = "--") -> Plan:
     """Return the plan of the given options; those left out keep the plan's defaults.
 
     prefix: what the user typed before an option's name. Raises UsageError for options that this machine cannot satisfy.
     """
-    if asked["threads"] and max(asked["threads"]) > cpu_count():
-        found = f"{prefix}threads {max(asked['threads'])}: is more than the CPUs that may be used here"
-        raise UsageError(f"{found}; expected at most {cpu_count()}, since threads on one CPU wait for each other")
-    devices = choose_devices(asked["devices"], f"{prefix}device")
+    if options["threads"] and max(options["threads"]) > cpu_count():
+        complaint = f"{prefix}threads {max(options['threads'])}: is more than the CPUs that may be used here"
+        raise UsageError(f"{complaint}; expected at most {cpu_count()}, since threads on one CPU wait for each other")
+    devices = choose_devices(options["devices"], f"{prefix}device")
     here = {
         "devices": devices,
-        "absent": ("cuda",) if asked["devices"] == "auto" and "cuda" not in devices else (),
-        "kernels": tuple(asked["kernels"]),
-        "threads": asked["threads"] or (default_threads(),),
-        "isas": choose_isas(asked["isas"], f"{prefix}isa"),
-        "plugins": tuple(str(Path(plugin).absolute()) for plugin in asked["plugins"]),
-        "mode": Mode(asked["mode"]),
+        "absent": ("cuda",) if options["devices"] == "auto" and "cuda" not in devices else (),
+        "kernels": tuple(options["kernels"]),
+        "threads": options["threads"] or (default_threads(),),
+        "isas": choose_isas(options["isas"], f"{prefix}isa"),
+        "plugins": tuple(str(Path(plugin).absolute()) for plugin in options["plugins"]),
+        "mode": Mode(options["mode"]),
         "suites": tuple(map(full_name, suites)),
     }
-    return Plan(**{**asked, **here})
+    return Plan(**{**options, **here})
 
 
 def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
     """Return the suites of a plan, whose problems may come from a plug-in. Raises UsageError."""
-    found = (find_suite(name, registry) for name in plan.suites)
-    return list(each_overseen(found, "a suite", _patience_s(plan, registry)))
+    suites = (find_suite(name, registry) for name in plan.suites)
+    return list(each_overseen(suites, "a suite", _patience_s(plan, registry)))
 
 
 def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[PlannedJob]:
     """Yield the jobs of a plan. The figures of a plug-in's problems are computed here for the first time."""
     patience_s = _patience_s(plan, registry)
-    found = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
+    expanded = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
     foreign = {op for op, problem_class in registry.operations.items() if is_foreign(problem_class)}
-    for name in dict.fromkeys(name for planned in found for name in planned.job.problems if foreign):
+    for name in dict.fromkeys(name for planned in expanded for name in planned.job.problems if foreign):
         if name.partition("/")[0] in foreign:
             with overseen(f"{name}: its size, work and traffic", patience_s):
                 require_figures(registry.problem(name), name)
-    return found
+    return expanded
 
 
 def _patience_s(plan: Plan, registry: Registry) -> float:

@@ -89,14 +89,14 @@ def load_config(path: str) -> Any:
     import parsl
 
     try:
-        found = runpy.run_path(path).get("config")
+        config = runpy.run_path(path).get("config")
     except (Exception, SystemExit) as error:
         text = " ".join(message(error).split())
         raise UsageError(f"--executor {path}: cannot be run: {type(error).__name__}: {text}") from None
-    if not isinstance(found, parsl.Config):
-        what = "defines no `config`" if found is None else f"its `config` is of type {type(found).__name__}"
+    if not isinstance(config, parsl.Config):
+        what = "defines no `config`" if config is None else f"its `config` is of type {type(config).__name__}"
         raise UsageError(f"--executor {path}: {what}, expected `config = parsl.Config(...)`; see docs/cluster.md")
-    return found
+    return config
 
 
 class ParslPool:
@@ -114,12 +114,12 @@ class ParslPool:
         except Exception as error:
             raise UsageError(f"--executor {path}: {failed(error).ended}") from None
         self._measure = parsl.python_app(measure, data_flow_kernel=self._kernel, cache=False)
-        self._executors = [own for label, own in self._kernel.executors.items() if label != "_parsl_internal"]
+        self._executors = [executor for label, executor in self._kernel.executors.items() if label != "_parsl_internal"]
 
     def submit(self, data: bytes) -> "Future[bytes]":
         """Measure a task by one of the executors."""
-        found: Future[bytes] = self._measure(data)
-        return found
+        future: Future[bytes] = self._measure(data)
+        return future
 
     def answer(self, error: BaseException) -> TaskReply:
         """Return the reply for a task's error."""
@@ -129,7 +129,7 @@ class ParslPool:
 
     def state(self) -> TaskReply:
         """Return how many workers there are, and the states of the blocks."""
-        states = "; ".join(f"{own.label}: {_state(own)}" for own in self._executors)
+        states = "; ".join(f"{executor.label}: {_state(executor)}" for executor in self._executors)
         return TaskReply(workers=sum(map(_workers, self._executors)), state=states)
 
     def close(self) -> None:
@@ -148,11 +148,11 @@ def _workers(executor: Any) -> int:
 
 def _state(executor: Any) -> str:
     """Return the states of an executor's blocks, with the last line that one printed to standard error."""
-    found = []
+    words = []
     for name, status in getattr(executor, "status_facade", {}).items():
         lines = (status.message or status.stderr_summary or "").strip().splitlines()
-        found.append(f"block {name} is {status.state.name}" + (f" ({lines[-1].strip()})" if lines else ""))
-    return ", ".join(found) or "no block has been asked for"
+        words.append(f"block {name} is {status.state.name}" + (f" ({lines[-1].strip()})" if lines else ""))
+    return ", ".join(words) or "no block has been asked for"
 
 
 def failed(error: BaseException) -> TaskReply:

@@ -96,23 +96,23 @@ class Ceilings:
             self._hold(job, self._registry.problem(name), timed)
 
     def _hold(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
-        asked = {row.entrant: self._asked(job, problem, row) for row in timed}
+        judges_of = {row.entrant: self._asked(job, problem, row) for row in timed}
         for need in dict.fromkeys(need for row in timed for need in self._needs(job, problem, row)):
             self._refresh(need, job)
-        for need in dict.fromkeys(need for own in asked.values() for need, _ in own):
+        for need in dict.fromkeys(need for pairs in judges_of.values() for need, _ in pairs):
             if not self._holds(need):
                 self._refresh(need, job)
-        for need in self._surpassed(problem, timed, asked):
+        for need in self._surpassed(problem, timed, judges_of):
             self._measure(need, job)
         for row in timed:
-            judges = [judge for need, times in asked[row.entrant] for judge in self._judges(need, times)]
+            judges = [judge for need, times in judges_of[row.entrant] for judge in self._judges(need, times)]
             row.judged_by = "; ".join(map(str, judges)) or NO_JUDGE
-            for held in [self._undisturbed(need) for need, times in asked[row.entrant] if times < FAR]:
-                if held and (excess := exceeded(row, problem, Judge(held, FAR))):
+            for steady in [self._undisturbed(need) for need, times in judges_of[row.entrant] if times < FAR]:
+                if steady and (excess := exceeded(row, problem, Judge(steady, FAR))):
                     row.mistrust(excess.reason, excess)
                     break
         timed = [row for row in timed if row.status == Status.OK]
-        for need, suspects in self._surpassed(problem, timed, asked).items():
+        for need, suspects in self._surpassed(problem, timed, judges_of).items():
             row, excess = suspects[0]
             if len(suspects) > 1 or row.kernel == job.baseline_of(problem.id):
                 self._refute(need, f"{row.kernel} on {problem.id}: {excess.reason}")
@@ -125,23 +125,23 @@ class Ceilings:
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
         known = {need.moves: self._known[need] for need in self._needs(job, problem, row)}
         bounds = Bounds(*(known[moves].found if moves in known else None for moves in (False, True)))
-        found = place(row, problem, bounds)
-        row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
+        placed = place(row, problem, bounds)
+        row.roofline = placed if placed and placed.roofline_pct <= 100 * SLACK else None
         for at, doubt in [(standing.found, standing.doubt) for standing in known.values()]:
             if row.roofline and at and doubt and at.need.bounds == row.roofline.bound_by:
                 row.note(low_ceiling(at.kind, doubt))
 
     def _surpassed(
-        self, problem: Problem, rows: list[Measurement], asked: Mapping[Entrant, list[tuple[Need, float]]]
+        self, problem: Problem, rows: list[Measurement], judges: Mapping[Entrant, list[tuple[Need, float]]]
     ) -> dict[Need, list[tuple[Measurement, Excess]]]:
         """The ceilings that rows lie above, each with those rows."""
-        found: dict[Need, list[tuple[Measurement, Excess]]] = {}
+        excesses: dict[Need, list[tuple[Measurement, Excess]]] = {}
         for row in rows:
-            for need, times in asked[row.entrant]:
+            for need, times in judges[row.entrant]:
                 for judge in self._judges(need, times):
                     if excess := exceeded(row, problem, judge):
-                        found.setdefault(need, []).append((row, excess))
-        return found
+                        excesses.setdefault(need, []).append((row, excess))
+        return excesses
 
     def _judges(self, need: Need, times: float) -> list[Judge]:
         """Return the limit above which a row is mistrusted: the highest undisturbed ceiling, else the nominal peak.
@@ -151,8 +151,8 @@ class Ceilings:
         known, ever = self._known.get(need), self._ever.get(need)
         if known and known.doubt and not known.found:
             return []  # right kernels have surpassed it
-        if held := self._undisturbed(need) or nominal_peak(need):
-            return [Judge(held, times)]
+        if steady := self._undisturbed(need) or nominal_peak(need):
+            return [Judge(steady, times)]
         return [Judge(ever[0], FAR)] if ever and ever[1].startswith(BESIDE) else []
 
     def _undisturbed(self, need: Need) -> Ceiling | None:
@@ -226,17 +226,17 @@ class Ceilings:
         stale_at_s = ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s))
         self._known[need] = Standing(found, stale_at_s, doubt)
 
-    def _add(self, found: Ceiling, doubt: str) -> None:
+    def _add(self, measured: Ceiling, doubt: str) -> None:
         """Record a ceiling of this run."""
-        self._own.add(found.need)
-        self._keep(found)
+        self._own.add(measured.need)
+        self._keep(measured)
         if doubt:
-            self._doubt(found, doubt)
+            self._doubt(measured, doubt)
 
-    def _see(self, found: Ceiling, doubt: str) -> None:
+    def _see(self, measured: Ceiling, doubt: str) -> None:
         """Let the highest ceiling of a kind be at least this one."""
-        before = self._ever.get(found.need)
-        self._ever[found.need] = highest(filter(None, (before, (found, doubt))))
+        before = self._ever.get(measured.need)
+        self._ever[measured.need] = highest(filter(None, (before, (measured, doubt))))
 
     def _refute(self, need: Need, reason: str) -> None:
         """Let a ceiling bound nothing until it is measured again, since right kernels surpass it."""
@@ -252,23 +252,23 @@ class Ceilings:
         row = fastest(rows)
         if row is None:
             return None
-        found = ceiling(need, row, problem, datetime.now(UTC).isoformat())
-        doubt = self._looks_disturbed(found, row)
-        self._see(found, doubt)
-        return found, doubt
+        measured = ceiling(need, row, problem, datetime.now(UTC).isoformat())
+        doubt = self._looks_disturbed(measured, row)
+        self._see(measured, doubt)
+        return measured, doubt
 
-    def _looks_disturbed(self, found: Ceiling, row: Measurement) -> str:
+    def _looks_disturbed(self, measured: Ceiling, row: Measurement) -> str:
         """Return why other load seems to have lowered a ceiling; nothing if it does not."""
         cause = disturbances(row.disturbed)[0].cause if was_noisy(row.disturbed) else ""
-        if cause and found.device == "cpu" and fastest_tenth(row.samples).middle > SLICE_S:
+        if cause and measured.device == "cpu" and fastest_tenth(row.samples).middle > SLICE_S:
             return cause + _LONG
         # Beside other load, a sample is as fast as it would be alone, or takes a time slice more.
-        if (wide := found.high - (found.rate if cause else found.low)) > WIDE * found.rate:
-            return f"its interval is {100 * wide / found.rate:.0f} % wide"
-        if found.kind == "fp32":
+        if (wide := measured.high - (measured.rate if cause else measured.low)) > WIDE * measured.rate:
+            return f"its interval is {100 * wide / measured.rate:.0f} % wide"
+        if measured.kind == "fp32":
             for need, known in self._known.items():
-                same = (need.device, need.threads, need.kind) == (found.device, found.threads, "fp64")
-                if same and known.found and known.found.rate > found.rate:
+                same = (need.device, need.threads, need.kind) == (measured.device, measured.threads, "fp64")
+                if same and known.found and known.found.rate > measured.rate:
                     return "below that of fp64"
         return cause and BESIDE + cause
 

@@ -72,14 +72,14 @@ class Channel:
         Raises EOFError if the other side has ended, msgspec.DecodeError for nonsense.
         """
         until_s = now() + (within_s or 0.0)
-        while (found := self._next()) is None:
+        while (message := self._next()) is None:
             if within_s is not None and not select.select([self._reads], [], [], max(0.0, until_s - now()))[0]:
                 return None
             piece = os.read(self._reads, _PIECE_BYTES)
             if not piece:
                 raise EOFError
             self._data += piece
-        return found
+        return message
 
     def _next(self) -> Message | None:
         end = _LENGTH_BYTES + int.from_bytes(self._data[:_LENGTH_BYTES], "little")
@@ -144,14 +144,14 @@ class Child(AbstractContextManager["Child", None]):
         Raises EOFError if none can come, msgspec.DecodeError for nonsense and for an answer of another process.
         """
         has_ended = self.ended() is not None  # all that it has written is there to be read then
-        found = self._channel.receive(within_s)
-        if found is None and has_ended:
+        message = self._channel.receive(within_s)
+        if message is None and has_ended:
             raise EOFError
-        if found is not None:
-            self._answers_as = self._answers_as or found.pid
-            if found.pid != self._answers_as:
-                raise msgspec.DecodeError(f"process {found.pid} answers for process {self._answers_as}")
-        return found
+        if message is not None:
+            self._answers_as = self._answers_as or message.pid
+            if message.pid != self._answers_as:
+                raise msgspec.DecodeError(f"process {message.pid} answers for process {self._answers_as}")
+        return message
 
     def ended(self, within_s: float = 0.0) -> int | None:
         """Wait up to `within_s` for the end; return the exit status, below 0 a signal, None while the process runs."""
@@ -165,9 +165,9 @@ class Child(AbstractContextManager["Child", None]):
 
         Raises UsageError if the system could not start the process.
         """
-        status, found = self.ended(EXIT_S), last_words(self.log)
-        if not self._answers_as and found.startswith(NO_PROCESS):
-            raise UsageError(f"{found}; {_MORE}")
+        status, words = self.ended(EXIT_S), last_words(self.log)
+        if not self._answers_as and words.startswith(NO_PROCESS):
+            raise UsageError(f"{words}; {_MORE}")
         if status is None:
             return None, f"the process does not answer, and has not ended{self.said()}"
         how = signal.Signals(-status).name if status < 0 else f"the process ended with status {status}"
@@ -175,8 +175,8 @@ class Child(AbstractContextManager["Child", None]):
 
     def said(self) -> str:
         """Return the last words after a colon, or nothing."""
-        found = last_words(self.log)
-        return f": {found}" if found else ""
+        words = last_words(self.log)
+        return f": {words}" if words else ""
 
     def close(self, patience_s: float = 0.0) -> None:
         """End the process and all below it, and wait for that; first give it `patience_s` to end by itself."""
@@ -261,10 +261,10 @@ def answers(
         with Child(__name__, module) as child:
             while left:
                 limit_s = silence_s(left[0]) if callable(silence_s) else silence_s
-                found = _answer(child, left, min(now() + limit_s, until_s), stop)
+                answer = _answer(child, left, min(now() + limit_s, until_s), stop)
                 relay(child.log, sys.stderr)
-                yield left.pop(0), found
-                if isinstance(found, Lost):
+                yield left.pop(0), answer
+                if isinstance(answer, Lost):
                     break
 
 

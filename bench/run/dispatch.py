@@ -83,12 +83,12 @@ def _found(answer: TaskReply) -> StationRows:
     if answer.lost:
         raise UsageError(f"the executor's first worker was lost: {answer.lost}")
     try:
-        found = msgspec.msgpack.decode(answer.data, type=StationRows)
+        rows = msgspec.msgpack.decode(answer.data, type=StationRows)
     except msgspec.ValidationError as error:
         raise UsageError(f"a host answers as another version of kernelmark would: {error}") from None
-    if found.refused:
-        raise UsageError(f"host {found.host.host}: {found.refused}")
-    return found
+    if rows.refused:
+        raise UsageError(f"host {rows.host.host}: {rows.refused}")
+    return rows
 
 
 class _JobGroup(NamedTuple):
@@ -157,15 +157,15 @@ class Dispatch:
             self._losses[group] += 1
             self._lost = answer.lost
             return self._losses[group] >= KILLS
-        found = _found(answer)
-        if found.host.host not in self._hosts:
-            self._store.add_host(self._session.run_id, found.host)
-            self._hosts.add(found.host.host)
-        for ceiling, doubt in found.ceilings:
+        answered = _found(answer)
+        if answered.host.host not in self._hosts:
+            self._store.add_host(self._session.run_id, answered.host)
+            self._hosts.add(answered.host.host)
+        for ceiling, doubt in answered.ceilings:
             self._store.add_ceiling(self._session.run_id, ceiling)
             if doubt:
                 self._store.doubt_ceiling(self._session.run_id, ceiling, doubt)
-        for whole, left, rows in zip(*self._groups[group], found.rows, strict=True):
+        for whole, left, rows in zip(*self._groups[group], answered.rows, strict=True):
             for result, _ in self._session.record(left, rows):
                 notify(result)
             progress.ends(whole, 1)

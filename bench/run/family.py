@@ -76,13 +76,13 @@ def below(pid: int) -> list[Member]:
     children: dict[int, list[Member]] = {}
     for member in _all():
         children.setdefault(member.parent, []).append(member)
-    found: list[Member] = []
+    members: list[Member] = []
     left = [pid]
     while left:
-        own = children.pop(left.pop(), [])
-        found += own
-        left += [member.pid for member in own]
-    return found
+        of_process = children.pop(left.pop(), [])
+        members += of_process
+        left += [member.pid for member in of_process]
+    return members
 
 
 def _all() -> Iterator[Member]:
@@ -98,13 +98,13 @@ def _all() -> Iterator[Member]:
 
 def reap() -> dict[int, int] | None:
     """Reap the processes that have ended, adopted ones too; return their statuses, None if no child is left."""
-    found: dict[int, int] = {}
+    statuses: dict[int, int] = {}
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            found.update([ended])
+            statuses.update([ended])
     except ChildProcessError:
-        return found or None
-    return found
+        return statuses or None
+    return statuses
 
 
 def end_all(child: int) -> None:
@@ -113,11 +113,11 @@ def end_all(child: int) -> None:
     A process that no signal ends within five seconds, such as one that waits for a broken device, is left.
     """
     for number in range(_PASSES):
-        found = below(os.getpid())
-        for member in found:
+        members = below(os.getpid())
+        for member in members:
             if number >= _GRACE_PASSES or not _tracks(member.pid):
                 _kill(os.kill, member.pid)
-        if not found:
+        if not members:
             _kill(os.killpg, child)
         if reap() is None:
             return

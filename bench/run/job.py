@@ -216,18 +216,18 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
     """Fill in the reports. Returns why siblings cannot be measured together, if so: then nothing is timed."""
     live = [c for c in contenders if c.live]
     try:
-        found = _stocks(job, live)
+        stocks = _stocks(job, live)
     except MemoryError as error:
         if len(job.problems) > 1:
             return str(error)
         for contender in live:
             contender.fail(error)
         return ""
-    for stock in found:
+    for stock in stocks:
         _set_up(stock)
     entropy = job.entropy or f"{secrets.randbits(128):032x}"  # which no set-up has seen
     board.entropy = entropy
-    for stock in found:
+    for stock in stocks:
         stock.draw.mix(int(entropy, 16))
         for contender in stock.live:
             contender.report.entropy = entropy
@@ -241,12 +241,12 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
     if crowded := _crowded(job, contenders):
         return crowded
     if job.mode.does.times:
-        _time(job, found, show)
-        for stock in found:
+        _time(job, stocks, show)
+        for stock in stocks:
             _judge_standing(stock)
             for contender in stock.live:
                 contender.audit()
-    for stock in found:
+    for stock in stocks:
         if stock.moved and not job.mode.does.times:
             _judge(stock)  # a first call of the launches that have not been called yet
         _judge_last(stock)
@@ -268,15 +268,15 @@ def _crowded(job: Job, contenders: list[Contender]) -> str:
     return next((one_line(f"{r.kernel}: {r.reason}") for r in reports if r.status == Status.OOM), "")
 
 
-def _time(job: Job, found: list[Stock], show: Show) -> None:
+def _time(job: Job, stocks: list[Stock], show: Show) -> None:
     """Sample the contenders in turn; one that raises is dropped.
 
     A kernel's siblings stand next to one another, so that least time lies between what is compared.
     """
-    for stock in found:
+    for stock in stocks:
         if stock.live and stock.problem.distribution != UNIFORM:
             stock.redraw(stock.problem.distribution)
-    contenders = [(c, stock) for stock in found for c in stock.live]
+    contenders = [(c, stock) for stock in stocks for c in stock.live]
     contenders.sort(key=lambda pair: job.kernels.index(pair[0].kernel.id))
     monitors = {c.device.name: c.device.monitor() for c, _ in contenders}
     threaded = sum(c.report.threads > 1 for c, _ in contenders)
@@ -308,8 +308,8 @@ class _Looks:
         """Show the samples of each, once the job has lasted for SHOW_S and samples have been kept."""
         if self._shown or now() - self._began_s < SHOW_S:
             return
-        found = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
-        glimpses = [Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in found if samples]
+        sampled = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
+        glimpses = [Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in sampled if samples]
         if glimpses:  # a first window that was disturbed leaves none
             self._shown = True
             self._show(glimpses)

@@ -19,21 +19,21 @@ def planned_processes(plan: Plan) -> int:
     return plan.processes if plan.mode.does.times else 1
 
 
-def is_settled(planned: PlannedJob, found: Sequence[Process], processes: int) -> bool:
+def is_settled(planned: PlannedJob, measured: Sequence[Process], processes: int) -> bool:
     """Return whether the job needs no further process: enough were undisturbed, or it has had all that it may have.
 
     Disturbed processes may be replaced by half as many again. The decision depends on the disturbances and not on the
     samples. If all contenders have failed, there is nothing left to measure.
     """
-    if still_good(planned, found) is None or len(found) >= processes + processes // 2:
+    if still_good(planned, measured) is None or len(measured) >= processes + processes // 2:
         return True
-    return sum(map(_stands, found)) >= processes
+    return sum(map(_stands, measured)) >= processes
 
 
-def counted(found: Sequence[Process], processes: int) -> Sequence[Process]:
+def counted(measured: Sequence[Process], processes: int) -> Sequence[Process]:
     """Return the processes that the row is formed from, in their order, preferring the undisturbed ones."""
-    ranked = sorted(range(len(found)), key=lambda place: (not _stands(found[place]), place))
-    return [found[place] for place in sorted(ranked[:processes])]
+    ranked = sorted(range(len(measured)), key=lambda place: (not _stands(measured[place]), place))
+    return [measured[place] for place in sorted(ranked[:processes])]
 
 
 def _stands(process: Process) -> bool:
@@ -60,9 +60,9 @@ def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> 
     return list(merged.values())
 
 
-def still_good(planned: PlannedJob, found: Sequence[Process]) -> PlannedJob | None:
+def still_good(planned: PlannedJob, runs: Sequence[Process]) -> PlannedJob | None:
     """Return the job without the contenders that have failed in an earlier process, or None if none is left."""
-    bad = {measured.entrant for rows in found for measured in rows if measured.status != Status.OK}
+    bad = {measured.entrant for rows in runs for measured in rows if measured.status != Status.OK}
     good = [entrant for entrant in planned.job.entrants if entrant not in bad]
     return only(planned, good) if good else None
 
@@ -72,20 +72,24 @@ def only(planned: PlannedJob, entrants: Collection[Entrant]) -> PlannedJob:
     return msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
 
-def _groups(found: Sequence[Measurement]) -> list[list[float]]:
-    return [one.samples for one in found]
+def _groups(measured: Sequence[Measurement]) -> list[list[float]]:
+    return [one.samples for one in measured]
 
 
-def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
-    for number, one in enumerate(found, 1):
+def _merge(measured: Sequence[Measurement], processes: int) -> Measurement:
+    for number, one in enumerate(measured, 1):
         if one.status != Status.OK:
             where = "" if number == 1 else f"in process {number} of {processes}: "
             return msgspec.structs.replace(one, reason=where + one.reason)
-    values = {name: rule([getattr(one, name) for one in found]) for name, rule in RULES.items()}
-    values |= {"interval": pooled_interval(_groups(found)), "interval_scope": BETWEEN, "spread_s": _spread_s(found)}
+    values = {name: rule([getattr(one, name) for one in measured]) for name, rule in RULES.items()}
+    values |= {
+        "interval": pooled_interval(_groups(measured)),
+        "interval_scope": BETWEEN,
+        "spread_s": _spread_s(measured),
+    }
     return Measurement(**values)
 
 
-def _spread_s(found: Sequence[Measurement]) -> float:
-    first, last = (datetime.fromisoformat(one.started_at) for one in (found[0], found[-1]))
+def _spread_s(measured: Sequence[Measurement]) -> float:
+    first, last = (datetime.fromisoformat(one.started_at) for one in (measured[0], measured[-1]))
     return (last - first).total_seconds()

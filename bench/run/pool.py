@@ -164,15 +164,15 @@ class Worker:
         own, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
         if own < available:
             return None
-        found = f"the process took {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
-        return Death(_blamed(job, call), Status.OOM, f"{_stage(call)}: {found}")
+        complaint = f"the process took {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
+        return Death(_blamed(job, call), Status.OOM, f"{_stage(call)}: {complaint}")
 
     def _crowded(self, job: Job, call: Call | None) -> Death | None:
         """Return how a worker ends below which there are too many processes."""
-        found, limit = [str(self._child.pid)], MOST_PROCESSES + job.threads
-        for pid in found:  # which grows meanwhile
-            found += children_of(pid)
-        started = len(found) - 2  # without the keeper and the worker
+        members, limit = [str(self._child.pid)], MOST_PROCESSES + job.threads
+        for pid in members:  # which grows meanwhile
+            members += children_of(pid)
+        started = len(members) - 2  # without the keeper and the worker
         if started <= limit:
             return None
         reason = f"{_stage(call)}: it has started {started} processes, expected at most {limit}"

@@ -22,7 +22,7 @@ class Progress:
     def calls(self, entrant: Entrant, stage: str) -> None:
         """A contender is being called; reported a few times a second, for as long as it lasts."""
 
-    def glimpses(self, found: list[Glimpse]) -> None:
+    def glimpses(self, glimpses: list[Glimpse]) -> None:
         """The contenders of a long job have taken their first samples."""
 
     def ends(self, planned: PlannedJob, process: int) -> None:

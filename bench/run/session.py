@@ -133,8 +133,8 @@ class Session:
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if result.case not in self._cases:
                 samples, parts = (measured.samples, measured.parts) if result.samples else ([], [])
-                found = samples, measured.over_baseline, parts, measured.evidence
-                self._store.add(result, problem.dims(), *found, planned.place)
+                measured_parts = samples, measured.over_baseline, parts, measured.evidence
+                self._store.add(result, problem.dims(), *measured_parts, planned.place)
                 self._cases.add(result.case)
                 self.tally[result.status] += 1
             rows.append((result, measured))
@@ -238,16 +238,16 @@ def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -
 
 def plan_of(store: Store, run_id: str) -> Plan:
     """Return the plan of a run. Raises UsageError for a run that cannot be resumed."""
-    found = store.run(run_id)
-    _refuse_merged(found)
-    return _recorded_plan(found, "--resume", "the command that began the tuning goes on with it")
+    recorded = store.run(run_id)
+    _refuse_merged(recorded)
+    return _recorded_plan(recorded, "--resume", "the command that began the tuning goes on with it")
 
 
 def plan_again(store: Store, run_id: str) -> Plan:
     """Return the plan of a run that is to be measured again, on the same values. Raises UsageError."""
-    found = store.run(run_id)
-    plan = _recorded_plan(found, "--reproduce", "name the suites")
-    return msgspec.structs.replace(plan, shard=None, reproduce=found.run_id)
+    recorded = store.run(run_id)
+    plan = _recorded_plan(recorded, "--reproduce", "name the suites")
+    return msgspec.structs.replace(plan, shard=None, reproduce=recorded.run_id)
 
 
 def _recorded_plan(run: Run, option: str, if_tuned: str) -> Plan:
@@ -272,13 +272,13 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
     _refuse_merged(before)
     _refuse_other_host(store, before)
     runs = [msgspec.json.decode(msgspec.json.encode(run)) for run in (before, now)]  # lists for tuples
-    found = [
+    differences = [
         f"{leaf} was {was} and is {here}"
         for name in ("machine", "environment", "git_commit", "suites", "plan")
         for leaf, (was, here) in unlike(name.removeprefix("git_"), [run[name] for run in runs])
     ]
-    if found:
-        what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+    if differences:
+        what = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
     if noisy_again:
         with held_run(store.path, before.run_id, "start a run of your own"):  # whoever measures it would miss its rows

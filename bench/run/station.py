@@ -72,10 +72,10 @@ def measure(data: bytes, gpu: str = "") -> bytes:
     """Measure a `Task` and return `StationRows`, both as MessagePack. gpu: the UUID of the only GPU to use."""
     expected, host = msgspec.msgpack.decode(data, type=Expected), this_host()
     try:
-        found = _found(expected.host, data, gpu, host)
+        rows = _found(expected.host, data, gpu, host)
     except UsageError as error:
-        found = StationRows(host, refused=str(error))
-    return msgspec.msgpack.encode(found)
+        rows = StationRows(host, refused=str(error))
+    return msgspec.msgpack.encode(rows)
 
 
 def _found(expected: Host | None, data: bytes, gpu: str, host: Host) -> StationRows:
@@ -109,8 +109,8 @@ def _station(plan: Plan, gpu: str, host: Host) -> "Station":
     if before is not None:
         before.close()
     with _one_at_a_time:
-        _own.station = found = Station(plan, gpu, host)
-    return found
+        _own.station = station = Station(plan, gpu, host)
+    return station
 
 
 class Station:
@@ -139,11 +139,11 @@ class Station:
     def measure(self, jobs: Sequence[PlannedJob]) -> StationRows:
         """Measure the jobs in each of their processes, at least `spread_s` apart."""
         self._taken.clear()
-        found: list[list[list[Measurement]]] = [[] for _ in jobs]
+        measured: list[list[list[Measurement]]] = [[] for _ in jobs]
         rows: dict[int, list[Measurement]] = {}
         for process in count(1):
             began = now()
-            for place, (planned, before) in enumerate(zip(jobs, found, strict=True)):
+            for place, (planned, before) in enumerate(zip(jobs, measured, strict=True)):
                 if place in rows:
                     continue
                 if left := still_good(planned, before):
@@ -156,8 +156,8 @@ class Station:
             pause(max(0.0, began + self.plan.spread_s - now()))
         return StationRows(self._host, [rows[place] for place in range(len(jobs))], list(self._taken))
 
-    def _placed(self, planned: PlannedJob, found: list[list[Measurement]]) -> list[Measurement]:
-        rows = merge(counted(found, self._processes), planned.job.baseline_of)
+    def _placed(self, planned: PlannedJob, measured: list[list[Measurement]]) -> list[Measurement]:
+        rows = merge(counted(measured, self._processes), planned.job.baseline_of)
         if self._ceilings is not None:
             self._ceilings.apply(planned.job, rows)
         return rows

@@ -34,12 +34,12 @@ def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
     out of place, NCHW. A problem is compared with the plainest of those that differ from it the least, preferably of
     its own storage type.
     """
-    found = {}
+    plainer = {}
     for problem in problems:
-        own = [other for other in problems if _named(other, problem) and _place(other) < _place(problem)]
-        if own:
-            found[problem.id] = min(own, key=lambda other: (*_distance(other, problem), _place(other))).id
-    return found
+        candidates = [other for other in problems if _named(other, problem) and _place(other) < _place(problem)]
+        if candidates:
+            plainer[problem.id] = min(candidates, key=lambda other: (*_distance(other, problem), _place(other))).id
+    return plainer
 
 
 def _differing(one: Problem, other: Problem) -> Iterator[str]:

@@ -57,17 +57,17 @@ def main(parent: Channel, board: Board, key: WorkerKey) -> None:
 
 def _let_return(board: Board, known: set[str]) -> set[str]:
     """Give new children time to return from a call, which the board then shows; return the children that are left."""
-    found, until_s = set[str](), now() + FORKED_S
+    forked, until_s = set[str](), now() + FORKED_S
     while has_children() and not board.returned_twice():
-        found = set(children_of("self"))
-        if found <= known or now() > until_s:
+        forked = set(children_of("self"))
+        if forked <= known or now() > until_s:
             break
         pause(_PAUSE_S)
-    return found
+    return forked
 
 
-def _show(parent: Channel, number: int, found: list[Glimpse]) -> None:
-    parent.send(number, Reply(glimpses=found, unfinished=True))
+def _show(parent: Channel, number: int, glimpses: list[Glimpse]) -> None:
+    parent.send(number, Reply(glimpses=glimpses, unfinished=True))
 
 
 def _answer(job: Job, board: Board, show: Show) -> Reply:
@@ -75,11 +75,11 @@ def _answer(job: Job, board: Board, show: Show) -> Reply:
         run_job(job.only(()), board)  # loads the plug-ins
         kernels = REGISTRY.kernels
         ours = [e for e in job.entrants if not job.ours and e.kernel in kernels and kernels[e.kernel].is_ours]
-        if ours and (found := replaced()):
-            return Reply(replaced=found, ours=ours)
+        if ours and (replacements := replaced()):
+            return Reply(replaced=replacements, ours=ours)
         rows = run_job(job, board, show)
-        if ours and (found := replaced()):  # by a kernel's set-up, or in a call
-            return Reply(replaced=found, ours=ours)
+        if ours and (replacements := replaced()):  # by a kernel's set-up, or in a call
+            return Reply(replaced=replacements, ours=ours)
         return Reply(rows)
     except UsageError as error:
         return Reply(refused=str(error))
