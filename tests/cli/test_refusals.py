@@ -111,7 +111,7 @@ REFUSED = [
         "runs --prune 3d --delete base --db results.db",
         "--delete and --prune: each chooses the runs to remove",
     ),
-    ("history copy/a.c@A=1 copy/m3n5/f32 --db results.db", "copy/a.c@A=1: a history is that of a kernel with all its "),
+    ("history copy/a.c@A=1 copy/m3n5/f32 --db results.db", "copy/a.c@A=1: a history covers all tiles of a kernel"),
     ("selftest --adversaries --quick", "--adversaries --quick: each chooses the checks; take one"),
     ("selftest --adversaries --only ratio", "--adversaries --only ratio: each chooses the checks; take one"),
     ("tune", "Missing argument 'KERNEL'; `kernelmark tune --help` lists what it takes"),
@@ -137,7 +137,7 @@ REFUSED = [
     (f"select {NT}", "is not there; `kernelmark select --train RUN` makes it"),
     (f"select {NT} --test a", "--test: is for a training; add --train"),
     (f"select {NT} --op gemm", "--kernels, --op, --problem or --status: is for a training"),
-    (f"select {NT} -o x", "-o x: is where --format goes"),
+    (f"select {NT} -o x", "-o x: is the file for --format"),
     (f"select {NT} --json --format c", "--json: prints what was found, and --format c the selector"),
     ("select gemm/m5/f32/NT", "gemm/m5/f32/NT: sizes are 'm5'"),
     (
