@@ -31,7 +31,7 @@ class VirtualClock:
         return "kernelmark.device_time"
 
     def advance(self, seconds: float) -> None:
-        """Advance by so many seconds."""
+        """Advance by `seconds`."""
         self._now += seconds
 
 
@@ -146,7 +146,7 @@ def _require_stored(config: pytest.Config) -> None:
     stored = benchmarks.storage.load(*[benchmarks.compare] * isinstance(benchmarks.compare, str))
     if not benchmarks.compare or next(iter(stored), None) is None:
         raise pytest.UsageError(
-            f"kernelmark: --benchmark-compare-fail: nothing is stored below {benchmarks.storage} to compare with by "
+            f"kernelmark: --benchmark-compare-fail: nothing is stored below {benchmarks.storage} to compare with for "
             "--benchmark-compare; a session with --benchmark-autosave stores itself"
         )
 

@@ -110,7 +110,7 @@ class Bridge:
     def row(self, case: BenchmarkItem) -> tuple[Result, list[float]]:
         """Return result and samples of a case; its group is measured when the first one is asked for.
 
-        With several processes all groups are, since each process is a pass over all of them.
+        With several processes all groups are measured then, since each process is a pass over all of them.
         """
         key = case_of(case.planned.job, case.problem, self.registry.kernels[case.kernel])
         store, session = self._open()

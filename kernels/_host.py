@@ -108,7 +108,7 @@ def is_read_in_place(rows: int, step: int) -> bool:
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
     """Return parts of at most `most`; more of them if threads then share `others` times as many items more evenly.
 
-    The time is taken to be that of the thread with the most items, and ANEW more for twice as many parts.
+    The thread with the most items is taken to set the time; twice as many parts are taken to cost ANEW more.
     """
     least = -(-length // most)
 

@@ -82,9 +82,9 @@ class Sums:
 
 
 def products(heights: Sequence[int], widest: int) -> Any:
-    """Return a function that multiplies rows of a by up to `widest` vectors a step of b; code for each number of both.
+    """Return a function that multiplies rows of a by up to `widest` vectors a step of b, with code for each size.
 
-    LLVM's code chooses between them, because a branch and a call of Numba's for each take it long to compile.
+    The sizes are told apart in LLVM's code, because Numba takes long to compile a branch and a call for each.
     Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), rows
     being one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
     a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to the old value if `keep` is set. Meanwhile

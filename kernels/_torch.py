@@ -23,7 +23,7 @@ _LINE = r"^(?:onednn|dnnl)_verbose,.*\bexec,cpu,{},([^,]+),"
 
 
 def tensor(array: Array) -> Any:
-    """Return a tensor of the same memory; its type is bfloat16 if NumPy's is that of ml_dtypes."""
+    """Return a tensor of the same memory; its type is bfloat16 if the array has ml_dtypes' bfloat16."""
     torch: Any = import_module("torch")
     if array.dtype.kind in "fi":
         return torch.from_numpy(array)
@@ -83,7 +83,7 @@ def _tasks() -> set[int]:
 def implementation(launch: Launch, primitive: str, otherwise: str) -> str:
     """Return `oneDNN 3.12.0 brg_conv_fwd:avx512_core`: the implementation of a launch, in oneDNN's own words.
 
-    primitive: oneDNN's name of the kind to look for; otherwise: the text if none is reported.
+    primitive: oneDNN's name of the operation, such as `convolution`; otherwise: the text if none is reported.
     """
     torch: Any = import_module("torch")
     mkldnn = torch.backends.mkldnn

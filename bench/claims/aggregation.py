@@ -22,7 +22,7 @@ OP = "aggregate"
 def linked(q: Question) -> Iterator[ClaimRatio]:
     """Yield the ratio of one way's seconds to another's, additions and link, network by network.
 
-    The interval is formed from those of both times, even if they were measured in turn, since the link is not measured.
+    Its interval is formed from both times' intervals, even if they were measured in turn: the link is not measured.
     """
     for problem, rows in by_problem(q.rows).items():
         w, n = _sizes(q, problem)
@@ -36,7 +36,7 @@ def linked(q: Question) -> Iterator[ClaimRatio]:
 
 
 def network_scaling(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the speedup of other networks by data parallelism over that of `one`."""
+    """Yield other networks' speedup by data parallelism over the speedup of network `one`."""
     one = _speedup(q, q.asked.one[0])
     for network in q.asked.other:
         if one and (other := _speedup(q, network)):
@@ -64,9 +64,9 @@ def _speedup(q: Question, name: str) -> ClaimRatio | None:
 
 
 def model_parallel(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the speedup of a network by model parallelism with some ways of exchange over that with others.
+    """Yield a network's speedup by model parallelism with some ways of exchange over its speedup with others.
 
-    Networks are those of the experiment that have layers; what they exchange is the model of docs/scaling.md.
+    Networks are the experiment's, where they have layers; docs/scaling.md models what they exchange.
     """
     workers = q.asked.workers
     sides = [[r for r in _added(q) if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]

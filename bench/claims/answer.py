@@ -1,4 +1,4 @@
-"""Judge a claim: what the machine lacks for it, the side of the number that each interval is on, the verdict."""
+"""Judge a claim: find what the machine lacks, on which side of the number each interval lies, and the verdict."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -88,7 +88,7 @@ def judge(answers: Sequence[str], whole: bool) -> str:
 class Hardware(NamedTuple):
     """The most that the machines of some runs have; None: not recorded by any of them.
 
-    Runs from before the number of GPUs was recorded name one.
+    Older runs did not record the number of GPUs, and name one.
     """
 
     names: str = ""
@@ -165,7 +165,7 @@ def _names(numbers: Sequence[JudgedRatio]) -> str:
 
 
 def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
-    """Return that there are too few threads, and the gain of those that exist."""
+    """Return that there are too few threads, and the gain by the threads that exist."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
     return f"{reason}; over those: {shown}" if shown else reason
 
@@ -189,7 +189,7 @@ def unmetered(names: Sequence[str]) -> str:
 
 
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
-    """Return how many of a claim's problems have rows, if not all have; a failed one has one too."""
+    """Return how many of a claim's problems have rows, if not all have; a failed problem has a row, too."""
     problems = {
         layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, contrast.problems)
     }
@@ -217,9 +217,9 @@ COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
-    said: a line for each answer with its problems, or what is missing. notes: problems without rows, seconds a batch of
-    networks, the prices that were used. rows: run and case of the rows that the verdict is formed from, or of those
-    without a time; run_ids: their runs.
+    said: a line for each answer with its problems, or what is missing. notes: problems without rows, networks' seconds
+    per batch, the prices that were used. rows: run and case of each row that the verdict is formed from or, if none
+    has a time, of each row without one; run_ids: their runs.
     """
 
     id: str

@@ -64,10 +64,10 @@ class Contrast(TomlTable, frozen=True):
     """The rows that are compared: the number is the time of `other` over the time of `one`.
 
     one, other: the two sides, by `kind`: globs of kernels, problems, thread counts, instruction sets or devices.
-    problems, kernels: globs that limit the experiment's. against: the kernel of `one` if it is not that of `other`.
-    limit: the largest thread count. label: of a problem, from its dimensions. link_gbyte_per_s: the stated rate of a
-    link between workers. workers: the number of workers. device: of the networks and additions from which a number is
-    computed. times: a factor on the number. counts: the numbers of threads that count; all if empty.
+    problems, kernels: globs that limit the experiment's. against: the kernel of `one` if it differs from `other`'s.
+    limit: the largest thread count. label: format of a problem's label, from its axes. link_gbyte_per_s: the stated
+    rate of a link between workers. workers: their number. device: the one that measures the networks and additions for
+    a computed number. times: a factor on the number. counts: the numbers of threads that count; all if empty.
     """
 
     kind: Kind
@@ -88,10 +88,10 @@ class Contrast(TomlTable, frozen=True):
 class Experiment(TomlTable, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
-    only: globs that limit the problems of the suites. device: the device that it needs. parts: of networks, all if
-    empty. batches: the batch sizes for each problem. threads: the machine's thread counts among these, and all its
-    threads; only all of them if empty. together: axes in which problems that are measured in turn may differ. spread:
-    seconds from the start of one process to that of the next; ten minutes for all claims leave no more.
+    only: globs that limit the problems of the suites. device: the device that it needs. parts: the networks' parts,
+    all if empty. batches: the batch sizes for each problem. threads: thread counts to measure where the machine has
+    them, besides all its threads. together: axes in which problems that are measured in turn may differ. spread:
+    seconds between the starts of two processes; ten minutes for all claims leave no more.
     """
 
     id: str

@@ -57,7 +57,7 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
 
 
 def chosen(siblings: Sequence[Layered]) -> Suite:
-    """Return a group of siblings as a suite by the name of theirs."""
+    """Return a group of siblings as a suite, with the name of their own suite."""
     return Chosen(name=siblings[0].suite, title="", picked=(tuple(layer.entry for layer in siblings),))
 
 

@@ -103,7 +103,7 @@ def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool
             return False
         groups = groups[len(batch) :]
     if groups:
-        say(f"  the time is over: {_problems(groups)} are left; the same command goes on with them")
+        say(f"  out of time: {_problems(groups)} are left; the same command continues with them")
     statuses = ", ".join(f"{number} {status}" for status, number in rows.items()) or "no rows"
     say(f"  {statuses} in {now() - began_s:.0f} s")
     return True

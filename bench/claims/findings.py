@@ -40,7 +40,7 @@ class ClaimRatio(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A comparison, the rows of its experiment, those that it is about, and the prices of devices."""
+    """A comparison, the rows of its experiment, the rows that it compares, and the prices of devices."""
 
     asked: Contrast
     evidence: ExperimentRows
@@ -180,7 +180,7 @@ def thread_steps(q: Question) -> Iterator[ClaimRatio]:
 
 
 def isas(q: Question) -> Iterator[ClaimRatio]:
-    """Compare a kernel with one instruction set with itself with another, thread count by thread count."""
+    """Compare a kernel under one instruction set with itself under another, thread count by thread count."""
     for gain in _isa_gains(q):
         yield gain._replace(where=f"{gain.where}, {count(gain.size, 'thread')}")
 
@@ -208,7 +208,7 @@ def isa_threads(q: Question) -> Iterator[ClaimRatio]:
 
 
 def batch_steps(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the images a second at each batch over those at the next smaller one, kernel by kernel."""
+    """Yield each kernel's images a second at each batch over its images a second at the next smaller one."""
     batches_of: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
     for setting, rows in by_setting(q.rows).items():
         for r in rows:
@@ -220,7 +220,7 @@ def batch_steps(q: Question) -> Iterator[ClaimRatio]:
 
 
 def batches(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
+    """Yield each layer's images a second at the largest batch over those at the smallest, by the same kernel."""
     by_id, seen = by_problem(q.rows), set()
     least, most = min(q.evidence.experiment.batches), max(q.evidence.experiment.batches)
     at = {(layer.base, layer.batch): layer.entry.problem.id for layer in q.evidence.layers}
@@ -272,14 +272,14 @@ def _finding(q: Question, pair: Pair, ratio: Ratio) -> ClaimRatio:
 
 
 def device_growth(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the advantage of a device at each size over that at the next smaller one."""
+    """Yield the advantage of a device at each size over its advantage at the next smaller one."""
     for smaller, larger in pairwise(sorted(devices(q), key=lambda finding: finding.size)):
         where = f"{smaller.where} to {larger.where}"
         yield ClaimRatio(where, larger.ratio.over(smaller.ratio), larger.rows + smaller.rows)
 
 
 def rates(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the rate of one device over that of the other, by operation, whatever the problem."""
+    """Yield one device's rate over the other's for each operation; their problems may differ."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in q.rows:
         problem = q.evidence.problems[r.problem]
@@ -328,7 +328,7 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
 
 
 def with_transfers(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the time of one device over that of the other including the transfers of its operands and its result."""
+    """Yield one device's time over the other's, which includes transferring its operands and its result."""
     moved = by_problem(r for r in q.rows if r.op == "transfer")
     for pair in pairs(q._replace(rows=[r for r in q.rows if r.op != "transfer"])):
         operands = pair.problem.operands()

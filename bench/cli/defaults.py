@@ -1,6 +1,6 @@
 """Defaults of options from a file: kernelmark.toml, or [tool.kernelmark] in pyproject.toml, here or in a folder above.
 
-Each key is the name of an option, each table that of a command.
+Each key names an option, each table a command.
 """
 
 import os

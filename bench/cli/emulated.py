@@ -48,7 +48,7 @@ def _chosen(request: RunRequest) -> list[tuple[CudaKernel, Problem]]:
         if isinstance(kernel, CudaKernel)
     ]
     if not pairs:
-        raise UsageError("--emulated: no CUDA kernel takes these problems; `kernelmark list` has the kernels")
+        raise UsageError("--emulated: no CUDA kernel takes these problems; `kernelmark list` lists the kernels")
     return pairs
 
 

@@ -165,7 +165,7 @@ def _defect(error: BaseException) -> int:
     if found := _of_plugin(error) or _of_environment(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
-    return _complain(f"defect: {what}; a report of it, for the authors, is {_saved(error)}", DEFECT)
+    return _complain(f"defect: {what}; a report for the authors is in {_saved(error)}", DEFECT)
 
 
 def _of_plugin(error: BaseException) -> str | None:

@@ -22,7 +22,7 @@ from kernelmark.bench.tune.subject import limits_here
 
 def _pin_options(function: Callable[..., Any]) -> Callable[..., Any]:
     update = click.option("--update", is_flag=True, help="With --baseline: pin what is found now.")
-    text = "Exit with 1 where it takes more than this file of pins has."
+    text = "Exit with 1 if the kernel takes more than this file of pins allows."
     return file_option("--baseline", text=text)(update(function))
 
 
@@ -78,7 +78,7 @@ def inspect(
     if kernel is None:
         rows = inspect_rows(registry, kernels or "*", wanted)
     elif problem_id is None:
-        raise UsageError(f"inspect {kernel}: expected a problem after the kernel; --kernels GLOB is without one")
+        raise UsageError(f"inspect {kernel}: expected a problem after the kernel, or --kernels GLOB and no problem")
     else:
         rows = tile_rows(registry.named(kernel), registry.problem(problem_id), wanted)
     if baseline is None or style != "table":
@@ -150,7 +150,7 @@ def profile(
     kernel, problem = counted.counted_kernel(registry.named(kernel_id)), registry.problem(problem_id)
     device = typical(arch)
     if problem.op != kernel.op:
-        raise UsageError(f"{problem.id}: {kernel.id} is a kernel of {kernel.op}; take a problem of that")
+        raise UsageError(f"{problem.id}: {kernel.id} is a kernel of {kernel.op}; give a problem of {kernel.op}")
     if not kernel.runs_on(arch):
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
         raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")

@@ -123,7 +123,7 @@ def suites() -> list[ListedSuite]:
 
 
 def render(rows: list[ListedKernel], everything: bool) -> str:
-    """Return the kernels that can run here as a table; below it, by reason, the number of those that cannot.
+    """Return the kernels that can run here as a table; below it, by reason, the number of kernels that cannot.
 
     everything: also show those that cannot run, which are shown anyway if there are no others.
     """

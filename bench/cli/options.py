@@ -53,7 +53,7 @@ def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the kernels, with those of the plug-ins named before."""
+    """Return the ids of kernels, including kernels of the plug-ins that the line has named so far."""
     from kernelmark.bench.plan.discovery import discover
 
     try:
@@ -97,7 +97,11 @@ def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
 run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=complete_runs)
 #: `--name NAME`, by which a run is found as by its id.
 name_option = click.option(
-    "--name", default="", metavar="NAME", callback=_name, help="Name the run; a RUN may be named instead of its id."
+    "--name",
+    default="",
+    metavar="NAME",
+    callback=_name,
+    help="Name the run; a RUN may be given by its name.",
 )
 
 

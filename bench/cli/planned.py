@@ -150,7 +150,7 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
         if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
             listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             return f"{which}; on {device}, {listed} would; `kernelmark doctor` reports what is missing here"
-    return f"{which}; `kernelmark list --all` names those there are"
+    return f"{which}; `kernelmark list --all` lists them"
 
 
 def _reproduced(

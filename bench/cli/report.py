@@ -165,7 +165,7 @@ def _rate(text: str) -> float:
     metavar="RATE",
     help="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
 )
-@click.option("--aggregation", metavar="RUN", help="The run that has the aggregations. [default: the latest that fits]")
+@click.option("--aggregation", metavar="RUN", help="The run with aggregations. [default: the latest that fits]")
 @folder_option("--figures", text="Also draw the speedups to this folder, as SVG and PDF.")
 @json_option
 @plugin_option

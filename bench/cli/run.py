@@ -249,7 +249,7 @@ def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
     """
     run = store.run(run_id)
     if not store.entropies(run.run_id):
-        raise UsageError(f"--reproduce {run.run_id}: none of its rows has `entropy`; nothing can draw its values again")
+        raise UsageError(f"--reproduce {run.run_id}: none of its rows has `entropy`; its values cannot be drawn again")
     if request.suites:
         again = {"reproduce": run.run_id, "seed": run.plan.get("seed", 0)}
         return request._replace(options={**request.options, **again})

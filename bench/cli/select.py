@@ -36,11 +36,9 @@ from kernelmark.bench.tune.select.view import answered, trained
     "tests",
     multiple=True,
     metavar="RUN",
-    help="With --train: judge it on the rows of this run, whose shapes are left out of the training; may be repeated.",
+    help="With --train: judge on the rows of this run, whose shapes are left out of the training; may be repeated.",
 )
-@click.option(
-    "--model", "where", default="auto", metavar="FILE", help="The selector to use. [default: that of this device]"
-)
+@click.option("--model", "where", default="auto", metavar="FILE", help="The selector to use. [default: this device's]")
 @click.option("--format", "style", type=Choice(["c", "python", "json"]), help="Print the selector as code.")
 @file_option("-o", "--output", text="The file for --format. [default: standard output]")
 @folder_option("--figures", text="With --train: also draw regret and choices to this folder, as SVG and PDF.")
@@ -96,11 +94,11 @@ def _check(
     if not train and len(names) != 1:
         subject = f"{len(names)} names" if names else "no PROBLEM"
         raise UsageError(
-            f"select: has {subject}, expected one problem; --train makes a selector of runs, which it names"
+            f"select: has {subject}, expected one problem; to make a selector of runs, name them with --train"
         )
     only = {"--test": tests, "--figures": figures, "--kernels, --op, --problem or --status": any(selection)}
     if not train and (given := next((name for name, value in only.items() if value), None)):
-        raise UsageError(f"{given}: is for a training; add --train, or leave it out")
+        raise UsageError(f"{given}: belongs to --train; add that, or leave it out")
     if output is not None and style is None:
         raise UsageError(f"-o {output}: is the file for --format; add --format c, python or json")
     if style is not None and json_to is not None:

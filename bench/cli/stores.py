@@ -113,7 +113,7 @@ def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str
     registry = discover(campaign.plugins, campaign.timeout_s)
     suites = suites_asked(campaign, registry)
     if [suite.digest for suite in suites] != plan.get("suite_digests"):
-        raise UsageError(f"the suite {', '.join(campaign.suites)} is another one here")
+        raise UsageError(f"the suite {', '.join(campaign.suites)} differs here")
     jobs = jobs_asked(suites, registry, campaign)
     assert campaign.shard
     shards = owners(jobs, campaign.shard.count, registry)
@@ -160,7 +160,7 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
 def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
     """Make a suite of the problems in an application's log.
 
-    Each problem stands there once, with how often it was solved as `count`. What was not understood is counted and
+    Each problem stands there once; `count` is how often it was solved. What was not understood is counted and
     named on standard error.
     """
     registry = discover(plugins)
@@ -169,7 +169,9 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
         logged = read_log(lines, registry)
     if not logged.problems:
         skipped = f" ({count(sum(logged.skipped.values()), 'line')} not understood)" if logged.skipped else ""
-        raise UsageError(f"{log}: has no problem of a known library{skipped}; `kernelmark suite --help` names these")
+        raise UsageError(
+            f"{log}: has no problem of a known library{skipped}; `kernelmark suite --help` names the libraries"
+        )
     print_or_write(suite_toml(logged, registry, f"From {log.name}"), output)
     calls = sum(logged.problems.values())
     made = f"{count(len(logged.problems), 'problem')} of {count(calls, 'call')}"

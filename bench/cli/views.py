@@ -77,7 +77,7 @@ def show(
     """Print the tables of a run; by default the latest."""
     _check_view(by, page, row, json_to)
     if step and by != "network":
-        raise UsageError("--step: is a part of --by network, whose layers make a step; add that")
+        raise UsageError("--step: needs --by network, whose layers make a step; add it")
     store, run = _selected(db, run_id, selection)
     if json_to is not None:
         write_run(store, run, json_to)
@@ -99,7 +99,7 @@ def _check_view(by: str, page: int, row: str | None, json_to: IO[str] | None) ->
     if row is not None and (by, page) != ("problem", 1):
         raise UsageError("--row: shows one row, not the tables of --by and --page; take the one or the others")
     if json_to is not None and (by, page, row) != ("problem", 1, None):
-        raise UsageError("--json: prints all rows, which --by, --page and --row do not choose; --problem does")
+        raise UsageError("--json: prints all rows; leave out --by, --page and --row, and choose rows by --problem")
 
 
 def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tuple[Store, str]:
@@ -183,7 +183,7 @@ def crossover(
     type=Choice(list(METRICS)),
     default="time",
     show_default=True,
-    help="What the tables of problems x kernels hold, in Markdown and LaTeX.",
+    help="The values in tables of problems x kernels, in Markdown and LaTeX.",
 )
 @click.option(
     "--sizes", is_flag=True, help="With a column for each size of a problem (M, N, K), in Markdown and LaTeX."
@@ -195,7 +195,7 @@ def crossover(
     default=f"{COLUMN_MM:g}",
     show_default=True,
     metavar="MM",
-    help="Part a table of LaTeX only where it is wider than this.",
+    help="Split a LaTeX table only if it is wider than this.",
 )
 @file_option("-o", "--output", text="[default: standard output]")
 @click.option(
@@ -207,9 +207,9 @@ def crossover(
     "--tuned",
     "where",
     metavar="FILE",
-    help="With --format c: the file of tiles; RUN is then the race that adopted them. [default: that of this machine]",
+    help="With --format c: the file of tiles; RUN is then the race that adopted them. [default: this machine's]",
 )
-@click.option("--identify", is_flag=True, help="Keep the names of hosts and devices, which are hashed otherwise.")
+@click.option("--identify", is_flag=True, help="Write the names of hosts and devices, not hashes of them.")
 @select_options
 @db_option
 def export(
@@ -323,9 +323,9 @@ PER_CENT = Read(per_cent)
     "--fail-slower",
     metavar="P%",
     type=PER_CENT,
-    help="Exit with 1 if a case got slower by more than this, or is no longer there or `ok`.",
+    help="Exit with 1 if a case got slower by more than this, is missing, or is no longer `ok`.",
 )
-@click.option("--fail-unclear", is_flag=True, help="Exit with 1 also if --fail-slower cannot see that much.")
+@click.option("--fail-unclear", is_flag=True, help="Also exit with 1 if a slowdown by P% could go unseen.")
 @click.option("--allow-missing", is_flag=True, help="Pass cases that are no longer there, `unsupported` or `oom`.")
 @click.option(
     "--margin",

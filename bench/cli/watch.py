@@ -47,7 +47,7 @@ DEFAULT_ARCH = "sm_90a"
     help="Compare with this source as it is now, not with the version before.",
 )
 @click.option(
-    "--arch", metavar="sm_90a", help="Compile for this architecture. [default: that of the GPU here, or sm_90a]"
+    "--arch", metavar="sm_90a", help="Compile for this architecture. [default: the GPU's, or sm_90a without one]"
 )
 @click.option(
     "--max-time",

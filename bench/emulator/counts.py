@@ -99,7 +99,7 @@ class Sampled:
 class Tallies:
     """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: of blocks, by the number of the launch and of the block: of a sample, or of all if there are few.
+    footprints: by numbers of launch and block, for a sample of the blocks, or for all if they are few.
     """
 
     sites: Mapping[Site, InstructionCount]

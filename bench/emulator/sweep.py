@@ -217,7 +217,7 @@ class Defect:
 
 
 def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
-    """Yield the results of `findings` as text, each with its case and order. Raises as it does."""
+    """Yield the results of `findings` as text, each with its case and order. Raises as `looks`."""
     return map(str, findings(case, names, cuda, limit_s))
 
 

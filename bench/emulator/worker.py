@@ -53,8 +53,8 @@ class Im2col:
 class EmulatedTensorMap:
     """A tensor map over a buffer: sizes of x, y, z in elements, pitches of rows and of z in bytes, the box's x and y.
 
-    swizzle: the bytes it spans, 0 for none. tf32: floats are rounded to TF32 as they arrive. im2col: of a map over
-    images, which has four sizes and three pitches, from the channels on, and a box of channels and pixels.
+    swizzle: the bytes it spans, 0 for none. tf32: floats are rounded to TF32 as they arrive. im2col: for a map over
+    images; it has four sizes and three pitches, channels first, and its box is of channels and pixels.
     """
 
     buffer: str

@@ -84,7 +84,7 @@ def _worked_ahead(series: Series) -> str | None:
 
 
 def spared_when_renewed(series: Series) -> str | None:
-    """Compare calls for which all operands have changed with calls for which a few elements have, as in samples.
+    """Compare calls after all operands have changed with calls after a few elements have, as in samples.
 
     Both follow another call and as many writes, so that starting up costs both the same.
     """

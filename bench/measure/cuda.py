@@ -141,7 +141,7 @@ class Cuda:
                 buffer.fill(1)
 
     def synchronize(self) -> None:
-        """Wait for all streams of the GPUs in use, including those of a kernel's own."""
+        """Wait for all streams of the GPUs in use, including streams of a kernel's own."""
         for gpu in self._evictions:
             self._cupy.cuda.Device(gpu).synchronize()
 

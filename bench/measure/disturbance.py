@@ -52,7 +52,7 @@ def disturbances(text: str) -> list[Disturbance]:
 
 @lru_cache(maxsize=1024)
 def low_ceilings(disturbed: str) -> tuple[str, ...]:
-    """Return the note in the text of the column `disturbed` on the ceiling of the row's roofline."""
+    """Return the notes on the ceiling of the row's roofline, from the text of the column `disturbed`."""
     return tuple(part for part in disturbed.split("; ") if _LOW.match(part))
 
 

@@ -41,7 +41,7 @@ class Need(NamedTuple):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """A rate that a machine reached, in flop/s or bytes/s: that of a tenth of the samples, its interval, the best."""
+    """A rate that a machine reached, in flop/s or bytes/s: in a tenth of the samples, its interval, and the best."""
 
     device: str
     threads: int

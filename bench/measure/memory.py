@@ -81,7 +81,7 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
 def group_folders(base: Path, controller: str) -> Iterator[Path]:
     """Yield the folder of this process's control group and those above; in a container perhaps the root alone.
 
-    controller: of version 1, `memory` or `cpu`; "" for version 2.
+    controller: `memory` or `cpu` in version 1, "" in version 2.
     """
     try:
         lines = [line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines()]

@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 def place_of(kernel: Kernel, problem: Problem, device: Device) -> Place:
-    """Return where a kernel's operands lie: two of a device share them where none is in the host's memory."""
+    """Return where a kernel's operands lie; kernels of a device share them if none lies in the host's memory."""
     on_host = device.stream is None or any(operand.in_host for operand in problem.operands())
     return Place(device.name, kernel.host_memory if on_host else "", kernel.spread)
 
@@ -132,7 +132,7 @@ class OperandSet:
                 self._memory[name].scatter(self.flat[name], *self.change[name])
 
     def freshen(self, draw: Draw, change: Change) -> None:
-        """Give the inputs the drawn values with a change, in place of the one before; inouts once they are restored."""
+        """Give the inputs the drawn values with a change, in place of the last one; inouts once they are restored."""
         with draw.holding(change):
             for name in self._named("in"):
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
@@ -140,7 +140,7 @@ class OperandSet:
         self.change = change
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
-        """Give one changed element of the inputs after another its drawn value, then its own again, and poison spots.
+        """Give the inputs' changed elements, one by one, their drawn values, then their own again, and poison spots.
 
         Inputs on a GPU are left alone, since writing them would take its turn on the stream.
         """
@@ -207,7 +207,7 @@ class OperandSet:
         return {name: np.array(self._memory[name].download(self.flat[name])) for name in self.written}
 
     def outputs(self, order: str, snapshot: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """Return the outputs of a run, on the host: the current ones, or those of a snapshot."""
+        """Return a run's outputs, on the host: the current ones, or a snapshot's."""
         found = {}
         for name in self.written:
             flat = self._memory[name].download(self.flat[name]) if snapshot is None else snapshot[name]

@@ -102,7 +102,7 @@ def judges(
 
 
 def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | None:
-    """Return the problem whose rate bounds an operation's arithmetic, if any; on a CPU, the same for each thread."""
+    """Return the problem whose rate bounds an operation's arithmetic, if any; on a CPU it grows with the threads."""
     kind = UNITS.get(numerics, numerics)
     fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
     found = fed or COMPUTE.get(device, {}).get(kind)
@@ -172,7 +172,7 @@ BESIDE = "measured while "
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
     """Return the highest of the least doubtful ceilings of a kind, the best sample of all, and the reason for doubt.
 
-    A valid ceiling is less doubtful than one measured beside other load, and that less than any other.
+    A valid ceiling is the least doubtful, then one that was measured beside other load, then any other.
     """
     every = list(found)
     if not every:

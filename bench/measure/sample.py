@@ -214,7 +214,7 @@ class Series:
     def take_renewed(self) -> tuple[float, float]:
         """Return the seconds of a call for which all operands have changed, and of one for which a few elements have.
 
-        All sets but the first then hold values that are no longer those of the draw.
+        All sets but the first then hold values that are no longer the draw's.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
         for renews in (True, False):
@@ -232,7 +232,7 @@ class Series:
         return seconds[0], seconds[1]
 
     def take_apart(self, is_checked: bool = True) -> tuple[float, float]:
-        """Return the seconds a call of a batch, and of one whose calls are a few microseconds and a change apart.
+        """Return the seconds a call of a batch, and of a batch with a change and a few microseconds between calls.
 
         is_checked: whether the output of the last of these is checked as a whole.
         """
@@ -397,11 +397,11 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether the series has all samples that its own time or that of others allows."""
+        """Return whether the series has six samples and no time is left: its own is used up, or the others' is."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:
-        """Stop when the interval is narrow enough, or its time or that of others is spent; never below six samples."""
+        """Stop when the interval is narrow enough or no time is left (see `out_of_time`); never below six samples."""
         if len(self.samples) < MIN_SAMPLES:
             return
         spread = min(SPREAD_S, budget.max_time_s)

@@ -199,7 +199,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def speedup(
     baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]], alpha: float = ALPHA
 ) -> BaselineRatio | None:
-    """Return how much faster than the baseline it is, by process, from samples taken in turn, round by round.
+    """Return a kernel's speedup over the baseline, by process, from samples taken in turn, round by round.
 
     The i-th samples are of the i-th round. Rounds go forward and backward (ABBA), so the ratio of sums over two
     neighbouring rounds is free of linear drift. With fewer than 12 rounds the six quads that an interval needs are not

@@ -39,7 +39,7 @@ def now() -> float:
 
 
 def pause(seconds: float) -> None:
-    """Sleep for so many seconds."""
+    """Sleep for `seconds`."""
     time.sleep(seconds)
 
 

@@ -100,7 +100,7 @@ def operand_roundoff(numerics: str, storage: str) -> float:
 
 
 def numerics_missing(numerics: str, device: str, capability: int) -> str | None:
-    """Return why a device cannot compute in `numerics`, or None; capability: that of a GPU, times ten."""
+    """Return why a device cannot compute in `numerics`, or None; capability: a GPU's compute capability times ten."""
     least = CAPABILITY.get(numerics, 0)
     if device == "cpu":
         return f"declares {numerics}, which no CPU has" if least and numerics not in ON_CPU else None

@@ -62,7 +62,7 @@ def unknown(found: str, known: Iterable[str]) -> str:
 
 
 def meant(found: str, known: Iterable[str]) -> str:
-    """Return `; did you mean f32?` for another program's word for it, or for a similar spelling; else nothing."""
+    """Return `; did you mean f32?` if a known name is similar, or another program calls it `found`; else nothing."""
     import difflib
 
     names = list(known)

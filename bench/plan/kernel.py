@@ -140,7 +140,7 @@ class Kernel:
         return int(declared)
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
-        """Return the bytes that it declares to send between workers. Raises ValueError for fewer than needed."""
+        """Return the bytes that the kernel declares to send between workers. Raises ValueError if too few."""
         if self.wire is None:
             return None
         numerics, declared = self.numerics_for(problem), self.wire(problem)

@@ -21,7 +21,7 @@ Rule = Callable[[Any, Any, DeviceLimits], str | None]
 
 
 class Prefer(NamedTuple):
-    """Default tiles, in order of preference; unless: returns why one is skipped for the next, or None."""
+    """Default tiles, in order of preference. unless: a rule that returns why a tile is skipped, or None."""
 
     tiles: tuple[Mapping[str, Tunable], ...]
     unless: Rule | None = None

@@ -28,7 +28,7 @@ class TunedTile(msgspec.Struct, frozen=True):
 class SearchSpace(msgspec.Struct, frozen=True):
     """The tiles of a kernel for a problem, counted before any was measured.
 
-    size: of the product of all values. valid: how many of these can be used, an estimate unless `exact`. listed: how
+    size: the number of all combinations. valid: how many of these can be used, an estimate unless `exact`. listed: how
     many there were to choose from. default: the tile that a run takes, `BM=64,BN=32`.
     """
 

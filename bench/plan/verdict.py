@@ -200,7 +200,7 @@ def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     """Return the variance of an element's error before storing, from a sample, for sums over `length` elements.
 
-    In units of the bound's, squared. Hardly above what the arithmetic allows, and never 0. A single element may err by
+    In the bound's units, squared. Hardly above what the arithmetic allows, and never 0. A single element may err by
     much more than most do. A sample of sums of zeros alone shows nothing.
     """
     likely = (bound.uneven * bound.rms) ** 2

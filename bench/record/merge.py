@@ -74,7 +74,7 @@ class ShardRun(msgspec.Struct, frozen=True):
 
 
 class Campaign(NamedTuple):
-    """The shards of one plan. known: those merged before; new: those of each file, by the id of their rows."""
+    """The shards of one plan. known: shards merged before; new: each file's shards, by the id of their rows."""
 
     run_id: str
     first: RunFacts
@@ -187,7 +187,7 @@ def _source(path: Path, db: Path) -> MergedFile:
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file; expected a store that `kernelmark run --shard` has written")
     if path.resolve() == db.resolve():
-        raise UsageError(f"{path}: is the store that is merged into; --db names another")
+        raise UsageError(f"{path}: is the store to merge into, expected another one; choose where to merge with --db")
     if path.stat().st_size == 0:
         raise UsageError(f"{path}: is empty, expected a store that `kernelmark run --shard` has written")
     with closing(Store(path, create=False)) as store:
@@ -264,7 +264,7 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
             where, other = seen.setdefault(part.index, (path, part))
             if _later(other, part) is None:
                 label = f"shard {part.index}/{_shard_of(run).count}"
-                which = f"is run {part.run_id}, that of {where} is run {other.run_id}"
+                which = f"is run {part.run_id}, and in {where} it is run {other.run_id}"
                 which = which if part.run_id != other.run_id else f"(run {part.run_id}) began otherwise in {where}"
                 raise UsageError(f"{path}: {label} {which}; {_ELSEWHERE}")
     new = [(path, run["run_id"], _parts_of(run)) for path, run in ordered]
@@ -353,7 +353,7 @@ class _Copying(Store):
         for (is_same,) in self._db.execute(query, (run_id,)).fetchall():
             if not is_same:
                 raise UsageError(
-                    f"{path}: its run {run_id} began otherwise than that of {self.path} ({', '.join(_BEGAN)}){_APART}"
+                    f"{path}: its run {run_id} began otherwise in {self.path} ({', '.join(_BEGAN)}){_APART}"
                 )
         self._refuse_taken(run["name"], run_id, path)
         self._db.execute("INSERT OR IGNORE INTO main.machine SELECT * FROM shard.machine")

@@ -296,7 +296,7 @@ class Reader(Queries):
     # One case of a run.
 
     def find_cases(self, run_id: str, text: str, limit: int) -> list[str]:
-        """Return at most so many cases of a run that contain a text; if one equals the text, that one alone."""
+        """Return at most `limit` cases of a run that contain a text; if one equals the text, that one alone."""
         query = 'SELECT "case" FROM result WHERE run_id = :run_id AND instr("case", :text) ORDER BY "case" != :text'
         found = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
         return found[:1] if text in found else found

@@ -38,7 +38,7 @@ class VersionRatio(msgspec.Struct, frozen=True):
 class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a kernel as it was tried on a problem. by: `watch` or `tune`. right: None if it was not judged.
 
-    verdict: in a few words. arch: of the resources. time_s, low, high: of its own job, None without a time. compared:
+    verdict: in a few words. arch: for the resources. time_s, low, high: of its own job, None without a time. compared:
     with the version before it and with the baseline or the vendor's calls, as far as they shared its job.
     """
 

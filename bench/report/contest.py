@@ -97,7 +97,7 @@ def time_of(r: Result) -> Ratio:
 
 
 def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
-    """Return the time of `base` over that of `one`, from samples taken in turn; None if they are too few.
+    """Return the time of `base` over the time of `own`, from samples taken in turn; None if they are too few.
 
     The i-th samples of both were taken in the i-th round. alpha: the error level of the interval.
     """
@@ -271,7 +271,7 @@ class Contest(NamedTuple):
 
 
 def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
-    """Return for each kernel its times divided by those of the fastest, contest by contest."""
+    """Return for each kernel its times divided by the fastest kernel's, contest by contest."""
     by_kernel: dict[str, list[float]] = defaultdict(list)
     for c in found:
         for r in c.ranked:

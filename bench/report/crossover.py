@@ -68,7 +68,7 @@ def listed(suite: Suite) -> Suite:
     size = sum(sweep.size for sweep in suite.sweeps)
     if size > MOST_LISTED:
         found = f"{suite.name}: has {size:,} problems, expected at most {MOST_LISTED:,}"
-        raise UsageError(f"{found}; a suite of some of them answers for these")
+        raise UsageError(f"{found}; use a suite with fewer of them")
     own = (Listed(**msgspec.structs.asdict(sweep), made=list(sweep.groups())) for sweep in suite.sweeps)
     return msgspec.structs.replace(suite, sweeps=tuple(own))
 

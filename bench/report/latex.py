@@ -259,7 +259,7 @@ def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style
 
 
 def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: Style = PLAIN) -> None:
-    """Write all tables of runs to `NAME.tex`, those of each operation to `NAME-OPERATION.tex`. Raises UsageError."""
+    """Write all tables of runs to `NAME.tex`, each operation's tables to `NAME-OPERATION.tex`. Raises UsageError."""
     with store.snapshot(), ExitStack() as stack:
         head = "".join(_head(store, run_id, style) for run_id in run_ids)
         files: dict[str, IO[str]] = {}

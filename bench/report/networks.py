@@ -58,7 +58,7 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
     """Return a table of the networks: each kernel with all layers of an operation, and each layer's fastest."""
     if not layers:
-        return "no network: none of the run's suites declares which part of one its problems are"
+        return "no network: no suite of the run declares its problems as parts of a network"
     rows = list(results)
     titles: dict[str, list[Sequence[str]]] = defaultdict(list)
     for network, own in by_network(layers).items():
@@ -271,7 +271,7 @@ SHARES = (
 
 
 class StatedTransfer(NamedTuple):
-    """A transfer that a text states: its seconds at a rate, beside those of a batch."""
+    """A transfer that a text states: its seconds at a rate, and the seconds of a batch."""
 
     network: str
     transfer_s: float
@@ -293,7 +293,7 @@ STATED = StatedTransfer(
 
 
 class TransferShare(NamedTuple):
-    """The time of transferring a network's parameters: `scaled` times that of a row of `transfer`."""
+    """The time of transferring a network's parameters: `scaled` times the time of a row of `transfer`."""
 
     network: str
     parameters: int
@@ -383,19 +383,19 @@ def _share_cells(found: TransferShare) -> Sequence[str]:
 
 def _missing(layers: Sequence[Layer]) -> str:
     if not layers:
-        return "no network: none of the run's suites declares which part of one its problems are"
+        return "no network: no suite of the run declares its problems as parts of a network"
     return (
-        "no share: it takes times of all layers of a network, forward and backward, and of a transfer on the same "
+        "no share: it needs times of all layers of a network, forward and backward, and of a transfer, on the same "
         "device, threads and mode; `kernelmark run transfer` measures transfers"
     )
 
 
 def _stated(store: Store, registry: Registry, run_id: str) -> str:
     text = (
-        f"Stated, not measured: {STATED.network} takes {fmt.seconds(STATED.transfer_s)} at "
-        f"{fmt.size(round(STATED.bytes_per_s))}/s of about {fmt.seconds(STATED.batch_s)}, "
-        f"{fmt.percent(STATED.transfer_s / STATED.batch_s)} of a batch ({STATED.source}). "
-        f"That is {STATED.parameters:,} parameters"
+        f"Stated, not measured: transferring {STATED.network} takes {fmt.seconds(STATED.transfer_s)} at "
+        f"{fmt.size(round(STATED.bytes_per_s))}/s, {fmt.percent(STATED.transfer_s / STATED.batch_s)} of a batch of "
+        f"about {fmt.seconds(STATED.batch_s)} ({STATED.source}). "
+        f"It has {STATED.parameters:,} parameters"
     )
     own = [layer for layer in store.layers(run_id) if layer.network == STATED.network]
     return f"{text}; its layers have {parameters(own, registry):,}." if own else f"{text}."

@@ -130,10 +130,8 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     where = f"run {run_id}" if run_id else f"no run in {store.path}"
     suite = network.partition(" ")[0]
     if network not in names and suite not in suite_names():
-        known_ones = ", ".join(names) or "no network"
-        raise UsageError(
-            f"{network}: {where} has layers of it, but of {known_ones}; `kernelmark run alexnet` makes one"
-        )
+        has, others = "has no" if run_id else "has", f", only of {', '.join(names)}" if names else ""
+        raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures some")
     lacks = "lacks times" if run_id else "has times"
     raise UsageError(
         f"{network}: {where} {lacks} of all its layers, forward and backward; `kernelmark run {suite}` measures them"
@@ -276,7 +274,7 @@ class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `scaling --json` prints: computed, except the times of the rows that it is computed from.
+    """What `scaling --json` prints: computed values, and the measured times of the rows behind them.
 
     computed: by data parallelism. model_parallel: by model parallelism, whose steps exchange as much as an aggregation
     of `exchanged` elements.

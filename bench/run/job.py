@@ -139,7 +139,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
             rows = [row for part in job.apart() for row in _in_turn(part, registry, called, board, show)[0]]
     for row in rows:
         if crowded and row.interval:
-            row.note(f"measured apart from its variants, since with them: {crowded}")
+            row.note(f"measured separately from its variants, since with them: {crowded}")
     return rows
 
 

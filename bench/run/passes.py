@@ -43,7 +43,7 @@ def _stands(process: Process) -> bool:
 
 
 def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
-    """Return the processes' samples together, with intervals that hold for the next process; one alone stays as it is.
+    """Merge processes' rows, with intervals that hold for the next process; a single process's rows stay as they are.
 
     baseline_of: the baseline of a problem. A kernel that failed in any process has failed. A ratio is formed only
     between kernels that were measured in turn in every process.

@@ -367,7 +367,7 @@ class Workers(AbstractContextManager["Workers", None]):
         """The rows of siblings that do not fit into memory together, measured one problem after the other."""
         rows = [row for part in job.apart() for row in self._survive(part, key, attempt)]
         for row in filter(lambda row: row.interval, rows):
-            row.note(f"measured apart from its variants, since with them the worker was lost ({death.reason})")
+            row.note(f"measured separately from its variants, since with them the worker was lost ({death.reason})")
         return rows
 
 

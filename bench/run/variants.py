@@ -30,9 +30,9 @@ def set_against_variants(measurements: Sequence[Measurement], registry: Registry
 def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
     """Return the variant that each problem is compared with, by id; none for the plainest.
 
-    Variants differ in axes whose values have names, and the plainest has those that its operation declares first: NN,
-    out of place, NCHW. A problem is compared with the plainest of those that differ from it the least, preferably of
-    its own storage type.
+    Variants differ in axes whose values have names, and the plainest has the values that its operation declares
+    first: NN, out of place, NCHW. A problem is compared with a plainer variant that differs in the fewest axes,
+    preferably of its own storage type; of several with the plainest.
     """
     plainer = {}
     for problem in problems:

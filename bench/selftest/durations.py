@@ -81,7 +81,7 @@ def bare_call_s() -> float:
 
 
 def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
-    """Report, for information, the compiled call timed alone and in a batch, and the row's `call_overhead_s`."""
+    """Report, unjudged, the time of an empty compiled call, alone and in a batch, and the row's `call_overhead_s`."""
     found = [f"{1e9 * bare_s:.0f} ns alone"]
     if empty.interval:
         found.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")

@@ -16,7 +16,7 @@ _MAP_FIXED = 0x10
 
 
 def plugin(name: str) -> str:
-    """Return the path of one of this folder's plug-ins; workers load them by path, as they do those of users."""
+    """Return the path of one of this folder's plug-ins; workers load them by path, as they load users' plug-ins."""
     return str(Path(__file__).with_name(f"{name}.py"))
 
 

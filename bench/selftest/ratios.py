@@ -80,7 +80,7 @@ def slower(cold: list[float], hot: list[float]) -> Finding:
 
 
 def persisting(honest: Measurement, asking: Measurement) -> Finding:
-    """Return the time of a cold copy that asks for lines in L2, over that of one that does not."""
+    """Return the time of a cold copy that asks for lines in L2, over the time of one that does not."""
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median

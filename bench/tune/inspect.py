@@ -112,7 +112,7 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
-    """Return a typical problem of the operation that the kernel takes: first values of its axes. Raises UsageError."""
+    """Return a typical problem that the kernel takes, with the first value of each of its axes. Raises UsageError."""
     return _samples(kernel, problem_class)[0]
 
 

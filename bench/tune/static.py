@@ -56,9 +56,9 @@ class CompiledTile(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Tiles that compiled without spilling, in order, the GPU, and the number of the others.
+    """Tiles that compiled without spilling, the best first, and the numbers of all that were tried and of the others.
 
-    counted: the counts of tiles with equal bounds.
+    gpu: whose limits bound them. counted: how many were counted to order tiles with equal bounds.
     """
 
     tiles: list[CompiledTile]

@@ -38,7 +38,7 @@ class Listing(NamedTuple):
 
 
 def limits_here(kernel: Kernel) -> DeviceLimits:
-    """Return the limits of the device that the kernel's tiles are planned for; without a GPU those of an H100."""
+    """Return the limits of the device that the kernel's tiles are planned for; without a GPU, an H100's limits."""
     return present_limits() if kernel.device == "cuda" and cuda_missing() is None else H100
 
 

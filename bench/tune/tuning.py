@@ -3,7 +3,7 @@
 The search has short jobs of a few tiles, each beside the default, so that a machine that drifts moves both. The best of
 many short jobs owes part of its lead to luck. So the race takes fresh samples of the fastest few in several processes,
 and adopts a tile only if the interval of its ratio to the default, which holds for the next process too, lies above 1.
-The intervals are those of 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of
+The intervals cover 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of
 its equals in 99 % of the races (bench/report/tuning.py).
 """
 

@@ -34,7 +34,7 @@ def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
 def rounded(w: int, dtype: str) -> float:
     """Bound the roundings of what w workers send, in units of the sum of all magnitudes: none of its terms is larger.
 
-    They are those of the sums of w + 1, of the residuals and of the messages.
+    Sums of w + 1 terms, the residuals and the messages are rounded.
     """
     return (w + _WORKER) * DTYPES[dtype].roundoff
 

@@ -67,7 +67,7 @@ class Bucket(NamedTuple):
         return Part(name, row, self.first, self.last)
 
     def room(self, name: str, row: int) -> Part:
-        """Return its part of a room's row, which has an element for each of its own."""
+        """Return the bucket's part of a room's row, where it begins at 0."""
         return Part(name, row, 0, self.length)
 
     def of_all(self, name: str) -> tuple[Part, ...]:

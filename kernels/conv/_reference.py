@@ -23,12 +23,12 @@ SUMS = 2
 class Reference(NamedTuple):
     """`values` of the whole output; or of its elements at `places`, with `sums`: the output summed with `weights`.
 
-    unit: the norm of an element's products over that of as many products of uniform operands, where there are values.
-    least: the least unit of each plane for algorithms that transform whole planes, whatever of them is reached.
-    squares: sums of the squares of units with those of the weights.
+    unit: the norm of an element's products over the norm of as many products of uniform operands, for each value.
+    least: the least unit of each plane, for algorithms that transform whole planes even where little is reached.
+    squares: sums of the units' squares, weighted with the weights' squares.
     reached: the rows and the columns of the output (of a filter) that some product reaches; all else is 0.
     weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, its filters)
-    of one group at a time, and is the output of a convolution that has a single one, which is as many times cheaper.
+    of one group at a time, and is the output of a convolution with a single channel, so it costs far less.
     """
 
     problem: ConvSizes
@@ -151,10 +151,10 @@ def least_unit(problem: ConvSizes, squares: Arrays) -> Array:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return what bounds sums: their squares, the error of computing them in float64, the weights' squares alone.
+    """Return three bounds of sums: their squares, the error of computing them in float64, the weights' squares.
 
-    least: the least units, for an algorithm that spreads a large product's error: the largest squares of a plane count
-    then, and no less than those of uniform operands.
+    least: the least units, for an algorithm that spreads a large product's error: then a plane's largest squares count
+    for all of it, but at least the squares for uniform operands.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:

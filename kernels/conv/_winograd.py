@@ -44,7 +44,7 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """Return how much larger (rms) errors are after the inverse transform than those of a sum of as many products.
+    """Return how many times larger (rms) errors are after the inverse transform than in a sum of as many products.
 
     This is so at the outputs of a tile that are the least exact.
     """
@@ -52,7 +52,7 @@ def growth(f: Transforms) -> float:
 
 
 def unevenness(f: Transforms) -> float:
-    """Return the rms error of a tile's least exact outputs over that of all."""
+    """Return the rms error of a tile's least exact outputs divided by the rms error of all its outputs."""
     variances = _variances(f)
     return float(variances.max() / variances.mean())
 

@@ -45,7 +45,7 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
     With unit `fma` every accumulator has the same a and b, in registers; with unit `fed` they are read from shared
     memory, as often as the largest tile of a matrix product reads them. With unit `mma` accumulator i lies in row
     i / 8 % 16 and column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. x and d are of the
-    accumulators' type, which is f32 where dtype, that of a and b, has 16 bits.
+    accumulators' type, which is f32 where dtype, the type of a and b, has 16 bits.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("n", "k")

@@ -68,7 +68,7 @@ class Activation(NamedTuple):
 
 
 def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Product]:
-    """Return C and V after a step, each as a product to which what there was is added."""
+    """Return C and V after a step, each as the scaled product plus a term from the old weights and velocity."""
     moved = MOMENTUM * velocity.astype(np.float64) - RATE * DECAY * weights.astype(np.float64)
     step = product._replace(alpha=-RATE * product.alpha, beta=1.0)
     c = step._replace(c=moved + weights, added=np.hypot(moved, weights))
@@ -76,7 +76,7 @@ def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Produc
 
 
 def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Changed]:
-    """Return changes of A, B, C and V as those of the product and of what is added to it for one of the outputs."""
+    """Return changes of A, B, C and V as changes of the product and of the term that one of the outputs adds."""
     factors = {"c": float(output == "c") - RATE * DECAY, "v": MOMENTUM}
     added = [(*changed[name][:3], *(factor * x for x in changed[name][3:])) for name, factor in factors.items()]
     which, row, column, new, old = map(np.concatenate, zip(*added, strict=True))
@@ -91,9 +91,9 @@ def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.G
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
-    """Bound the errors of C or V: those of x, times how steep the epilogue is at most, and those of its own steps.
+    """Bound the errors of C or V: the errors of x times the epilogue's steepest slope, plus its own steps' errors.
 
-    In units of the reference's, whose products include the added operand. is_plain: nothing is added, and alpha is 1.
+    In the reference's units, whose products include the added operand. is_plain: nothing is added, and alpha is 1.
     """
     found = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
     if epilogue != "sigmoid":

@@ -47,7 +47,7 @@ class Product(NamedTuple):
         return self.alpha * product + self.beta * self.c[batch][:, rows][:, :, cols].astype(np.float64)
 
     def unit(self, rows: Array, cols: Array, batch: slice = slice(None)) -> Array:
-        """The norm of all that each of these elements is the sum of, over that of k products of uniform operands."""
+        """Return the norm of each element's summands over the norm of k products of uniform operands."""
         a, b = (np.square(x.astype(np.float32)) for x in (self.a[batch, rows], self.b[batch][:, :, cols]))
         norm = abs(self.alpha) * np.sqrt(a @ b, dtype=np.float64)
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)

@@ -112,7 +112,7 @@ def patches(words: Callable[[GemmProblem], int]) -> Rule:
 
 
 def warps(t: Tile) -> int:
-    """Return the threads of a block whose tile is divided into those of warps."""
+    """Return the number of threads of a block whose tile is divided into the tiles of its warps."""
     return int(32 * (t.BM // t.WM) * (t.BN // t.WN))
 
 

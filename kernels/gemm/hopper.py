@@ -220,12 +220,12 @@ GROUPED_TILES = (
 
 
 def group_tiles(p: GemmProblem, t: Tile) -> list[int]:
-    """Return the tiles along m of each group, each with as many rows as a cluster's."""
+    """Return the number of tiles along m in each group; a tile has the rows of a whole cluster."""
     return [ceil_div(end - first, BM * t.CLUSTER) for first, end in itertools.pairwise(p.group_rows)]
 
 
 def grouped_blocks(p: GemmProblem, t: Tile) -> int:
-    """Tiles of all groups, each as large as a block computes."""
+    """Return the number of tiles of all groups; a block computes one."""
     return sum(group_tiles(p, t)) * ceil_div(p.n, t.BN) * int(t.CLUSTER)
 
 
@@ -262,7 +262,7 @@ def wgmma_grouped(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelC
 
 
 def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
-    """Return the extent of the operand in registers, which is not stored along k, and that of the other."""
+    """Return the extents of the operand in registers, which is not stored along k, and of the other operand."""
     return (p.m, p.n) if p.op_a == "T" else (p.n, p.m)
 
 
@@ -298,7 +298,7 @@ def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[
 
 
 def tall_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the tiles of all products, each as large as that of a block that turns its columns."""
+    """Return the number of tiles of all products, for blocks that turn their columns."""
     return ceil_div(p.m, TALL * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch * int(t.CLUSTER)
 
 

@@ -137,7 +137,7 @@ def tiles(p: GemmProblem, t: Tile) -> int:
 
 
 def useful(p: GemmProblem, t: Tile) -> float:
-    """Return the share of all tiles' elements that C has."""
+    """Return the share of the tiles' elements that lie in C."""
     return p.m * p.n * p.batch / float(tiles(p, t) * t.BM * t.BN)
 
 

@@ -25,7 +25,7 @@ def itemsize(p: GemmProblem) -> int:
 
 
 def rows(p: GemmProblem) -> int:
-    """Return the rows that a warp sums: those of A in FP32; in 16 bits a multiple of eight, as mma.sync has."""
+    """Return how many rows a warp sums: all rows of A in FP32; in 16 bits a multiple of eight, as in mma.sync."""
     return p.m if itemsize(p) == 4 else 8 * ceil_div(p.m, 8)
 
 
@@ -47,7 +47,7 @@ def width(p: GemmProblem) -> int:
 
 
 def shared_bytes(p: GemmProblem, t: Tile) -> int:
-    """Return the shared memory of a block: the sums of each warp, those of mma.sync in padded rows as in skinny.cuh."""
+    """Return the bytes of a block's shared memory: each warp's sums; from mma.sync, in padded rows as in skinny.cuh."""
     padded = t.COLS if itemsize(p) == 4 else t.COLS | GROUPS if p.op_b == "T" else t.COLS + 5 * GROUPS
     return int(4 * t.WARPS * rows(p) * padded)
 

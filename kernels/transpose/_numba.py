@@ -14,11 +14,11 @@ PIECE = 2048  # elements moved at a time through a buffer in the first-level cac
 
 @jit
 def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
-    """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
+    """Write rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
-    run: elements read from one row of a before going on to the next; down: rows of a before going on along them. Past
-    the caches, lines of b are written two by two, which is faster than one by one. Then a is fetched several lines of a
-    row at a time, a few rows with each block, which is faster than a line of each row.
+    A block has `down` rows of a and `run` elements of each. If streaming, lines of b are written past the caches in
+    pairs, which is faster than one by one, and a is fetched several lines of a row at a time, a few rows with each
+    block, which is faster than a line of each row.
     """
     ahead = AHEAD // a.itemsize
     tall = LINE_BYTES // a.itemsize if streaming else side
@@ -50,7 +50,7 @@ def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # typ
 
 @jit
 def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
-    """Transpose rows start:stop of all matrices of b in turn, each n x m, from those of a; as in `transpose`."""
+    """Transpose matrices of a into rows start:stop of all matrices of b (each n x m) in turn; as in `transpose`."""
     for g in range(start // n, -(-stop // n)):
         first, last, o = max(start - g * n, 0), min(stop - g * n, n), g * m * n
         transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, run, down, first, last)  # type: ignore[no-untyped-call]
@@ -177,7 +177,7 @@ def append(x, border):  # type: ignore[no-untyped-def]
 
 @jit
 def widen(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
-    """Undo `cut`: x (m x n - rest) is moved apart to rows of n, which end in those of border (m x rest)."""
+    """Undo `cut`: spread x (m x n - rest) into rows of n, and end each with its row of border (m x rest)."""
     for i in range(m - 1, -1, -1):
         end = n - rest
         while end > 0:

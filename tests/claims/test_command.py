@@ -74,7 +74,7 @@ def test_what_is_not_begun_in_time_is_left_for_the_next_call(store, registry, ti
     said = []
     found = experiments.measure_missing(store, [tiny], registry, said.append, budget_s=-1.0)
     assert found.finished
-    assert "  the time is over: 2 problems are left; the same command goes on with them" in said
+    assert "  out of time: 2 problems are left; the same command continues with them" in said
     assert experiments.measure_missing(store, [tiny], registry, said.append).run_ids != found.run_ids
 
 

@@ -177,8 +177,8 @@ def test_the_texts_figure_and_the_layers_both_stand(store, registry, stepped):
     text = " ".join(step_table(store, registry, "r1").split())
     assert "20 % [" in text
     assert "FCN-R, as stated 51,200,000 numpy.copyto 512 ms" in text
-    assert "FCN-R takes 25.6 ms at 8.00 GB/s of about 100 ms, 26 % of a batch" in text
-    assert f"That is {STATED.parameters:,} parameters; its layers have {WEIGHTS:,}." in text
+    assert "FCN-R takes 25.6 ms at 8.00 GB/s, 26 % of a batch of about 100 ms" in text
+    assert f"It has {STATED.parameters:,} parameters; its layers have {WEIGHTS:,}." in text
     assert STATED.parameters == 51_200_000
 
 
@@ -408,7 +408,9 @@ def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(k
 
 
 def test_a_network_that_no_run_has_is_one_line_with_those_that_there_are(known, registry):
-    with pytest.raises(UsageError, match=r"^nett: no run in .* has layers of it, but of net; `kernelmark run alexnet`"):
+    with pytest.raises(
+        UsageError, match=r"^nett: no run in .* has layers of it, only of net; `kernelmark run alexnet`"
+    ):
         found(known, registry, name="nett")
 
 

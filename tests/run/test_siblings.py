@@ -21,7 +21,7 @@ from support.runs import copy, declare, nothing
 F32, F64 = "copy/m3n5/f32", "copy/m3n5/f64"
 BASE, OTHER = "copy/numpy.copyto", "copy/numpy.threaded"
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\npoints = [[3, 5]]\ntogether = ['dtype']\n"
-APART = "measured apart from its variants"
+APART = "measured separately from its variants"
 
 
 def group(*kernels, **values):
@@ -152,7 +152,7 @@ def test_siblings_that_the_system_kills_for_memory_are_measured_apart(monkeypatc
     assert [(row.problem, row.status, row.attempt) for row in rows] == [(F32, "ok", 2), (F64, "ok", 3)]
     assert rows[0].job != rows[1].job
     why = "with them the worker was lost (verification: killed by the system for want of memory)"
-    assert f"measured apart from its variants, since {why}" in rows[0].disturbed
+    assert f"measured separately from its variants, since {why}" in rows[0].disturbed
 
 
 def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measured_in_turn(session, store):

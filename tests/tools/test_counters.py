@@ -262,7 +262,7 @@ def test_the_script_exits_1_where_a_check_found_something(stand_in, capsys, tmp_
     ("kernel", "reason"),
     [
         ("gemm/cuda.tilde", "kernel 'gemm/cuda.tilde' is unknown"),
-        ("gemm/numpy.matmul", "gemm/numpy.matmul: comes without a .cu file"),
+        ("gemm/numpy.matmul", "gemm/numpy.matmul: has no .cu file"),
     ],
 )
 def test_a_kernel_that_cannot_be_checked_is_refused_in_a_line(capsys, kernel, reason):

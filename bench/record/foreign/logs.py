@@ -38,7 +38,7 @@ class NotUnderstood(Exception):
 
 
 class Logged(NamedTuple):
-    """The problems of a log, by id, with how often each was solved, and the records not understood, with how often."""
+    """The problems of a log and the records that were not understood, each with the number of times it occurs."""
 
     problems: dict[str, int]
     skipped: dict[str, int]

@@ -1,4 +1,4 @@
-"""Heat map of an operation: problems x kernels, each time over that of the fastest."""
+"""Heat map of an operation: problems x kernels, each time divided by the fastest kernel's."""
 
 from collections import defaultdict
 from functools import partial

@@ -82,7 +82,7 @@ def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
 
 
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
-    """Return the highest valid ceiling of this kind; for memory, that of the largest copy, which no cache holds.
+    """Return the highest valid ceiling of this kind; for memory, the rate of the largest copy, which no cache holds.
 
     by: the problem whose ceilings alone count, if there are any.
     """

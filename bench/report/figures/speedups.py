@@ -37,7 +37,7 @@ class Dot(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """Dots on one line: those of a row below the heading of its problem, or those of a kernel, with their mean."""
+    """Dots on one line: one row's, below the heading of its problem, or all of a kernel's, with their mean."""
 
     head: str
     name: str

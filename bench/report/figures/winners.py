@@ -39,7 +39,7 @@ class Spot(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """The problems of one filter. chosen: a selector's kernel for arrays of channels and of sides, or ""."""
+    """The problems of one filter. chosen: returns a selector's kernels for arrays of channels and sides."""
 
     title: str
     spots: list[Spot]

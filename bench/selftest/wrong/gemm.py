@@ -323,7 +323,7 @@ def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
 
 
 def unpromoted(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
-    """Add all products as Hopper adds those of FP8, 32 at a time: each and the sum with 14 bits (dtypes.py)."""
+    """Add products as Hopper does in FP8: 32 at a time, with terms and sums truncated to 14 bits (dtypes.py)."""
     a, b = float64(inputs, "a", "b")
     found = np.zeros((*c.shape, 1))
     for start in range(0, a.shape[1], 32):

@@ -43,7 +43,7 @@ class Wrong(NamedTuple):
 class Family(NamedTuple):
     """The wrong results of an operation, and how its right ones are computed.
 
-    numerics: of the right ones, if they are not those of a kernel that declares none.
+    numerics: the arithmetic of the right ones, if it is not the one that a kernel has by default.
     """
 
     exact: Exact

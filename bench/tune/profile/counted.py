@@ -56,7 +56,7 @@ class Waves(msgspec.Struct, frozen=True):
 
 
 class NoModelError(Exception):
-    """The footprints of a launch do not follow from those of the blocks that ran; the message is the reason."""
+    """The footprints of the blocks that ran do not predict the other blocks' footprints; the message says why."""
 
 
 def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
@@ -92,7 +92,7 @@ def _blocks(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]
     if sampled.blocks == len(own):
         return ([(key, sectors, 0) for key, sectors in own[block].items()] for block in range(sampled.blocks))
     if not own or sampled.blocks > MOST_BLOCKS:
-        raise NoModelError(f"all of {sampled.blocks:,} blocks ran at once or are too many")
+        raise NoModelError(f"its {sampled.blocks:,} blocks ran all at once, or are too many")
     return _shifted(sampled, own)
 
 
@@ -252,9 +252,7 @@ class Counts(msgspec.Struct, frozen=True):
 def counted_kernel(kernel: Kernel) -> CudaKernel:
     """Return the kernel, if it can be counted here. Raises UsageError, also without a compiler."""
     if not isinstance(kernel, CudaKernel):
-        raise UsageError(
-            f"{kernel.id}: comes without a .cu file, and only such kernels are counted; `kernelmark inspect` lists them"
-        )
+        raise UsageError(f"{kernel.id}: has no .cu file, expected a kernel with one; `kernelmark inspect` lists them")
     if kernel.emulated:
         raise UsageError(f"{kernel.id}: cannot be emulated, so it cannot be counted: {kernel.emulated}")
     if reason := missing_tool():

@@ -159,7 +159,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(counts: Counts, sass: Sass) -> Agreement:
-    """Return whether multiply-adds, loads, stores and copies by width are those of the loop times its trips.
+    """Return whether the counts (multiply-adds; loads, stores and copies by width) equal the loop's times its trips.
 
     A warp executes the code outside of the loop about once, and leaves out parts of its first and last trips, so a
     difference of that many instructions is ignored.
@@ -173,7 +173,9 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     warps = function.blocks * -(-function.threads // _WARP)
     trips = found.fma / loop.mix["FFMA"]
     if trips < LEAST_TRIPS * warps:
-        return Agreement(reason=f"a warp makes {trips / warps:.1f} trips on this problem; {LEAST_TRIPS} tell")
+        return Agreement(
+            reason=f"a warp makes {trips / warps:.1f} trips on this problem, expected at least {LEAST_TRIPS}"
+        )
     differing = dict(_differing(counts, function, trips, warps))
     in_excess = (text for text, is_excess in differing.items() if is_excess)
     return Agreement(trips, tuple(differing), in_excess=tuple(in_excess))
@@ -191,7 +193,7 @@ def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -
             number = emulated.get(f"{word} {bits // 8}", 0)
             each, all_code = inside.get(f"{name} {bits}", 0), everywhere.get(f"{name} {bits}", 0)
             if abs(number - each * trips) > (all_code + each) * warps:
-                text = f"{number / trips:.2f} {name} of {bits // 8} bytes counted a trip, the machine code has {each}"
+                text = f"{number / trips:.2f} {name} of {bits // 8} bytes counted per trip, the machine code has {each}"
                 yield text, name != "LDG" and number > each * trips
 
 

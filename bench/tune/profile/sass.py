@@ -34,8 +34,8 @@ class Instruction(msgspec.Struct, frozen=True):
     """One machine instruction. address: bytes from the function's start.
 
     stall: cycles until the warp's next instruction may issue, as ptxas encodes them; waits: how many of the six
-    scoreboards the instruction waits for. NVIDIA does not publish the control word; its place is that of Jia, Maggioni,
-    Staiger, Scarpazza, "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018, chapter 2.
+    scoreboards the instruction waits for. NVIDIA does not publish the control word; its place is taken from Jia,
+    Maggioni, Staiger, Scarpazza, "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018, chapter 2.
     """
 
     address: int
@@ -147,8 +147,8 @@ _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 class Code(msgspec.Struct, frozen=True):
     """Some instructions. mix: how many of each kind; widths: loads, stores and copies by opcode and bits of a lane.
 
-    products: multiply-adds by opcode. stall_cycles: the sum of those that ptxas encodes after each instruction: no warp
-    takes fewer. waits: instructions that wait for a scoreboard, that is for an earlier one of variable latency.
+    products: multiply-adds by opcode. stall_cycles: all cycles that ptxas encodes after the instructions: no warp
+    takes fewer. waits: instructions that wait for a scoreboard, that is for an earlier instruction of variable latency.
     """
 
     instructions: int
@@ -306,7 +306,7 @@ def counted(listed: Iterable[Instruction]) -> Code:
 def lanes(opcode: str) -> int:
     """Return the multiply-adds of one warp instruction: 32 of FFMA, 64 of FFMA2, m n k of a matrix product.
 
-    Of wgmma, which a warpgroup issues, a warp's quarter: `HGMMA.64x256x16.F32` has 65,536.
+    A warp's quarter of a wgmma, which a warpgroup issues: `HGMMA.64x256x16.F32` has 65,536.
     """
     name, *parts = opcode.split(".")
     if "MMA" not in name:

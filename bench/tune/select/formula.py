@@ -43,7 +43,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
         """Return why it is not a formula of a space, or nothing."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
-            return f"has a formula of {unknown[0]!r}, which is not an expression of it"
+            return f"has a formula of {unknown[0]!r}, which is not one of its expressions"
         if len({axis.expression for axis in self.axes}) < len(self.axes):
             return "has a formula with an expression twice"
         shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels
@@ -52,7 +52,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def terms(scaled: Array) -> Array:
-    """Return problems x terms: 1, the variables, and their products, those of the first variable first."""
+    """Return problems x terms: 1, the variables, and the products of each two, in order."""
     first, second = np.triu_indices(scaled.shape[1])
     return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, first] * scaled[:, second]])
 
@@ -66,7 +66,7 @@ def combination(space: FeatureSpace, known: Array) -> Array:
 
 
 def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
-    """Return the formula with the least squares of errors: shared coefficients, and for each word some of its own."""
+    """Return the formula fitted by least squares, with coefficients that all problems share and some for each word."""
     values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
     varies = np.ptp(values, axis=0) > 0
     axes = [

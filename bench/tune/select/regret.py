@@ -78,7 +78,7 @@ Rule = Callable[[Data, Data], Array]
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one way to choose.
 
-    problems: the number with a time; right: the share of those whose kernel is not certainly slower than the fastest.
+    problems: the number with a time; right: the share whose chosen kernel is not certainly slower than the fastest.
     kernel: the one that it chooses everywhere, "" for several.
     """
 

@@ -32,7 +32,7 @@ from kernelmark.bench.tune.select.tree import TreeNode, leaf
 
 
 def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
-    """Return the selector of the data: one kernel if a choice is not worth it.
+    """Return the selector made from the data; it always chooses one kernel if a choice is not worth it.
 
     lost: losses of selectors that have not seen the families of the problems.
     """

@@ -80,7 +80,7 @@ class FeatureSpace(NamedTuple):
     """The features of the problems of one operation.
 
     inputs: the names of its numbers; words: the values of each axis with at least two names; fixed: the values that all
-    problems share; texts: the expressions that a tree can compare; slopes: those of a formula.
+    problems share; texts: the expressions that a tree can compare; slopes: a formula's expressions.
     """
 
     inputs: tuple[str, ...]
@@ -90,7 +90,7 @@ class FeatureSpace(NamedTuple):
     slopes: tuple[str, ...]
 
     def numbers(self, problems: Sequence[Problem]) -> Array:
-        """Return problems x inputs, the numbers of words last."""
+        """Return problems x columns: each input, then the number of the word on each axis."""
         return np.array([numbers(problem, self.words) for problem in problems])
 
     def features(self, known: Array) -> Array:

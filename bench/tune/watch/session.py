@@ -263,7 +263,7 @@ class WatchSession:
         return self._known_counts[version]
 
     def summary(self) -> str:
-        """Return how many versions were tried, the best of those that passed, and the verdict on the last."""
+        """Return how many versions were tried, the best version that passed, and the verdict on the last."""
         if not self.tried:
             return "no version was tried"
         good = [tried for tried in self.tried if tried.good]

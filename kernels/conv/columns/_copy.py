@@ -71,9 +71,9 @@ def _run(columns, row, x, begin, count, back):
 
 @part
 def by_pixel(columns, x, g, at, block, first, last, back):
-    """Copy or add columns with channels last; neighbouring taps that meet such elements are one run of all channels.
+    """Copy or add columns with channels last; neighbouring taps that meet neighbouring pixels are copied together.
 
-    Pixels may be those of several images that lie one after the other.
+    The pixels may belong to several images that lie one after the other.
     """
     c0, c1, t0, t1 = block
     depth, joined, place = c1 - c0, g.dilation_w == 1 and c1 - c0 == g.x_w, 0

@@ -172,7 +172,7 @@ def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks
 
 @jit
 def add(w, parts, start, stop):
-    """Add to the elements start:stop of w those of each of the parts."""
+    """Add the elements start:stop of every part to the same elements of w."""
     for number in range(len(parts)):
         for i in range(start, stop):
             w[i] += parts[number, i]

@@ -47,7 +47,7 @@ def _flat(g: Shape) -> Shape:
 
 
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: image, group, filters, pixels; where channels are last, those of all images."""
+    """Items: image, group, filters, pixels; where channels are last, an item's pixels are of all images."""
     g = _flat(g)
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
     most = _step(g, blocks, plain, t.AREA)
@@ -87,7 +87,7 @@ def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: group, filters, blocks e0:e1, pixels.
 
     Threads share the longer of a product's sides, and each reads all of the other; or the pixels, where these are many.
-    Where channels are last, they are those of all images.
+    Where channels are last, the pixels are of all images.
     """
     g = _flat(g)
     pixels = g.p * g.q

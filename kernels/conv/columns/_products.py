@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class Product(NamedTuple):
-    """op(a) op(b), m x n, over k; `products` of them besides the groups, or their sum. op: as in a GEMM's layout."""
+    """op(a) op(b), m x n, over k, `products` times for each group, or the sum of these. op: as in a GEMM's layout."""
 
     op: str
     a: Matrix

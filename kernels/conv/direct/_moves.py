@@ -62,9 +62,9 @@ def _pick(to, at, source, begin, step, count):
 
 @part
 def load(b, size, members, x, side, cut, at, lanes, first):
-    """Fill a buffer that was zero at first with the source's rows, from that of the target's row `first` on.
+    """Copy the source's rows into a buffer that began as zeros, starting at the target's row `first`.
 
-    size, members: of the planes that places of several channels fill, one for each member of a group.
+    size, members: size and number of the planes that are filled from pixels of several channels, one for each member.
     """
     for phase in range(cut.down * cut.across):
         h_phase, w_phase = phase // cut.across, phase % cut.across

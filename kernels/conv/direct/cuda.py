@@ -51,7 +51,7 @@ class Staged(NamedTuple):
 
 
 def staged(p: ConvProblem) -> Staged:
-    """Return the widest tile of 32, 16 or 8 columns of which no half lies outside of the image."""
+    """Return the widest tile of 32, 16 or 8 columns that is more than half full; else the one of 8."""
     log_cols = min(5, max(3, (_out(p)[1] - 1).bit_length()))
     across = 1 << log_cols
     rows = (PLACES // across - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1

@@ -108,9 +108,9 @@ CAN_PASS = LANES == UNIT
 
 @lru_cache
 def column(n: int, past: bool = False) -> int:
-    """Return the address of f(to, to_step, to_part, off, step, part, sign): n complex numbers.
+    """Return the address of f(to, to_step, to_part, off, step, part, sign), which transforms n complex numbers.
 
-    Imaginary parts are multiplied by sign. past: they are written past the caches, to whole lines.
+    Imaginary parts are multiplied by sign. past: results are written past the caches, to whole lines.
     """
 
     def run(to, to_step, to_part, off, step, part, sign):

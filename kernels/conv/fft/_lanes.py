@@ -21,8 +21,8 @@ _NOWHERE = -1
 def forward(codelets, flat, cut, order, held, spectra, start, stop):
     """Batches start:stop of tiles to spectra (frequency, part, plane), parts being real and imaginary.
 
-    codelets: addresses for rows and for columns. held: a batch's half spectra (unit, row, column, part, lane), a row of
-    UNIT tiles, element by element, and one tile by tile.
+    codelets: addresses of the codes for rows and for columns. held: a batch's half spectra (unit, row, column, part,
+    lane), and two buffers for a row of UNIT tiles: lane by lane in each element, and one tile after another.
     """
     half, line, buffer = held
     units, _, across = half.shape[:3]

@@ -30,7 +30,7 @@ class Spectra(NamedTuple):
 
     @property
     def ld(self) -> int:
-        """Columns, rounded up to those that a block transforms."""
+        """Return the number of columns, rounded up to a multiple of the columns that a block transforms."""
         width = 2 * THREADS // self.cut.height.side
         return ceil_div(self.matrix[1], width) * width
 

@@ -41,7 +41,7 @@ def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
 
 
 class Order(NamedTuple):
-    """The planes, and their order: those of `tiles` tiles from the `first` on, or of all filters.
+    """The planes to transform, and their order: `tiles` tiles of each image from `first` on, or all filters.
 
     images, channels: of all groups. tiles_first: whether neighbours are tiles of a channel, or channels of a tile.
     """

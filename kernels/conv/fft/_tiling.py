@@ -162,7 +162,7 @@ def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) 
 
 
 def executed(c: Cuts, multiply_add: int) -> int:
-    """Return the floating-point operations: those of the transforms, and `multiply_add` for each complex one."""
+    """Return the floating-point operations: the transforms', and `multiply_add` for each complex multiply-add."""
     return round(c.transform_flop) + multiply_add * c.products
 
 

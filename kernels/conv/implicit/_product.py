@@ -20,9 +20,9 @@ FARTHEST = 15  # pixels from a filter's first tap along an axis: as cuda/conv/im
 
 
 class Product(NamedTuple):
-    """A problem as a product: the gathered operand, the plain one, and the length of the reduction, in each part.
+    """A problem as matrix products, one for each part: their gathered operand, plain operand and depth.
 
-    Parts are groups and, of an input's gradient, phases: residues modulo the strides.
+    Each group is a part; for an input's gradient, each phase (residue modulo the strides) of each group.
     """
 
     plain: str
@@ -45,7 +45,7 @@ def product(p: ConvProblem) -> Product:
 
 
 def taps(p: ConvProblem) -> int:
-    """Return how many taps of the filter a pixel meets: at most those of a phase, in an input's gradient."""
+    """Return how many taps of the filter a pixel meets; for an input's gradient, the taps of the largest phase."""
     if p.direction != "dgrad":
         return p.r * p.s
     down, across = math.gcd(p.stride_h, p.dilation_h), math.gcd(p.stride_w, p.dilation_w)
@@ -53,7 +53,7 @@ def taps(p: ConvProblem) -> int:
 
 
 def masked(p: ConvProblem) -> bool:
-    """Return whether bits suffice to test if a tap lies inside: one a tap, in wgrad one a row and column."""
+    """Return whether a mask has room for the taps that lie inside: a bit per tap, in wgrad per row and column."""
     if p.direction != "wgrad":
         return taps(p) <= MASK_BITS
     high = near(p.h, p.p, p.r, p.stride_h, p.dilation_h, p.pad_h.before)
@@ -109,7 +109,7 @@ def supports(p: ConvProblem) -> str | None:
 
 
 def call(p: ConvProblem, t: Tile, entry: str, shared_bytes: int) -> list[KernelCall]:
-    """Return the product's launch and, for several slices, that of their sum."""
+    """Return the product's launch and, for several slices, the launch that sums them."""
     m, (depth, count) = product(p), slices(p, t)
     x, y, z = blocks(p, t)
     number = np.int64(elements(p, p.output))

@@ -72,7 +72,7 @@ def filled(entry: str, p: ConvProblem, **values: Any) -> str:
 
 
 def half_empty(p: ConvProblem, width: int) -> bool:
-    """Return whether such wide tiles over the plain operand leave half of the last one empty, and are few."""
+    """Return whether one or two tiles of this width cover the plain operand, the last at most half full."""
     size = product(p).plain_size
     return size <= 2 * width and 0 < size % width <= width // 2
 
@@ -142,7 +142,7 @@ def line(p: ConvProblem) -> int:
 
 
 def packed(p: ConvProblem) -> tuple[int, int]:
-    """Return W and V, the floats that may be copied and stored at once; in rows of pixels more than one spills."""
+    """Return W and V, the floats copied and stored at once; W is 1 in rows of pixels, where more would spill."""
     filters, channels, last = p.k // p.groups, p.c // p.groups, p.layout == "nhwc"
     copied = last and p.direction != "fprop" and channels % 4 == 0 and (p.direction == "dgrad" or filters % 4 == 0)
     stored = 1 if last and p.direction == "fprop" else line(p)

@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 
 def view(p: ConvProblem) -> View:
-    """Return the convolution that is computed; the input's gradient is that of y by filters rotated by half a turn."""
+    """Return the convolution that is computed; the input's gradient convolves y with filters rotated by half a turn."""
     c, k, top, left = p.c // p.groups, p.k // p.groups, p.pad_h.before, p.pad_w.before
     if p.direction == "fprop":
         return View("x", "y", p.n, c, p.h, p.w, k, p.p, p.q, top, left, p.groups)

@@ -25,7 +25,7 @@ def scratch(line: int) -> int:
 
 @jit
 def lines_of_c(u, w, held, g, start, stop, first):
-    """Transform rows k, start:stop, for fprop; u begins with the row `first`."""
+    """Transform the filters k = start:stop for fprop; u begins with the row of filter `first`."""
     line, depth = g.filter_line, 9 * g.c
     for k in range(start, stop):
         if g.channels_last:

@@ -63,8 +63,8 @@ class _Image:
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
     """Return the launches in turn: rows between zeros, planes that threads share, products and outputs block by block.
 
-    Filters are transformed first if several blocks of tiles use them. Else each thread transforms those of a few
-    channels of the output at a time, and multiplies them while they are in its cache.
+    Filters are transformed first if several blocks of tiles use them. Else each thread transforms the filters of a few
+    output channels at a time, and multiplies them while they are in its cache.
     """
     of = _Image(problem, x, m, product)
     if of.is_whole:

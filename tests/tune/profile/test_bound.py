@@ -40,18 +40,18 @@ def test_what_a_warp_does_outside_of_the_loop_is_no_difference(number: int) -> N
     [
         (
             {"loads": {"shared 16": 5 * TRIPS * WARPS}},
-            "5.00 LDS of 16 bytes counted a trip, the machine code has 4",
-            ["5.00 LDS of 16 bytes counted a trip, the machine code has 4"],
+            "5.00 LDS of 16 bytes counted per trip, the machine code has 4",
+            ["5.00 LDS of 16 bytes counted per trip, the machine code has 4"],
         ),
         (
             {"loads": {"shared 8": 8 * TRIPS * WARPS}},
-            "8.00 LDS of 8 bytes counted a trip, the machine code has 0",
+            "8.00 LDS of 8 bytes counted per trip, the machine code has 0",
             [
-                "8.00 LDS of 8 bytes counted a trip, the machine code has 0",
+                "8.00 LDS of 8 bytes counted per trip, the machine code has 0",
                 "loads of 8 bytes counted, the machine code has 16",
             ],
         ),
-        ({"copies": {}}, "0.00 LDGSTS of 4 bytes counted a trip, the machine code has 2", []),
+        ({"copies": {}}, "0.00 LDGSTS of 4 bytes counted per trip, the machine code has 2", []),
     ],
 )
 def test_another_number_or_width_in_the_loop_is_source_level(
