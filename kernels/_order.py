@@ -62,7 +62,7 @@ def order(m, n, k, a, b, c):
     """Return whether C^T = B^T A^T takes less time than C = A B, and how the faster of them is computed.
 
     That is: the rows of a tile, the columns that are multiplied one by one, whether rows of both operands are read in
-    place along the sum, and whether at least those of b are. a, b, c: strides of rows and columns.
+    place along the sum, and whether at least rows of b are. a, b, c: strides of rows and columns.
     """
     one_way, found = _found(m, n, k, a[1], b, c[1])
     other_way, other = _found(n, m, k, b[0], (a[1], a[0]), c[0])

@@ -12,7 +12,7 @@ BUSY_WARPS = 8
 
 
 class Choice(NamedTuple):
-    """A tile that may be the default. rate: of a device full of such blocks, relative to the others.
+    """A tile that may be the default. rate: a device's, full of such blocks, relative to other tiles.
 
     resident: blocks on a multiprocessor.
     """

@@ -30,7 +30,7 @@ class Buffer:
     """Memory for a launch: `data` is its content before the run, `pad` elements follow each row of `row`.
 
     `in` may not be written, every element of `out` has to be; `scratch` starts uninitialised and is not read back.
-    places: where pieces of equal size begin, in bytes, if `data` is not all of the buffer but the pieces that exist.
+    places: where pieces of equal size begin, in bytes, if `data` holds these pieces and not the whole buffer.
     """
 
     role: Role

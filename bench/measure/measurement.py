@@ -60,7 +60,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     @property
     def need(self) -> Need:
-        """The need that this ceiling answers."""
+        """Return the kind of ceiling that this is, as a need."""
         return Need(self.device, self.threads, self.kind, self.problem)
 
     @property

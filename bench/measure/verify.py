@@ -46,7 +46,7 @@ class Checksums:
     """Checks of whole outputs of timed calls, for kernels of one order, while the drawn values are current.
 
     They use the problem's sums, or without these a reference of their own, if that does not take long. took_s: the time
-    of preparing them, at least that of most checks. possible: whether there is any.
+    of preparing them, which few checks exceed. possible: whether there is any check.
     """
 
     def __init__(self, problem: Problem, draw: Draw, order: str, called: Called, reference_s: float = math.inf) -> None:

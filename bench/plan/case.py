@@ -37,9 +37,9 @@ class Job(msgspec.Struct, frozen=True):
     """Contenders on one problem or on several siblings, measured in turn in one process; it is sent as data.
 
     Every kernel contends on every problem, except the pairs `without`. baseline: the kernel that speedups on a problem
-    are relative to; baselines: of problems with another one, by id, "" for none. absent: devices of contenders that the
-    run does not use; these are `unsupported`. tiles: used instead of the defaults. entropy: that of rows to be
-    reproduced, one for each process; "" to draw it. ours: measured where no code of other packages has been loaded.
+    are relative to; baselines: other ones, by the problem's id, "" for none. absent: devices of contenders that the
+    run does not use; these are `unsupported`. tiles: used instead of the defaults. entropy: the random bits of rows to
+    be reproduced, for each process; "" to draw it. ours: measured where no code of other packages has been loaded.
     """
 
     problems: tuple[str, ...]

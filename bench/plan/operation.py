@@ -91,7 +91,7 @@ class Features(NamedTuple):
     """The features by which a selector chooses between kernels, if these are more than the operation's sizes.
 
     inputs: the numbers that a caller has. expressions: of these, alike in Python and C, each compared with a threshold.
-    slopes: the ones whose logarithms a formula takes. held: axes that the inputs contain in another form. libraries: the
+    slopes: those whose logarithm a formula takes. held: axes that the inputs contain in another form. libraries: the
     kernels that a library runs if no algorithm is named; the first with a time counts.
     """
 

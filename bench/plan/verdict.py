@@ -238,8 +238,8 @@ def summed(
 ) -> str | None:
     """Return why Gaussian sums over `length` elements of a timed call's output, in float64, are wrong, or None.
 
-    squares: sums of the squares of the weights, each times that of the unit of its element's bound. weights: sums of
-    their squares alone. own_error: as in `sums_limit`. stored: returns such sums with the squares of the elements, for
+    squares: sums of the weights' squares, each times the squared unit of its element's bound. weights: sums of the
+    weights' squares. own_error: as in `sums_limit`. stored: returns such sums with the squares of the elements, for
     the error of storing them; that takes another look at all of them, which is only taken where errors are large.
     """
     kind = DTYPES[bound.stored]

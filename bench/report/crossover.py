@@ -202,7 +202,7 @@ KIN = (
 
 
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
-    """A problem in a setting. The first columns are those of its fastest kernel; "" or null if there is none.
+    """A problem in a setting. The first columns are its fastest kernel's; "" or null if there is none.
 
     ratio: how many times faster it is than the runner-up. from, previous: the neighbouring problem that another kernel
     won, and that kernel.

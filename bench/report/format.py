@@ -163,7 +163,7 @@ def percent(share: float) -> str:
 def pace(speed: float) -> str:
     """Write a ratio of speeds in words: `1.4 % slower than`, `2.3x as fast as`.
 
-    The per cent of `slower` are those of the additional time.
+    With `slower`, per cent are of additional time.
     """
     if speed < 1:
         return f"{percent(1 / speed - 1 if speed else math.inf)} slower than"

@@ -53,7 +53,7 @@ class Against(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryVersion(msgspec.Struct, forbid_unknown_fields=True):
-    """A version. digest: of its sources. right: null if it was not judged. diff: to the version before it."""
+    """A version. digest: its sources' hash. right: null if it was not judged. diff: to the version before it."""
 
     number: int
     digest: str

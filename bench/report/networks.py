@@ -2,7 +2,7 @@
 
 A batch is the sum of a network's layers, each as often as the network has it. The share of a step is the time of
 transferring the parameters over that batch. Both are measured: the transfer is a row of `transfer`, scaled by the
-network's elements over those of the row. Beside it stands what the founding text states, computed from its figures.
+network's elements over the row's. Beside it stands what the founding text states, computed from its figures.
 """
 
 import math

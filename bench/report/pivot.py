@@ -132,7 +132,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
             failed[r.device, r.mode, r.isa, comparable(r), order(r), r.threads].append(r)
 
     def belong(setting: Setting, found: dict[str, Contest]) -> list[Result]:
-        """Return the rows of a setting, in their order; what has no time and uses one thread is of any number."""
+        """Return the rows of a setting, in their order; untimed rows of one thread belong to any thread count."""
         own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
         others = (failed.get((*own, threads), []) for threads in {setting.threads, 1})
         return sorted(chain(*others, *(c.ranked for c in found.values())), key=lambda r: places[id(r)])

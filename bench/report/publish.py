@@ -375,7 +375,7 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 
 
 class SeveralRuns(RunData):
-    """The GPU's part of several runs, the earliest first; facts are those of the last.
+    """The GPU's part of several runs, the earliest first; facts are the last run's.
 
     Each contest comes from one run: the one with the most kernels (tiles not counted), then the one that measured most
     problems in turn with it, then the newest. No ratio is formed between runs, and a kernel alone is no contest.

@@ -91,7 +91,7 @@ def computed(
 ) -> Scaling:
     """Compute the model from the rows of a run, and of another for aggregation; by default from the latest.
 
-    The store shows rows of aggregations alone afterwards. Raises UsageError where rows are missing.
+    Afterwards the store returns rows of aggregations only. Raises UsageError where rows are missing.
     """
     compute_run, layers, found = _layers_of(store, asked.network, run_id)
     size = parameters(layers, registry)
@@ -229,7 +229,7 @@ TEXTS = (
 
 
 class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A computed strategy at a number of workers. Seconds are those of a batch; null stands for an unknown end.
+    """A computed strategy at a number of workers. Seconds are for a batch; null stands for an unknown end.
 
     aggregation_s: `scaled` times the time of the row of `aggregation_problem`. hidden: the speedup if additions and
     link were hidden while the batch is computed.

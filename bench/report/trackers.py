@@ -58,7 +58,7 @@ def _metric(found: Sequence[float | None]) -> dict[str, float]:
 def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     """Write a file of asv's results: medians and samples in seconds, by benchmark.
 
-    asv expects the date of the commit, which is not known here: that of the run takes its place. asv's intervals are of
+    asv expects the date of the commit, which is not known here: the run's takes its place. asv's intervals are of
     99 %, ours of 95 %, so these are left out.
     """
     run_id = _only(run_ids, "asv")

@@ -196,7 +196,7 @@ SUMMARY = (
 
 
 def page(found: TrendDocument) -> Iterator[str]:
-    """Yield the paragraphs of a trend: few cases run by run, else a line each, those with steps first."""
+    """Yield the paragraphs of a trend: few cases run by run, else a line each, cases with steps first."""
     cases = sorted(found.cases, key=lambda case: not (case.steps or case.drift))
     several = sum(len(_several(case.points)) > 1 for case in cases)
     stepped = sum(bool(case.steps or case.drift) for case in cases)

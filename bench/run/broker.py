@@ -38,7 +38,7 @@ class TaskReply(msgspec.Struct):
     """The result of a task, or the state of the executors.
 
     lost: why its worker gave no answer; another may. ended: why no task can be measured any more. workers: those that
-    wait for tasks or measure. state: a description of those that have not started.
+    wait for tasks or measure. state: a description of the ones that have not started.
     """
 
     data: bytes = b""

@@ -19,7 +19,7 @@ def git_commit() -> str:
 
     Files of reports do not count.
 
-    A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise that of the file
+    A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise the one in the file
     `build/commit`, otherwise its version. A checkout without git ignores the file.
     """
     root, version = Path(kernelmark.__file__).resolve().parents[1], f"kernelmark {kernelmark.__version__}"

@@ -20,9 +20,9 @@ def planned_processes(plan: Plan) -> int:
 
 
 def is_settled(planned: PlannedJob, measured: Sequence[Process], processes: int) -> bool:
-    """Return whether the job needs no further process: enough were undisturbed, or it has had all that it may have.
+    """Return whether the job needs no further process: enough were undisturbed, or it has had the most allowed.
 
-    Disturbed processes may be replaced by half as many again. The decision depends on the disturbances and not on the
+    Half as many processes again may replace disturbed ones. The decision depends on the disturbances and not on the
     samples. If all contenders have failed, there is nothing left to measure.
     """
     if still_good(planned, measured) is None or len(measured) >= processes + processes // 2:

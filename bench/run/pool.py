@@ -95,7 +95,7 @@ class Worker:
         self._child = Child("kernelmark.bench.run.worker", str(shared), words, variables=variables, passed=[shared])
 
     def ask(self, job: Job, progress: Progress) -> Reply | Death:
-        """Return the rows of a job, or how the worker ended in it. Raises UsageError if the worker refuses it."""
+        """Return the rows of a job, or how the worker ended during it. Raises UsageError if the worker refuses it."""
         fresh, self.is_fresh = self.is_fresh, self.is_fresh and not job.entrants
         self._board.clear()
         if now() - self._kills_at_s > KILLS_AGE_S:

@@ -1,7 +1,7 @@
 """A station measures tasks where an executor's worker runs: the same workers, blame and ceilings as of a run at home.
 
 Its process outlives its tasks, so that workers are started and ceilings measured once. It locks a GPU as a run does. A
-job that needs the host's processors or its memory waits until it has the host to itself; jobs on different GPUs alone
+job that needs the host's processors or its memory waits until it has the host to itself; only jobs on different GPUs
 run side by side.
 """
 

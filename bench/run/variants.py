@@ -14,7 +14,7 @@ from kernelmark.bench.plan.status import Status
 def set_against_variants(measurements: Sequence[Measurement], registry: Registry) -> None:
     """Give each row its ratio to a variant of its problem, from samples taken in turn, if its job has one.
 
-    A kernel is compared with itself on the variant. One that has no time there, such as an in-place kernel out of
+    A kernel is compared with itself on the variant. A kernel without a time there, such as an in-place kernel out of
     place, is compared with its provider's fastest kernel, or else the fastest of its device.
     """
     timed = [m for m in measurements if m.status == Status.OK and m.interval and not ran_beyond(m.disturbed)]

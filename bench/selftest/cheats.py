@@ -160,7 +160,7 @@ def in_set_up(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def foresees(problem: Any, x: Any) -> Launch:
-    """Draws in its set-up, from the first seeds, what it is about to be given, and looks its answer up."""
+    """Draws the operands that it will get in its set-up, from the first seeds, and looks its answer up."""
     answers = {}
     for seed in range(10):
         draw = Draw(problem, seed)

@@ -20,7 +20,7 @@ Tick = Callable[[], object]
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A figure of `selftest` with its bound. check: the check's name, and after a colon the part of it.
 
-    holds: null if nothing is judged, since it could not be tested, or is for information.
+    holds: null if nothing is judged, since nothing could be tested, or for information.
     """
 
     check: str

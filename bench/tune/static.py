@@ -113,7 +113,7 @@ def _counted(
 
 
 def arch_here(kernel: Kernel) -> str:
-    """Return the architecture to compile a kernel's tiles for: of the GPU here, or else `ARCH`."""
+    """Return the architecture to compile a kernel's tiles for: the GPU's, or without one `ARCH`."""
     return ARCH if cuda_missing() else limits_here(kernel).arch
 
 

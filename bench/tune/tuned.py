@@ -61,7 +61,7 @@ class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return the key of the entry, of which there is one each."""
+        """Return the key of the entry; each key has one entry."""
         return self.kernel, self.problem, self.threads
 
 

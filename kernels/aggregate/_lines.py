@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import data, past_the_caches
 
 
 def address(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Return the address of an array's element, as that of a vector."""
+    """Return the address of an array's element, typed as a vector's."""
     first = builder.gep(data(context, builder, kind, array), [index])
     return builder.bitcast(first, vector.as_pointer())
 

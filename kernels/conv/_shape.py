@@ -6,7 +6,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 
 
 class Shape(NamedTuple):
-    """Sizes, `c` and `k` of one group; then strides in elements: `x_n` is that of x along n.
+    """Sizes, `c` and `k` of one group; then strides in elements: `x_n` is x's along n.
 
     y has one axis of the p q pixels. In w and its gradient c, r and s together are one axis after k.
     """

@@ -184,9 +184,9 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         """Bound the errors of a real or imaginary part, in units of its rms over one transform.
 
         An FFT errs in the norm by at most a multiple of u log2(N) of its result (Higham, Accuracy and Stability of
-        Numerical Algorithms, 2nd ed., section 24.1), spread evenly over the elements, and as roundings are independent
-        by a multiple of u sqrt(log2(N)). The multiple is largest where N is prime: libraries then follow the
-        definition, or convolve by transforms of twice the length (Rader, Bluestein). FP64 references err, too.
+        Numerical Algorithms, 2nd ed., section 24.1), spread evenly over the elements; with independent roundings, by a
+        multiple of u sqrt(log2(N)). The multiple is largest where N is prime: libraries then follow the definition, or
+        convolve by transforms of twice the length (Rader, Bluestein). FP64 references err, too.
         """
         u = max(DTYPES[self.dtype].roundoff, NUMERICS[numerics].operand, NUMERICS[numerics].accumulate)
         depth, both = math.log2(2 * self.h * self.w), 2 if self.dtype == "f64" else 1

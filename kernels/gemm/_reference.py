@@ -88,7 +88,7 @@ class Sums(NamedTuple):
     """Weights drawn from a normal distribution, and the float64 sums of all rows (or columns) with them.
 
     edges: the first and the last column (or row) of the product, which are sums with weights of 0 and 1. squares: sums
-    of the squares of units with those of the weights, those of the edges last.
+    of the units' squares weighted with the weights' squares, the edges' last.
     """
 
     weights: Array
@@ -113,7 +113,7 @@ class Reference(NamedTuple):
     unit: Array | float = 1.0
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
-        """Compare an output, (batch, m, n). mixed: of an algorithm that adds rows and columns, then multiplies."""
+        """Compare an output, (batch, m, n). mixed: the algorithm adds rows and columns, then multiplies."""
         if mixed:
             unit = self.product.largest_unit()
             sums = tuple(

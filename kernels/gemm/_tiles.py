@@ -53,9 +53,9 @@ def unlike_fragments(t: Tile) -> str | None:
 
 
 def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | None:
-    """Return why threads cannot share a panel of that many rows and packs across, or None (panel_share.cuh).
+    """Return why threads cannot share a panel of `rows` rows and `across` packs, or None (panel_share.cuh).
 
-    even: all of them have as many packs, since each holds its own in registers.
+    even: all threads have the same number of packs, since each holds its own in registers.
     """
     if across < 1 or threads % across:
         return f"{threads} threads do not stand in whole rows of {across} packs"
@@ -97,7 +97,7 @@ def columns(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def patches(words: Callable[[GemmProblem], int]) -> Rule:
-    """Return the rule for kernels whose threads have TM x TN elements and stage as many words at a time."""
+    """Return the rule for kernels whose threads have TM x TN elements and stage `words` words at a time."""
 
     def valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
         if reason := divides(t, ("TM", "BM"), ("TN", "BN")) or beyond_grid(p, t):

@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return shares of one to two tiles if there are that many, else of at least DEPTH along k, or one tile."""
+    """Return shares of one to two tiles if the tiles suffice, else of at least DEPTH along k, or one tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

@@ -195,7 +195,7 @@ def test_a_file_that_is_no_store_is_refused_before_anything_is_merged(shards, tm
         db.execute("PRAGMA user_version = 99")
     assert refused().startswith("has schema 99")
     assert not target.exists()
-    assert "is the store that is merged into" in complaint(lambda: merge_files(shards / "1.db", paths(shards, 1)))
+    assert "is the store to merge into" in complaint(lambda: merge_files(shards / "1.db", paths(shards, 1)))
 
 
 def test_a_name_that_another_run_has_is_refused(store, shards, tmp_path, complaint):

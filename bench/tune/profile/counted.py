@@ -2,7 +2,7 @@
 
 The model's assumptions: blocks run in the order of their numbers, in waves; within a wave each sector comes from memory
 once; it stays in the cache until the waves that followed have touched more bytes than the cache holds; what is written
-is written back once for each such stay. Blocks that did not run touch what those of their sample touch, shifted in
+is written back once for each such stay. Other blocks are taken to touch what their sample touches, shifted in
 proportion to the block's index; this is tested on the blocks that ran.
 """
 

@@ -140,8 +140,8 @@ _NAMES = {
 class Agreement(NamedTuple):
     """A comparison of counts and code. trips: of the main loop by all warps. differing: the differences.
 
-    reason: why nothing was compared, if so. in_excess: the counted accesses to shared memory that differ and of which
-    the machine code has fewer.
+    reason: why nothing was compared, if so. in_excess: accesses to shared memory that were counted more often than the
+    machine code has them.
     """
 
     trips: float = 0.0

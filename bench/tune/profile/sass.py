@@ -61,7 +61,7 @@ class Instruction(msgspec.Struct, frozen=True):
 
 @functools.lru_cache
 def nvdisasm() -> str:
-    """Return the path of nvdisasm: of NVIDIA's wheel, on PATH, or beside nvcc. Raises Unsupported if there is none."""
+    """Return the path of nvdisasm: in NVIDIA's wheel, on PATH, or beside nvcc. Raises Unsupported if there is none."""
     beside = [Path(folder).parent / "bin" for folder in header_folders()]
     if nvcc := find_nvcc():
         beside.append(Path(nvcc).resolve().parent)

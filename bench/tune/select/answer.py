@@ -39,7 +39,7 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `select --json` prints. single: the kernel to use everywhere, "" if a choice is worth it.
 
-    problems: of the training; leaves: of its tree, or the kernels that a formula chooses; choices: for how many
+    problems: trained on; leaves: the tree's, or the kernels that a formula chooses; choices: for how many
     problems each kernel is chosen; answer: null for a training.
     """
 

@@ -107,7 +107,7 @@ class FeatureSpace(NamedTuple):
 
 
 def space_of(problems: Sequence[Problem]) -> FeatureSpace:
-    """Return the space of problems of one operation. Raises UsageError if they differ in another axis."""
+    """Return the space of problems of one operation. Raises UsageError if another axis differs."""
     kind = type(problems[0])
     fixed = {name: getattr(problems[0], name) for name in others_of(kind)}
     for name, value in fixed.items():
@@ -183,6 +183,6 @@ def everywhere(means: Array) -> Array:
 
 
 def single(means: Array, costs: Array) -> Array:
-    """Return the kernels sorted by their cost over all problems; those that take every problem come first."""
+    """Return the kernels sorted by their cost over all problems; kernels that take every problem come first."""
     mean: Array = costs.mean(axis=0)
     return np.lexsort((mean, ~everywhere(means)))

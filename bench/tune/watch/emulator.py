@@ -42,7 +42,7 @@ class Emulated(msgspec.Struct, frozen=True):
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
     """Run each tile of the kernel on the CPU, every access checked, on the sweep's problems of this problem's kind.
 
-    Of the problem itself, as many blocks are run as take seconds.
+    On the problem itself, it runs the blocks that fit into seconds.
     """
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"

@@ -85,7 +85,7 @@ def _shown(value: object) -> str:
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
     """Return a table of the present version, in the first row, against each other kernel, from samples taken in turn.
 
-    names: of the kernels that have no id of their own. Below the table are the kernels without a time, and why.
+    names: for kernels that have no id of their own. Below the table are the kernels without a time, and why.
     """
     columns = (
         TableColumn("kernel"),

@@ -44,7 +44,7 @@ class Border(NamedTuple):
         return not (self.top or self.bottom or self.left or self.right)
 
     def lines(self, images: int) -> int:
-        """Lines of surrounded images: of each channel, or where channels are last of all."""
+        """Return the lines of surrounded images: of each channel, or with channels last, of all together."""
         return images * self.strides[0] // self.strides[2]
 
 

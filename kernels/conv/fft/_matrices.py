@@ -73,7 +73,7 @@ def fitting(p: ConvProblem) -> list[int]:
 
 
 def spectra(p: ConvProblem, side: int) -> tuple[Spectra, Spectra, Spectra]:
-    """The operands whose spectra A and B are multiplied, C = A^T B, and the output."""
+    """Return the spectra A and B of the operands, and C = A^T B of the output."""
     names, by_channel = {
         "fprop": ("wxy", (True, True, True)),
         "dgrad": ("wyx", (False, True, True)),

@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
 
 def product(p: ConvProblem) -> Product:
-    """Return the largest product of all phases; the others have as many pixels and taps, or a row or column less."""
+    """Return the largest product of all phases; the others have the same pixels and taps, or a row or column fewer."""
     filters, channels = p.k // p.groups, p.c // p.groups
     if p.direction == "wgrad":
         return Product("y", "x", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
@@ -86,7 +86,7 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def most_blocks(p: ConvProblem, t: Tile) -> int:
-    """Return the blocks of a launch with as many slices as there may be."""
+    """Return the blocks of a launch with the most slices that are allowed."""
     return math.prod(blocks(p, t)) * max(1, product(p).depth // int(t.DEPTH))
 
 

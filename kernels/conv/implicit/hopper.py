@@ -55,7 +55,7 @@ def cluster_tiles(p: ConvProblem, t: Tile) -> int:
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
     """Return the steps of pixels in a slice of a filter's gradient and the number of slices, to fill the device.
 
-    None has less than DEPTH pixels if there are as many. Other products have one slice.
+    No slice has fewer than DEPTH pixels, unless the problem has. Other products have one slice.
     """
     pixels = p.n * p.p * p.q
     steps = ceil_div(pixels, BOX)
