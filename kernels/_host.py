@@ -34,7 +34,7 @@ def second_level_bytes() -> int:
 class Registers(NamedTuple):
     """Bytes of a CPU's vector registers, and how many of them hold accumulators.
 
-    Two multiply-adds a cycle of five cycles each take ten; four a cycle of four cycles (Neoverse V1) sixteen.
+    Two multiply-adds a cycle that last five cycles need ten; four that last four (Neoverse V1) need sixteen.
     """
 
     nbytes: int

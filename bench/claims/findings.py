@@ -294,7 +294,7 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
 
 
 def price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work one device does for the same money, the other perhaps on other terms."""
+    """Yield how many times more work one device does for the same money; the other's price may be on other terms."""
     for pair in pairs(q):
         one, other = q.prices.of(pair.one), q.prices.of(pair.other)
         paid = other and (other.otherwise_per_hour if q.asked.kind == "other-price" else other.per_hour)

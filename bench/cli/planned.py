@@ -32,9 +32,9 @@ from kernelmark.bench.tune.tuned import with_tuned
 class RunRequest(NamedTuple):
     """The request of a run's command. options: those of its plan.
 
-    executor, start_timeout_s, gpus: who measures instead of this machine as a whole: the executor of a file, whose
-    first worker must start in time, or GPUs by number. known: the plan of a run that is resumed, or measured again.
-    detail: how much is printed.
+    executor, start_timeout_s, gpus: what measures in place of the whole machine: a file's executor, whose first worker
+    must start in time, or GPUs by number. known: the plan of a run that is resumed, or measured again. detail: how much
+    is printed.
     """
 
     suites: tuple[str, ...]

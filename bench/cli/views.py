@@ -58,7 +58,7 @@ from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 )
 @click.option("--step", is_flag=True, help="With --by network: the share of a step that moving the parameters takes.")
 @click.option(
-    "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which 100 tables of a long run."
+    "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which page of 100 tables of a long run."
 )
 @click.option("--row", metavar="CASE", help="Print one row in full, with evidence; CASE is a part of its name.")
 @select_options

@@ -97,8 +97,7 @@ class Excess(msgspec.Struct, frozen=True):
 class Roofline(msgspec.Struct, frozen=True):
     """A time under its ceilings, by column: per cent of what the nearer one (`compute` or `memory`) allows, both rates.
 
-    roofline_pct_cycles: the same in cycles, if the clock was read both times: independent of its change between the
-    two.
+    roofline_pct_cycles: the same in cycles, which no change of the clock affects, if it was read both times.
     """
 
     roofline_pct: float
@@ -143,7 +142,7 @@ def _first(values: Sequence[Any]) -> Any:
 def _alike(values: Sequence[Any]) -> Any:
     """Return what all processes have found alike. Raises ValueError where they have not."""
     if any(value != values[0] for value in values):
-        raise ValueError(f"processes of one case differ where they cannot: {values}")
+        raise ValueError(f"processes of one case differ in what must be equal: {values}")
     return values[0]
 
 

@@ -219,7 +219,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """Ids of the kernels that may be the baseline; the first that contends is."""
+        """Return the ids of kernels that may be the baseline; the first that contends is the baseline."""
         return ()
 
     @property

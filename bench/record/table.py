@@ -84,7 +84,7 @@ class Floats:
         return chain.from_iterable(number_cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
 
     def attribute(self) -> Any:
-        """Return the attribute of a class of rows that looks the number up."""
+        """Return the attribute for a class of rows, a property that looks the number up."""
         numbers = self.numbers
 
         def get(row: Any) -> float | None:

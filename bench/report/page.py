@@ -67,7 +67,7 @@ class DotRow(NamedTuple):
 
 
 class DotPlot(NamedTuple):
-    """A dot plot of the page; ticks: their places and texts."""
+    """A dot plot of the page; ticks: the places and texts of its ticks."""
 
     title: str
     caption: str

@@ -34,7 +34,7 @@ def page_columns(data: RunData) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def page_data(data: RunData) -> dict[str, Any]:
-    """Return plain data for JSON except the columns; the samples of all rows follow one another as 32-bit floats."""
+    """Return the page's data for JSON, without the columns; samples of all rows are consecutive 32-bit floats."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
     if whole:

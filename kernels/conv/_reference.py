@@ -153,8 +153,8 @@ def least_unit(problem: ConvSizes, squares: Arrays) -> Array:
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
     """Return three bounds of sums: their squares, the error of computing them in float64, the weights' squares.
 
-    least: the least units, for an algorithm that spreads a large product's error: then a plane's largest squares count
-    for all of it, but at least the squares for uniform operands.
+    least: the least units, for an algorithm that spreads a large product's error; then every square of a plane becomes
+    its largest, and no less than for uniform operands.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:

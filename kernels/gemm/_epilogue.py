@@ -56,7 +56,7 @@ class Activation(NamedTuple):
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
 
-        known: the reference before operands of some rows and columns were changed: numbers in the batch, then theirs.
+        known: the reference before changes of operands. rows, columns: the changed ones, as batch numbers and indices.
         """
         right, rng = within(c, known.values, bound._replace(unit=known.unit)), np.random.default_rng(0)
         for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():

@@ -65,7 +65,7 @@ class Product(NamedTuple):
         return found * (3 / math.sqrt(self.a.shape[2]))
 
     def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """What `weighted` sums, for the squares of `unit` and of the weights."""
+        """Return the sums of `weighted` with the squares of `unit` and of the weights."""
         weights = over_row**2, over_column**2
         rows, columns = (self.alpha**2 * found for found in _weighted(self.a[i], self.b[i], *weights, squared=True))
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)

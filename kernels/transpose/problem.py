@@ -87,7 +87,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """In place also vectors, common divisors and coprimes, which determine the permutations.
+        """Return sizes; in place, also vectors, common divisors and coprimes, which determine the permutations.
 
         The last two have runs of columns of which a warp moves one part and then another (transpose/c2r_runs.cuh).
         """

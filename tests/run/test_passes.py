@@ -258,7 +258,7 @@ def test_readings_of_the_machine_are_averaged() -> None:
 
 
 def test_processes_that_differ_in_what_a_case_is_are_refused() -> None:
-    with pytest.raises(ValueError, match="differ where they cannot"):
+    with pytest.raises(ValueError, match="differ in what must be equal"):
         merge([[found("a", 1.0, numerics="fp32")], [found("a", 1.0, numerics="tf32")]], nobody)
 
 

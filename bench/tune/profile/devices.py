@@ -1,10 +1,9 @@
 """Published limits of NVIDIA GPUs, for bounds. Nothing here is measured, and none of it enters a row.
 
 NVIDIA publishes each figure: the number of multiprocessors, the highest boost clock at which it states a peak rate,
-dense peak rates of tensor cores, and the bandwidth of the memory. Rates for each clock and multiprocessor are those
-of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" and "Shared Memory": 4 warp
-schedulers, 32 banks of 4 bytes, so that a wavefront takes a clock. A figure that NVIDIA does not publish is None, and
-bounds nothing.
+dense peak rates of tensor cores, and the bandwidth of the memory. Rates for each clock and multiprocessor come from the
+CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" and "Shared Memory": 4 warp schedulers, 32
+banks of 4 bytes, so that a wavefront takes a clock. A figure that NVIDIA does not publish is None, and bounds nothing.
 """
 
 import msgspec

@@ -116,7 +116,7 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
 def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
     """Return the leaf of one problem, by its inputs, and the kernels for it by name, the one to call first.
 
-    A choice that a formula made for no training problem takes the leaf of all held-out ones.
+    If a formula chose these kernels for no training problem, the leaf is that of all held-out problems.
     """
     if model.formula:
         order = orders(model.formula, space, known)[0].tolist()

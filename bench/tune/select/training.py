@@ -169,7 +169,7 @@ def require_enough(where: str, data: Data) -> None:
             raise UsageError(f"{where}: has {found} {what}, expected at least {least} to learn from; {suite} has more")
     if not everywhere(data.times.means).any():
         raise UsageError(
-            f"{where}: no kernel has a time on each of its {problems} problems, so none is left where others refuse; "
+            f"{where}: no kernel has a time on each of its {problems} problems, expected one to fall back on; "
             "--problem chooses problems that one takes"
         )
     if len(data.times.kernels) < 2:

@@ -126,7 +126,7 @@ def _against(other: Measurement, present: Measurement) -> str:
 class Tried:
     """A version that was tried, beside another. against: the comparison, in a few words.
 
-    judged: it ran somewhere and was right. launches: their resources. rows: of its job, its own first.
+    judged: it ran somewhere and was right. launches: the launches' resources. rows: of its job, its own first.
     """
 
     version: Version

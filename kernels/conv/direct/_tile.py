@@ -94,7 +94,7 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Return the rows of a tile, such that tiles reach less beyond a length; then such that rows are evenly apart.
+    """Return the rows of a tile for which tiles reach the least beyond a length; of two, for which runs fit evenly.
 
     even: how many rows in a run are evenly apart, or None for tiles that are not high, for which that does not matter.
     """
