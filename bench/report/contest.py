@@ -323,8 +323,8 @@ _LIKE = 0.01  # of the time: two of the vendors' kernels that differ by less are
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
     """Return contests, with speedups on a GPU formed over a vendor's kernel of the same job.
 
-    A setting of an operation has one baseline: the vendors' kernel with the most problems, and the fastest of these. A
-    contest without it takes the next one; a contest without any keeps its baseline.
+    A setting of an operation has one baseline: the vendors' kernel with the most problems, or of several such the
+    fastest. A contest without it takes the next one; a contest without any keeps its baseline.
     """
     alike: dict[tuple[str, Setting], list[Contest]] = defaultdict(list)
     for c in found:

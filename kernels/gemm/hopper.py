@@ -124,7 +124,7 @@ def cluster_tiles(p: GemmProblem, t: Tile) -> int:
 
 
 def block_tiles(p: GemmProblem, t: Tile) -> int:
-    """Tiles of all products, each as large as a block computes."""
+    """Return the number of tiles of all products; a block computes one at a time."""
     return cluster_tiles(p, t) * int(t.CLUSTER)
 
 
@@ -225,7 +225,7 @@ def group_tiles(p: GemmProblem, t: Tile) -> list[int]:
 
 
 def grouped_blocks(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all groups; a block computes one."""
+    """Return the number of tiles of all groups; a block computes one at a time."""
     return sum(group_tiles(p, t)) * ceil_div(p.n, t.BN) * int(t.CLUSTER)
 
 

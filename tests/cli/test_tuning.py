@@ -152,7 +152,7 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     path = str(store.path)
     store.close()
     done = called("select", "--train", "a", "--test", "b", "--db", path)
-    assert done.err == "kernelmark: --test b: its mode is hot, the training's is cold; test with that\n"
+    assert done.err == "kernelmark: --test b: its mode is hot, the training's is cold; use the same\n"
     done = called("select", "--train", "a", "--test", "a", "--db", path)
     assert "run a: has the shapes of --test alone; train on others" in done.err
 

@@ -126,7 +126,7 @@ def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[s
     if found.setting != times.setting:
         pairs = zip(found.setting._fields, found.setting, times.setting, strict=True)
         name, own, trained = next((name, own, other) for name, own, other in pairs if own != other)
-        raise UsageError(f"--test {' '.join(tests)}: its {name} is {own}, the training's is {trained}; test with that")
+        raise UsageError(f"--test {' '.join(tests)}: its {name} is {own}, the training's is {trained}; use the same")
     selected = f"{times.setting.op}/{SELECTED}"
     kernels = [*times.kernels, *([selected] if selected in found.kernels else [])]
     timed = ~np.isnan(found.only(range(len(found.problems)), times.kernels).means).all(axis=1)

@@ -52,7 +52,7 @@ def strips(v, x, held, g, strides, s0, s1, start, stop):
 def strides(g: Tiling, count: int) -> tuple[int, int, int]:
     """Return the distance of planes of `count` strips, and within one of channels and of tiles.
 
-    Tiles are contiguous, unless channels are last or products take so few tiles one by one, along channels. A vector
+    Tiles are contiguous, unless channels are last or the tiles are so few that products go along channels. A vector
     between planes keeps them from competing for the same cache sets. Whole vectors for a line over channels keep
     threads, which write whole vectors, from writing into each other's.
     """
