@@ -220,7 +220,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
 def _own(registry: Registry, kernel_id: str) -> CudaKernel:
     kernel = registry.named(kernel_id)
     if not isinstance(kernel, CudaKernel):
-        raise UsageError(f"{kernel_id}: comes without a .cu file; take a kernel that is written by hand")
+        raise UsageError(f"{kernel_id}: has no .cu file; take a kernel that is written by hand")
     return kernel
 
 
