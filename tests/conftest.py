@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kernelmark.bench.measure import sample
 from kernelmark.bench.measure.present import cuda_missing, module_missing
 from kernelmark.bench.plan import discovery
 from kernelmark.bench.plan.discovery import discover
@@ -84,9 +85,11 @@ def forgetting() -> Iterator[Registry]:
     """Everything that is discovered; what is registered meanwhile is forgotten, and can be loaded again."""
     found = discover()
     known, plugins = (copy(found.kernels), copy(found.operations)), dict(discovery._loaded)
+    sampling = sample.secrets, sample.SUMMED_SHARE  # of which the plug-in with the fake device has its own
     yield found
     found.kernels, found.operations = known
     discovery._loaded = plugins
+    sample.secrets, sample.SUMMED_SHARE = sampling
 
 
 @pytest.fixture
