@@ -94,7 +94,7 @@ PLANTED = {
     Overflow("conv/lowering.cuh", "return image.tap_spot(tap);", "return {int(tap.fast), 0};", "conv/implicit.cu"): 3,
     Overflow("transpose/c2r_runs.cuh", "product_ + product_back_", "product_", "transpose/c2r.cu"): 10,
     Overflow("transpose/c2r_ring.cuh", "i -= rows_ - 1", "i -= rows_", "transpose/c2r.cu"): 23,
-    Overflow("grid.cuh", "finished_[step] = 1", "finished_[step + 1] = 1", "transpose/c2r_fused.cu"): 26,
+    Overflow("grid.cuh", "finished_[step]++", "finished_[step + 1]++", "transpose/c2r_fused.cu"): 26,
     Overflow("transpose/pairs.cuh", "nth % GROUP", "nth / GROUP", "transpose/square_inplace.cu"): 28,
 }
 
