@@ -65,7 +65,7 @@ def interruptible(finish_s: float = FINISH_S) -> Iterator[Callable[[], bool]]:
         if number == signal.SIGHUP:
             _leave_terminal()
         give(before)
-        _set(signal.SIGALRM, stop)
+        before[signal.SIGALRM] = _set(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, finish_s)
 
     before = take(handle)
