@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelmark import Array, Arrays, Bound, summed
 from kernelmark.kernels.conv._convolve import convolve
-from kernelmark.kernels.conv._reference import bounding, channel_sums, least_unit, narrowed
+from kernelmark.kernels.conv._reference import bounding, channel_sums, least_units, narrowed
 from kernelmark.kernels.conv._sizes import ConvSizes
 
 #: Of an operand the index of its changed elements, their values now and before, in float64.
@@ -28,7 +28,7 @@ class ChannelSums:
         summed_over = problem.c if problem.direction == "dgrad" else problem.k
         self._weights = rng.standard_normal((1, problem.groups, summed_over // problem.groups))
         squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
-        self._least = least_unit(problem, squares)
+        self._least = least_units(problem, squares)
         self._problem, held = narrowed(problem, arrays, self._weights)
         _, squared = narrowed(problem, squares, self._weights**2)
         self._values, self._squares = convolve(self._problem, held), convolve(self._problem, squared, np.float32)
@@ -37,10 +37,8 @@ class ChannelSums:
         self._rows = _Axis(p.p, p.r, p.h, p.stride_h, p.dilation_h, p.pad_h.before)
         self._columns = _Axis(p.q, p.s, p.w, p.stride_w, p.dilation_w, p.pad_w.before)
 
-    def wrong(
-        self, found: Array, now: Arrays, changes: dict[str, Changed], bound: Bound, exact_zeros: bool
-    ) -> str | None:
-        """Return why an output is wrong for operands as they are now, or None. exact_zeros: as in `Reference.check`."""
+    def wrong(self, found: Array, now: Arrays, changes: dict[str, Changed], bound: Bound, numerics: str) -> str | None:
+        """Return why an output is wrong for operands as they are now, or None."""
         problem, weights, whole = self._problem, self._weights, now[self._whole]
         changed = {self._whole: changes[self._whole], self._few: self._narrowed(*changes[self._few])}
         want, got = self._values.copy(), channel_sums(problem, found, weights)
@@ -49,7 +47,7 @@ class ChannelSums:
 
         def complaint(squares: Array) -> str | None:
             each = 9 / problem.reduction
-            units, own, uniform = bounding(problem, weights, squares * each, None if exact_zeros else self._least)
+            units, own, uniform = bounding(problem, weights, squares * each, self._least.get(numerics))
             name, length = f"checksum of {problem.output}", weights.shape[-1]
             return summed(name, got, want, bound, length, units, uniform, own, stored)
 

@@ -12,19 +12,22 @@ import numpy as np
 from kernelmark import DTYPES, Array, Arrays, Bound, Verdict, compare, error_variance, independent_roundings, sums_limit
 from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw
+from kernelmark.kernels.conv._tolerance import WINOGRAD
 
 #: Problems of at most this many multiply-adds are computed in whole (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
 SAMPLED = 128
 #: Independent weights of each sum.
 SUMS = 2
+#: The largest special value of a usual draw. Bounds of transformed tiles hold for products of two of them.
+SPECIALS = 4.0
 
 
 class Reference(NamedTuple):
     """`values` of the whole output; or of its elements at `places`, with `sums`: the output summed with `weights`.
 
     unit: the norm of an element's products over the norm of as many products of uniform operands, for each value.
-    least: the least unit of each plane, for algorithms that transform whole planes even where little is reached.
+    least: the least unit of each plane, by the numerics of algorithms that spread a large product's error.
     squares: sums of the units' squares, weighted with the weights' squares.
     reached: the rows and the columns of the output (of a filter) that some product reaches; all else is 0.
     weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, its filters)
@@ -35,28 +38,26 @@ class Reference(NamedTuple):
     reached: tuple[Array, Array]
     values: Array
     unit: Array
-    least: Array
+    least: dict[str, Array]
     places: tuple[Array, ...] | None = None
     weights: Array | None = None
     sums: Array | None = None
     squares: Array | None = None
 
-    def check(self, name: str, output: Array, bound: Bound, exact_zeros: bool) -> Verdict:
-        """Compare an output, channels in second place. The sums are bounded as in `GemmProblem.check`.
-
-        exact_zeros: each element is a sum of its own products alone. Elsewhere a large one spreads its errors.
-        """
-        dtype = self.problem.dtype
-        bound = bound._replace(unit=self.unit if exact_zeros else self._spread(self.unit), roundings=self._roundings())
+    def check(self, name: str, output: Array, bound: Bound, numerics: str) -> Verdict:
+        """Compare an output, channels in second place. The sums are bounded as in `GemmProblem.check`."""
+        dtype, least = self.problem.dtype, self.least.get(numerics)
+        unit = self.unit if least is None else self._spread(self.unit, least)
+        bound = bound._replace(unit=unit, roundings=self._roundings())
         verdict = self._check_elements(name, output, bound)
         if verdict.reason:
             return verdict
-        within = 0.0 if exact_zeros else bound.largest * float(np.max(bound.unit))
+        within = 0.0 if least is None else bound.largest * float(np.max(bound.unit))
         zeros = self._wrong_zeros(name, output, within)
         if zeros or self.places is None or self.weights is None or self.sums is None or self.squares is None:
             return msgspec.structs.replace(verdict, reason=zeros)
         unstored = error_variance(output[self.places], self.values, bound, self.weights.shape[-1])
-        squares, own, _ = bounding(self.problem, self.weights, self.squares, None if exact_zeros else self.least)
+        squares, own, _ = bounding(self.problem, self.weights, self.squares, least)
         stored = DTYPES[dtype].roundoff ** 2 / 3 * channel_sums(self.problem, output, self.weights**2, squared=True)
         found, limit = channel_sums(self.problem, output, self.weights), sums_limit(unstored * squares + stored, own)
         sums = compare(f"checksum of {name}", found, self.sums, limit, "f64")
@@ -69,12 +70,12 @@ class Reference(NamedTuple):
         columns = others * math.prod(pixels)
         return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
 
-    def _spread(self, unit: Array) -> Array:
+    def _spread(self, unit: Array, least: Array) -> Array:
         """The largest unit of each plane, or of the sample; at least `least`, and that of uniform operands."""
         if self.places is not None:
-            unit, least = unit.max(initial=1.0, keepdims=True), self.least.max()
+            unit, least = unit.max(initial=1.0, keepdims=True), least.max()
         else:
-            unit, least = unit.max(axis=(-2, -1), initial=1.0, keepdims=True), self.least
+            unit = unit.max(axis=(-2, -1), initial=1.0, keepdims=True)
         found: Array = np.maximum(unit, least)
         return found
 
@@ -107,7 +108,7 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
     """The reference of an output from the inputs as they are stored."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
     squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
-    reached, each, least = problem.reached(), 9 / problem.reduction, least_unit(problem, squares)
+    reached, each, least = problem.reached(), 9 / problem.reduction, least_units(problem, squares)
     if problem.flop // 2 <= WHOLE_REFERENCE_MACS:
         unit = np.sqrt(convolve(problem, squares, np.float32) * np.float32(each))
         return Reference(problem, reached, convolve(problem, arrays), unit, least)
@@ -139,15 +140,23 @@ def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: boo
     return (_sum_of_filters if problem.direction == "wgrad" else _sums_of_channels)(output, weights, squared)
 
 
-def least_unit(problem: ConvSizes, squares: Arrays) -> Array:
-    """Return the rms over each plane of the convolution's units, from the norms of operands, by Parseval's theorem.
+def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
+    """Return each plane's least unit, by the numerics of algorithms in which values meet that have no product.
 
-    A value that strides or padding keep from the output still adds to the errors of an FFT.
+    Strides, padding and the ends of a tile keep such values from the output, but not their errors. FFTs spread these
+    over the whole plane: the rms of its units, from the norms of operands, by Parseval's theorem. Winograd's algorithm
+    spreads them over a tile alone: the unit of the largest values, as if they shared one.
     """
     point = msgspec.structs.replace(problem, h=1, w=1, r=1, s=1, pad=0, stride=1, dilation=1)
+
+    def met(values: Arrays) -> Array:
+        found: Array = np.sqrt(convolve(point, values) * (9 / problem.reduction))
+        return found
+
     norms = {name: array.sum(axis=(2, 3), keepdims=True) for name, array in squares.items()}
-    found: Array = np.sqrt(convolve(point, norms) * (9 / problem.reduction / (problem.h * problem.w)))
-    return found
+    largest = {name: array.max(axis=(2, 3), keepdims=True) for name, array in squares.items()}
+    tile = met({name: np.where(array > SPECIALS**2, array, 1) for name, array in largest.items()})
+    return {"fft": met(norms) / math.sqrt(problem.h * problem.w), **dict.fromkeys(WINOGRAD, tile)}
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:

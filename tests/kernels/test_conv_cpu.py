@@ -15,12 +15,14 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels._host import split
 from kernelmark.kernels._launches import parts
 from kernelmark.kernels._product import SCRATCH
+from kernelmark.kernels.conv import _reference
 from kernelmark.kernels.conv._shape import Shape, shape
 from kernelmark.kernels.conv.columns import _plan
 from kernelmark.kernels.conv.direct import _phases, _pixels, _stages
 from kernelmark.kernels.conv.direct import _plan as direct
 from kernelmark.kernels.conv.direct._phases import phases
 from kernelmark.kernels.conv.direct._tile import ROWS, tile_rows
+from kernelmark.kernels.conv.problem import LARGE
 from support.kernels import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
 
 DRAWN = 210
@@ -120,6 +122,29 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str
         threads = (1, 3)[(first + i) % 2]  # the other one with other sizes and directions
         for measured in verified(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads):
             assert measured.status in ("ok", "unsupported"), f"{layout} {measured.kernel}: {measured.reason}"
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "sampled"])
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("n1c16h30w30k8r3s3/f32/nchw/fprop", {"x": 1, "w": 2}),
+        ("n1c8h30w30k16r3s3pad2/f32/nchw/dgrad", {"y": 1, "w": 0}),
+        ("n1c9h14w14k8r3s3/f32/nchw/wgrad", {"x": 1, "y": 3}),
+    ],
+)
+def test_large_values_of_a_tile_that_have_no_product_are_not_held_against_it(text, places, whole, monkeypatch):
+    if not whole:
+        monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    launch, operands, draw, _ = set_up(f"conv/{text}", "conv/cpu.winograd4")
+    inputs = draw.views("C")
+    for name, at in places.items():
+        inputs[name][..., at, at] = LARGE
+    operands.load(draw)
+    launch()
+    problem = discover().problem(f"conv/{text}")
+    reference = problem.reference(inputs, draw.rng)
+    assert problem.check(operands.outputs("C"), reference, "winograd4").reason is None
 
 
 @pytest.mark.parametrize("rule", [_pixels.is_product, lambda g: False], ids=["pixels", "channels"])
