@@ -23,7 +23,7 @@ from kernelmark.bench.report.contest import Ratio, faster
 
 
 class Chosen(Suite, frozen=True):
-    """A suite of entries that were chosen one by one, in groups of siblings."""
+    """A suite of entries that were chosen one by one, by comparison groups."""
 
     picked: tuple[tuple[Entry, ...], ...] = ()
 
@@ -57,7 +57,7 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
 
 
 def chosen(siblings: Sequence[Layered]) -> Suite:
-    """Return a group of siblings as a suite, with the name of their own suite."""
+    """Return a comparison group as a suite, with the name of its own suite."""
     return Chosen(name=siblings[0].suite, title="", picked=(tuple(layer.entry for layer in siblings),))
 
 
@@ -105,7 +105,7 @@ def thread_counts(experiment: Experiment) -> tuple[int, ...]:
 
 
 def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
-    """Return the plan of an experiment on these devices, and the jobs that it needs, groups of siblings together.
+    """Return the plan of an experiment on these devices, and the jobs that it needs, comparison groups together.
 
     An experiment on the CPU has contenders on the CPU alone. The caller may replace `spread_s` of the plan. Raises
     UsageError for an unknown experiment.
@@ -159,7 +159,7 @@ def gather(
     """Return the experiment's rows. The given rows are sorted by run, the latest last.
 
     The rows of a problem, thread count and instruction set come from the run with the most kernels from as many
-    processes as are asked for, then the one with the most siblings, then the latest. mode: the only mode, if given.
+    processes as are asked for, then the one with the most variants, then the latest. mode: the only mode, if given.
     """
     layers = entries(experiment, registry)
     groups = enumerate(grouped(layers, experiment.together))

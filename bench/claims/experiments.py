@@ -88,7 +88,7 @@ def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tu
 
 
 def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool:
-    """Measure group by group of siblings until the time is over; False where the user interrupts."""
+    """Measure one comparison group after another until the time is over; return False if the user interrupts."""
     began_s, rows = now(), Counter[str]()
 
     def tally(r: Result) -> None:

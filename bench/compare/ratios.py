@@ -13,7 +13,7 @@ from kernelmark.bench.report.format import short
 from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.report.variants import held_first
 
-#: Pairs of siblings that are read, the first of NEW: each costs eight queries.
+#: Pairs of variants that are read, the first of NEW: each costs eight queries.
 MOST_PAIRS = 200
 
 
@@ -27,7 +27,7 @@ class Siblings(NamedTuple):
 
     @property
     def change(self) -> Ratio:
-        """Return the ratio in NEW over the one in BASE, from which a common slowdown of both siblings cancels."""
+        """Return the ratio in NEW over the one in BASE, in which a slowdown common to both variants cancels."""
         return self.new.over(self.base)
 
 

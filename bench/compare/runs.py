@@ -190,7 +190,7 @@ def _badness(case: CasePair) -> tuple[int, float]:
 
 
 def render(comparison: Comparison, findings: Findings) -> str:
-    """Return the table, pairs of siblings, changed statuses, cases of one run only, and the tally."""
+    """Return the table, pairs of variants, changed statuses, cases of one run only, and the tally."""
     pairs = list(siblings(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
     notes = _statuses(findings), [_smallest(comparison), untested]

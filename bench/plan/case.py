@@ -34,7 +34,7 @@ class Entrant(NamedTuple):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on one problem or on several siblings, measured in turn in one process; it is sent as data.
+    """Contenders on one problem or on several variants, measured in turn in one process; it is sent as data.
 
     Every kernel contends on every problem, except the pairs `without`. baseline: the kernel that speedups on a problem
     are relative to; baselines: other ones, by the problem's id, "" for none. absent: devices of contenders that the
@@ -166,7 +166,7 @@ def case_of(job: Job, problem: str, kernel: Kernel) -> str:
 
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
-    """Yield the jobs of the suites, a group of siblings at a time, each expanded only when it is needed."""
+    """Yield the jobs of the suites, one comparison group at a time, each expanded only when it is needed."""
     known: Tiled = {}
     places = count()
     for suite in suites:

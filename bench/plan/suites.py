@@ -44,7 +44,7 @@ class Suite(msgspec.Struct, frozen=True):
             yield from group
 
     def groups(self) -> Iterator[list[Entry]]:
-        """Yield every problem of the suite, with the siblings that are measured in turn with it. Raises UsageError."""
+        """Yield every problem of the suite, with the variants that are measured in turn with it. Raises UsageError."""
         if self.problem is not None:
             yield [Entry(self.problem)]
         for sweep in self.sweeps:

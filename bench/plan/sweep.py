@@ -40,8 +40,8 @@ class Sweep(msgspec.Struct, frozen=True):
     """One [[sweep]] table: values for every axis, and rows of values for tied axes.
 
     along: axes along which the winner may change: those with several values, and the tied axis that the suite names.
-    together: axes in which the siblings of a group differ, which are measured in turn. max_time: seconds a case,
-    instead of the suite's.
+    together: axes in which the variants of a comparison group differ, which are measured in turn. max_time: seconds a
+    case, instead of the suite's.
     """
 
     problem_class: type[Problem]
@@ -68,9 +68,9 @@ class Sweep(msgspec.Struct, frozen=True):
             yield from group
 
     def groups(self) -> Iterator[list[Entry]]:
-        """Yield the groups of siblings in the order of the file, the last axis varying fastest.
+        """Yield the comparison groups in the order of the file, the last axis varying fastest.
 
-        Without siblings, a group is one problem. Raises UsageError for an invalid problem.
+        Without variants, a group is one problem. Raises UsageError for an invalid problem.
         """
         within, across = self._axes(together=True), self._axes(together=False)
         for index, point in enumerate(self.points):
@@ -127,7 +127,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     ties = f"one of the axes of points: {', '.join(tied) or 'none'}"
     along = take("along", None, ties, lambda axis: axis is None or axis in tied)
     several = (axis for axis, values in swept.items() if len(values) > 1 and isinstance(values[0], int | float))
-    # Siblings differ in what has names (layout, dtype), never in sizes: those of other sizes share no time.
+    # Variants differ in axes with named values (layout, dtype), never in sizes: times of two sizes do not compare.
     named = [axis for axis, values in swept.items() if isinstance(values[0], str)]
     names = f"a list of axes with names for values, each once; here: {', '.join(named) or 'none'}"
     sweep = Sweep(

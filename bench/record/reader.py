@@ -117,7 +117,7 @@ class Reader(Queries):
         return list(self._rows(query, _json(Host), run_id=run_id))
 
     def jobs_begun(self, run_id: str) -> list[JobBegun]:
-        """Return the jobs of a run in the order in which they began, except for rows whose worker was lost."""
+        """Return the jobs of a run in the order in which they began; rows whose worker was lost are left out."""
         query = """
             SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
             FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
@@ -275,9 +275,9 @@ class Reader(Queries):
         return self._rows(query, _case_row, run_id=run_id)
 
     def points(self, text: str, problems: Iterable[str]) -> Iterator[PointRow]:
-        """Yield the timed rows of all runs by case, machine and begin of the run.
+        """Yield the timed rows of all runs by case, machine and start of the run.
 
-        Of these problems, or of cases with this text. Rows of one machine and device follow one another.
+        The rows are of these problems, or of cases with this text. Rows of one machine and device are consecutive.
         """
         wanted = msgspec.json.encode(list(problems)).decode()
         query = f"""
@@ -315,7 +315,7 @@ class Reader(Queries):
     def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
         """Return the first pairs of one kernel's cases on two problems, timed in one job; by the order of their rows.
 
-        Of n siblings, n^2 / 2 pairs are not formed: the first pairs of a group are also the first of all.
+        Not all n^2 / 2 pairs of n variants are formed: the first pairs of a group are also the first of all.
         """
         own = "job, kernel, mode, threads, isa"
         query = f"""SELECT {own}, result_id, "case" FROM result

@@ -74,7 +74,7 @@ def listed(suite: Suite) -> Suite:
 
 
 class Kin(NamedTuple):
-    """A kernel on two siblings; ratio: how many times faster it is on `one` than on `other`."""
+    """A kernel on two variants of a problem; ratio: how many times faster it is on `one` than on `other`."""
 
     setting: Setting
     one: Result
@@ -146,7 +146,7 @@ def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) 
 
 
 def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
-    """Return the ratio of each kernel on the problems of a group to the plainest of them."""
+    """Return the ratio of each kernel on each variant to the same kernel on the first problem of the group."""
     at = {(contest.problem, contest.setting): contest for contest in found}
     settings = list(dict.fromkeys(contest.setting for contest in found))
     return [
@@ -253,7 +253,7 @@ COLUMNS = CrossoverRow.__struct_encode_fields__
 
 
 def render(suite: Suite, found: Sequence[Contest]) -> str:
-    """Return a table for each setting, the takeovers along the axes of the suite, and the ratios of siblings."""
+    """Return a table for each setting, the takeovers along the axes of the suite, and the ratios of variants."""
     if not found:
         return f"{suite.name}: this run has no time for any of its problems"
     settings: dict[Setting, list[Contest]] = defaultdict(list)

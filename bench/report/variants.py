@@ -56,7 +56,7 @@ def _pair(r: Result, ratio: Ratio) -> VariantPair:
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:
-    """Return two siblings, the compared one first; the second one first if neither is compared."""
+    """Return two variants, the compared one first; the second one first if neither is compared."""
     held = first.against.partition(" by ")[0] == second.problem
     return (first, second) if held else (second, first)
 

@@ -121,10 +121,10 @@ class Stock:
 def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
     """Verify and time the contenders of a job in turn, one row each, in the order of `job.entrants`.
 
-    Siblings that do not fit into memory together are measured one problem after the other, with a note. A job without
-    contenders loads its plug-ins. `board` records the call in progress; `show` gets the contenders'
-    samples so far. Raises UsageError for ids and plug-ins that do not exist, DeviceLost if a kernel has corrupted its
-    device; no other fault of a kernel raises.
+    Variants that do not fit into memory together are measured one problem after the other, with a note. A job without
+    contenders loads its plug-ins. `board` records the call in progress; `show` gets the contenders' samples so far.
+    Raises UsageError for ids and plug-ins that do not exist, DeviceLost if a kernel has corrupted its device; no other
+    fault of a kernel raises.
     """
     board = board or Board()
     with board.calling(0, IMPORT):
@@ -146,7 +146,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
 def _in_turn(
     job: Job, registry: Registry, called: Mapping[Entrant, Called], board: Board, show: Show
 ) -> tuple[list[Measurement], str]:
-    """The rows of contenders that are measured together, and why siblings cannot be, if so: then nothing was timed."""
+    """Return the rows of contenders measured together, and why variants cannot be, if so: then nothing was timed."""
     contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
     crowded = _measure(job, contenders, board, show)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
@@ -213,7 +213,7 @@ def _absent(kernel: Kernel) -> str:
 
 
 def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) -> str:
-    """Fill in the reports. Returns why siblings cannot be measured together, if so: then nothing is timed."""
+    """Fill in the reports. Return why variants cannot be measured together, if so: then nothing is timed."""
     live = [c for c in contenders if c.live]
     try:
         stocks = _stocks(job, live)
@@ -263,7 +263,7 @@ def _set_up(stock: Stock) -> None:
 
 
 def _crowded(job: Job, contenders: list[Contender]) -> str:
-    """Return why the siblings of a group are too many for the memory: one that has none left may have enough alone."""
+    """Return why the variants of a group do not fit into memory together; one of them alone may fit."""
     reports = [c.report for c in contenders if len(job.problems) > 1]
     return next((one_line(f"{r.kernel}: {r.reason}") for r in reports if r.status == Status.OOM), "")
 
@@ -271,7 +271,7 @@ def _crowded(job: Job, contenders: list[Contender]) -> str:
 def _time(job: Job, stocks: list[Stock], show: Show) -> None:
     """Sample the contenders in turn; one that raises is dropped.
 
-    A kernel's siblings stand next to one another, so that least time lies between what is compared.
+    A kernel's variants stand next to one another, so that little time passes between compared samples.
     """
     for stock in stocks:
         if stock.live and stock.problem.distribution != UNIFORM:

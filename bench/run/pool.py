@@ -328,7 +328,7 @@ class Workers(AbstractContextManager["Workers", None]):
                 return self._survive(job, key, attempt + 1, killed)
         if len(job.entrants) == 1:
             return [_row(job.entrants[0], reply, attempt)]
-        if reply.status == Status.OOM and len(job.problems) > 1:  # the siblings may be what took the memory
+        if reply.status == Status.OOM and len(job.problems) > 1:  # its variants may have taken the memory
             return self._apart(job, reply, key, attempt + 1)
         if not reply.blamed:  # it ended between two calls: each contender is tried alone
             return [self._alone(job, entrant, reply, key, attempt + 1, killed) for entrant in job.entrants]
@@ -364,7 +364,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return row
 
     def _apart(self, job: Job, death: Death, key: WorkerKey, attempt: int) -> list[Measurement]:
-        """The rows of siblings that do not fit into memory together, measured one problem after the other."""
+        """The rows of variants that do not fit into memory together, measured one problem after the other."""
         rows = [row for part in job.apart() for row in self._survive(part, key, attempt)]
         for row in filter(lambda row: row.interval, rows):
             row.note(f"measured separately from its variants, since with them the worker was lost ({death.reason})")
