@@ -205,7 +205,7 @@ COLUMNS = (
 
 
 def summary(rows: Sequence[InspectRow]) -> str:
-    """Return a table with a line a kernel: from the least to the most over its tiles and architectures.
+    """Return a table with a line for each kernel: its range over tiles and architectures.
 
     Tiles that differ only in their number of multiprocessors (SMS) count as one.
     """

@@ -1,4 +1,4 @@
-"""Choose the tiles to evaluate: all of a small space; of a large one some, drawn or chosen by a strategy."""
+"""Choose the tiles to evaluate: all of a small space; some of a large one, drawn at random or chosen by a strategy."""
 
 import io
 import random

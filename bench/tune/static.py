@@ -1,7 +1,7 @@
 """Rank tiles of a CUDA kernel by their machine code, without a GPU. Nothing is timed.
 
-The first is the tile with the least time by a GPU's published limits. Equals are counted in the emulator: the least
-counted bound comes first, then the fewest warp instructions, then the highest occupancy.
+Tiles are ranked by their least time under a GPU's published limits. Those with equal times are counted in the emulator,
+and ranked by their counted bound, then by warp instructions, then by occupancy.
 """
 
 import math
@@ -56,7 +56,7 @@ class CompiledTile(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Tiles that compiled without spilling, the best first, and the numbers of all that were tried and of the others.
+    """Tiles that compiled without spilling, the best first; how many were tried, and how many dropped.
 
     gpu: whose limits bound them. counted: how many were counted to order tiles with equal bounds.
     """
@@ -180,7 +180,7 @@ def _default(subject: Subject, ranked: Ranked) -> str:
 
 
 def _table(tiles: list[CompiledTile]) -> str:
-    """Return a line a tile: of several launches, the one with the lowest occupancy."""
+    """Return a line for each tile: of several launches, the one with the lowest occupancy."""
     first, *rest = COLUMNS
     bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles]
     own = cells([tile.least for tile in tiles])

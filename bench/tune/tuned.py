@@ -208,9 +208,9 @@ def _staleness(entry: TileRecord, registry: Registry) -> str | None:
 def source_digest(kernel: Kernel) -> str:
     """Return a hash of the sources that decide a kernel's speed: its module, its .cu file and their headers.
 
-    Of a CPU kernel, the modules beside it whose names begin with an underscore count too, and those above them. Files
-    of tuned tiles and recorded runs have it, so it stays as it is, though bench/measure/sources.py has a digest that
-    formatting and moved files leave alone.
+    For a CPU kernel, modules `_*.py` in its folder and the folders above count too. Stored tiles and recorded runs hold
+    this hash, so it must not change, although bench/measure/sources.py has a digest that ignores formatting and moved
+    files.
     """
     digest = hashlib.sha256()
     for file in (_module(kernel), *_parts(kernel)):

@@ -1,10 +1,10 @@
 """Tune a kernel: search its tiles on each problem of a suite, and race the best against the default.
 
-The search has short jobs of a few tiles, each beside the default, so that a machine that drifts moves both. The best of
-many short jobs owes part of its lead to luck. So the race takes fresh samples of the fastest few in several processes,
+The search has short jobs of a few tiles, each with the default, so that drift of the machine affects both. The best of
+many short jobs owes part of its lead to luck, so the race takes fresh samples of the fastest few in several processes,
 and adopts a tile only if the interval of its ratio to the default, which holds for the next process too, lies above 1.
-The intervals cover 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of
-its equals in 99 % of the races (bench/report/tuning.py).
+The intervals cover 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of its
+equals in 99 % of the races (bench/report/tuning.py).
 """
 
 import math
@@ -250,7 +250,7 @@ Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
 
 
 class SearchOptions(NamedTuple):
-    """How to search a space, None for the way that suits its size, and the file for the result."""
+    """How to search a space (None: the way that suits its size), and the file for the result."""
 
     strategy: str | None = None
     budget: int | None = None
@@ -295,7 +295,7 @@ class Tuning:
         return held_run(self._rig.store.path, run_id, "take another --seed")
 
     def finish(self) -> None:
-        """Record that nothing is left to do: the same command begins anew."""
+        """Record that nothing is left to do, so that the same command starts a new tuning."""
         self.session.finish()
 
     def _search(self, plan: Plan) -> None:

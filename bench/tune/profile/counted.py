@@ -1,8 +1,8 @@
 """Counts of a kernel on a problem from the emulator, for each source line and in all, with a model of the L2 cache.
 
 The model's assumptions: blocks run in the order of their numbers, in waves; within a wave each sector comes from memory
-once; it stays in the cache until the waves that followed have touched more bytes than the cache holds; what is written
-is written back once for each such stay. Other blocks are taken to touch what their sample touches, shifted in
+once; it stays in the cache until later waves have touched more bytes than the cache holds; a written sector is written
+back once for each such stay. A block that did not run is assumed to touch what a sampled block touches, shifted in
 proportion to the block's index; this is tested on the blocks that ran.
 """
 
@@ -62,8 +62,8 @@ class NoModelError(Exception):
 def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
     """Return the memory traffic of all launches, one after the other: in the smallest waves and in the largest.
 
-    A multiprocessor holds one block at least, and no more than it has threads and dynamic shared memory for; in
-    between, registers decide, which the emulator does not have. Raises NoModelError.
+    A multiprocessor holds at least one block, and at most as many as its threads and dynamic shared memory allow. In
+    between, the number depends on registers, which the emulator does not have. Raises NoModelError.
     """
     smallest = (device.multiprocessors,) * len(found.sampled)
     largest = tuple(device.multiprocessors * _most(sampled, device) for sampled in found.sampled)
@@ -215,7 +215,7 @@ class LineCounts(msgspec.Struct, frozen=True):
 
 
 class LaunchCounts(msgspec.Struct, frozen=True):
-    """A launch: its function, its blocks, how many of them ran, and how many each sampled cluster stands for."""
+    """A launch: its function, its blocks, how many of them ran, and how many clusters each sampled one stands for."""
 
     entry: str
     blocks: int

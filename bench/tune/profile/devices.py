@@ -14,10 +14,10 @@ SCHEDULERS = 4  # of a multiprocessor, each of which issues one warp instruction
 
 
 class Published(msgspec.Struct, frozen=True):
-    """One GPU. capability: compute capability times ten. multiply_adds: of FP32, a clock and multiprocessor.
+    """One GPU. capability: compute capability times ten. multiply_adds: of FP32, per clock and multiprocessor.
 
-    tensor: dense peak by type and width of the sums (`bf16.f32`), in flop a second. l2_bytes: bytes that the L2 cache
-    delivers a clock. source: where the figures are published.
+    tensor: dense peak by type and width of the sums (`bf16.f32`), in flop a second. l2_bytes: bytes per clock that the
+    L2 cache delivers. source: where the figures are published.
     """
 
     name: str

@@ -1,11 +1,11 @@
 """Compare a kernel's machine code with the emulator's counts, and bound its time by a GPU's limits.
 
-The emulator executes what g++ makes of a source, the device what ptxas makes of it. Where they differ, for instance
-because nvcc keeps in a register what g++ loads again, the counts are those of the source.
+The emulator executes the code that g++ compiles from a source, the device the code from ptxas. Where they differ, for
+instance because nvcc keeps a value in a register that g++ loads again, the counts are those of g++'s code.
 
-The least time is a bound, not a prediction, and no part of any row. Each limit is taken alone, as if all others were
-infinite; the one with the longest time is the limiting one. A kernel cannot be faster than that at the published
-clocks, and may be slower for many reasons.
+The least time is a bound, not a prediction, and enters no row. Each limit is computed as if all others were infinite;
+the limit with the longest time is the limiting one. A kernel cannot be faster than that at the published clocks, and
+may be slower for many reasons.
 """
 
 import math
@@ -159,7 +159,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(counts: Counts, sass: Sass) -> Agreement:
-    """Return whether the counts (multiply-adds; loads, stores and copies by width) equal the loop's times its trips.
+    """Return whether the counts (multiply-adds; loads, stores and copies by width) are the loop's, times its trips.
 
     A warp executes the code outside of the loop about once, and leaves out parts of its first and last trips, so a
     difference of that many instructions is ignored.

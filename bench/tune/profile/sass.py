@@ -336,7 +336,7 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
 
     Multiply-adds are weighed as `lanes` does, so that a wgmma outweighs the scaling of its sums.
 
-    Each branch backwards closes a loop: all from which the branch is reached without passing its target (Aho, Lam,
+    Each backward branch closes a loop: all instructions that reach the branch without passing its target (Aho, Lam,
     Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost if no loop inside has a third of its work:
     the loop over tiles may begin and end with as many products as a trip of the loop along k.
     """

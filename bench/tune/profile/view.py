@@ -193,7 +193,7 @@ _COUNTS = slice(1, -1)
 
 
 class SourceLine(NamedTuple):
-    """A line of a source. cells: its counts, empty without any.
+    """A line of a source. cells: its counts; empty if it has none.
 
     heat: its warp instructions in per cent of the busiest line's.
     """

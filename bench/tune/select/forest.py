@@ -1,7 +1,7 @@
-"""One tree that is taught by many: it chooses nearly as they do, and is exported as a few comparisons.
+"""One tree that is fitted to the mean of many: it chooses nearly as they do, and is exported as a few comparisons.
 
-A tree from a few hundred noisy problems depends on which of them it saw. Trees from problems that are drawn again vary,
-and the mean of what they expect varies less (bagging, Breiman, 1996). That mean labels shapes around the measured ones,
+A tree from a few hundred noisy problems depends on which of them it saw. Trees grown on resampled problems vary, and
+the mean of their predictions varies less (bagging, Breiman, 1996). That mean labels shapes around the measured ones,
 and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996).
 """
 
@@ -14,16 +14,16 @@ from kernelmark.bench.tune.select.formula import Formula, fitted
 from kernelmark.bench.tune.select.training import FeatureSpace
 from kernelmark.bench.tune.select.tree import TreeNode, descend, grow
 
-#: Trees that teach, shapes around each measured one, and how far these are in octaves, either way.
+#: Trees grown on resampled problems; shapes drawn around each measured one, and within how many octaves.
 TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
 #: An input with fewer values than these is kept as it is: taps, strides, groups.
 FEWEST_VALUES = 10
-#: Problems in each leaf of a tree that teaches, which may err more than one that stands alone.
+#: Least problems in each leaf of such a tree, which may err more than a single tree.
 LEAST_TAUGHT = 3
 
 
 def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return a tree for problems by their inputs, taught by trees grown on draws; each leaf holds some of them."""
+    """Return a tree fitted to trees that were grown on resampled problems; each leaf holds some of the problems."""
     rng = np.random.default_rng(SEED)
     features = space.features(known)
     shapes = space.features(_around(rng, known, len(space.inputs)))

@@ -41,11 +41,11 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node of the tree: one with an expression goes on to `below` if that is at most the threshold.
+    """A node of the tree. If it has an expression, `below` is the next node for values up to the threshold.
 
-    A leaf has an order of kernels, by index; problems: how many it was made from; share: of the oracle's speed on them
-    when held out; worst: the least of these shares. Of a formula, the problems with the same choice are a leaf, ordered
-    by their mean.
+    A leaf has an order of kernels, by index. problems: how many it was made from. share: the mean share of the oracle's
+    speed on them when held out; worst: the least of these shares. A formula has a leaf for each choice: the problems
+    for which it makes that choice, with the kernels ordered by their mean.
     """
 
     expression: str = ""

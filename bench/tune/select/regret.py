@@ -1,7 +1,7 @@
 """Regret: the cost of a choice on held-out shapes, compared with choices made without a selector.
 
-The oracle takes the fastest kernel of each problem by one half of the processes and is timed by the other, and then the
-reverse, so that luck is excluded. All others are timed by both halves; their choices come from other shapes.
+The oracle chooses the fastest kernel of each problem from one half of the processes and is timed on the other half,
+then the reverse, so that it gains nothing by luck. All others are timed on both halves; they choose from other shapes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draws(NamedTuple):
-    """Families drawn again. places: the problems of each; chosen: draws x families, how often each family was drawn."""
+    """Bootstrap draws of families. places: problems of each; chosen: draws x families, how often each was drawn."""
 
     places: list[Array]
     chosen: Array
@@ -177,7 +177,7 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
 
 
 def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
-    """Return the losses of each way against the oracle; a kernel without a time on a problem gives way to the next.
+    """Return the losses of each way against the oracle; where a kernel has no time, the next in its order is taken.
 
     chosen: the orders of the first kernels of the table; the selector's own rows may be a column after those.
     """
@@ -217,7 +217,7 @@ def _taken(means: Array, chosen: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return the score of each way, with intervals over families that are drawn again and again."""
+    """Return the score of each way to choose, with bootstrap intervals over families."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
     tree, one = by_way[SELECTOR], by_way[SINGLE]

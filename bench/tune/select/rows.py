@@ -80,7 +80,7 @@ class Times(NamedTuple):
 def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
     """Return the times of runs. selected: include the selector's rows. Raises UsageError for no time or two settings.
 
-    Kernels that read the buffers as column-major compute another product, and are left out.
+    Kernels that read the buffers as column-major matrices compute another product, and are left out.
     """
     medians: dict[tuple[str, str], list[float]] = defaultdict(list)
     rows: dict[tuple[str, str], Result] = {}

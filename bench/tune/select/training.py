@@ -1,9 +1,9 @@
 """Training data of a selector: features, families, and the cost of each kernel.
 
-A selector takes the inputs of a problem, and expressions of them that read alike in Python and in C. A tree compares
-each expression with a threshold, so a logarithm would change no choice, and neither would a division by the size of a
-cache: a selector is of one device. Without them the expressions are exact in both languages. A formula takes the
-logarithms of a few of them.
+A selector takes the inputs of a problem, and expressions of them that are written alike in Python and in C. A tree
+compares each expression with a threshold, so a logarithm would change no choice, and neither would a division by the
+size of a cache, since a selector is for one device. Without both, the expressions are exact in both languages. A
+formula takes the logarithms of a few of them.
 """
 
 import math
@@ -146,7 +146,7 @@ def data_of(times: Times, space: FeatureSpace) -> Data:
 def families_of(problems: Sequence[Problem]) -> Array:
     """Return a number for the family of each problem: those whose sizes round to the same powers of two.
 
-    Layouts, directions and places of a shape share a family, so that none is held out while another is learned.
+    All layouts, directions and places of a shape are in one family, so that they are held out together.
     """
     names: dict[tuple[int, ...], int] = {}
     found = []

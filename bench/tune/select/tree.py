@@ -1,10 +1,9 @@
 """A regression tree over shapes: at each leaf an order of kernels, the one to call first.
 
 Each node splits at the threshold for which the costs of all kernels together vary least on both sides (CART, Breiman et
-al., 1984, with a number of outputs); the cost of a kernel is the logarithm of its time over the fastest one's. It is
-written out here, in a few lines of NumPy, and not taken from scikit-learn: that would be a dependency of 40 MB for a
-command that needs none, and it compares in single precision, so that exported code could not agree with it at a
-threshold.
+al., 1984, with a number of outputs); the cost of a kernel is the logarithm of its time over the fastest one's. It is a
+few lines of NumPy here instead of scikit-learn, which would be a dependency of 40 MB and compares in single precision,
+so that exported code could not agree with it at a threshold.
 """
 
 import math

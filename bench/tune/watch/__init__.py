@@ -1,1 +1,1 @@
-"""One .cu while a user tunes it: each version compiled, verified, and timed beside the one before."""
+"""Watch one .cu file while a user tunes it: compile, verify and time each version in turn with the one before."""

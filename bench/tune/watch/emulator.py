@@ -24,9 +24,9 @@ from kernelmark.bench.report.layout import paragraph
 class Emulated(msgspec.Struct, frozen=True):
     """The emulator's reports and their cases. chosen: the tile that a run takes for the problem.
 
-    untested: tiles that take the problem, but none of the small ones. skipped: why nothing was tested. refused: why the
-    emulator cannot take the source or its plan, with the compiler's log. left: cases after the first timeout. own: how
-    much of the problem itself was run.
+    untested: tiles that take the problem, but none of the small problems. skipped: why nothing was tested. refused: why
+    the emulator cannot take the source or its plan, with the compiler's log. left: cases after the first timeout. own:
+    how much of the problem itself was run.
     """
 
     chosen: Tile
