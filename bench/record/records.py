@@ -1,4 +1,4 @@
-"""What queries of the store return, and how the values of a row are decoded and checked."""
+"""The types that queries of the store return, and how the values of a row are decoded and checked."""
 
 import array
 import json
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class CaseRow(NamedTuple):
-    """The columns of a row that `compare` needs; medians: seconds, one a process."""
+    """The columns of a row that `compare` needs; medians: seconds, one for each process."""
 
     case: str
     kernel: str

@@ -1,4 +1,4 @@
-"""The store: SQLite in WAL mode, a commit a result.
+"""The store: SQLite in WAL mode, one commit per result.
 
 A file is created, migrated, or opened read-only if it cannot be written.
 """

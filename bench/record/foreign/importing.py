@@ -60,7 +60,7 @@ class ImportStore(Store):
 
 
 def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id: NewRunId) -> list[Imported]:
-    """Make every file a run, one a device; all of them or none. Raises UsageError."""
+    """Make every file a run, or one for each device; import all files or none. Raises UsageError."""
     for path in paths:
         require_file(path)
         with only_utf8():
@@ -134,7 +134,7 @@ def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
         rows = source.rows
         for case in rows.cases() if isinstance(rows, own_csv.Rows) else (row.result.case for row in rows):
             if case in seen:
-                raise UsageError(f"{path}: {case!r} occurs twice; a run has one row a case")
+                raise UsageError(f"{path}: {case!r} occurs twice; a run has one row per case")
             seen.add(case)
 
 

@@ -2,8 +2,8 @@
 
 These are oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS, hipBLASLt, and the CSV of CUTLASS's profiler.
 
-BLAS is column-major: its C = op(A) op(B) is here, row-major, C^T = op(B)^T op(A)^T. Scalars that a log has as pointers
-are taken for 1 and 0; biases and other post-operations are left out.
+BLAS is column-major: its C = op(A) op(B) becomes the row-major C^T = op(B)^T op(A)^T. Scalars that a log has as
+pointers are assumed to be 1 and 0; biases and other post-operations are left out.
 """
 
 import csv
@@ -158,7 +158,7 @@ def _op(text: str) -> str:
 
 
 def _api_call(lines: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return the problem of a call that cuBLAS or cuDNN logged: its name, then a line an argument."""
+    """Return the problem of a call that cuBLAS or cuDNN logged: its name, then a line for each argument."""
     name = re.search(r"function (?:\w+ )?(\w+)\(", lines[0])
     called = name[1] if name else lines[0][:60]
     values: dict[str, str] = {}

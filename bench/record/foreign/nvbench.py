@@ -1,7 +1,7 @@
-"""The JSON of nvbench (its --json; file version 1): a row a state, for its cold, batched and CPU-only times.
+"""The JSON of nvbench (its --json; file version 1): each state has rows for its cold, batched and CPU-only times.
 
-nvbench's isolated executions flush the L2 cache: that is cold. Its batches do not: that is hot. Values of summaries
-are numbers or strings by its version; a value that is not finite is null, or "inf" and the like.
+nvbench's isolated executions flush the L2 cache, which is mode cold here; its batches do not, which is hot. Values of
+summaries are numbers or strings, depending on its version; a value that is not finite is null, or "inf" and the like.
 """
 
 import array
@@ -59,7 +59,7 @@ def recognise(root: Any) -> bool:
 
 
 def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[ForeignRun]:
-    """Return a source a device, since a run has one machine. Raises UsageError."""
+    """Return one source for each device, since a run has one machine. Raises UsageError."""
     devices = {device.need("id").integer(): device for device in root.items("devices")}
     version = text_under(root, "meta", "version", "nvbench", "string")
     rows: dict[int | None, list[ForeignRow]] = defaultdict(list)

@@ -70,7 +70,7 @@ class Rows(Sequence[ForeignRow]):
         return map(case_key, *(self._table.columns[name] for name in ("kernel", "problem", "mode", "threads", "isa")))
 
     def stored(self, run_id: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of `INSERT` for each row of a run; to make the rows would take twice the time."""
+        """Yield the values of `INSERT` for each row of a run, without making rows, which would take twice the time."""
         columns = (self._table.columns[name] for name in OWN)
         own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite has NaN as NULL
         texts = list(map(json.dumps, self._table.dims.values))
@@ -84,7 +84,7 @@ def recognise(header: str) -> bool:
 
 
 def read(lines: IO[str], file: str) -> list[ForeignRun]:
-    """Return one source with a row a line; the machine is taken from the rows' devices. Raises UsageError."""
+    """Return one source with a row for each line; the machine is taken from the rows' devices. Raises UsageError."""
     records, builder = _records(lines), Builder()
     try:
         parse = _parser(next(records).fields, file)

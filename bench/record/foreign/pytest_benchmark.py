@@ -1,7 +1,7 @@
 """The JSON of pytest-benchmark: any project's, and what `pytest --benchmark-only` of kernelmark writes.
 
-Ours carries the whole row in `extra_info`, and that is taken as it is. Of any other
-benchmark, the name is the kernel's, and group and parameters are the problem; samples exist with --benchmark-save-data.
+A benchmark of ours has its whole row in `extra_info`, which is taken as it is. For any other benchmark, the name
+becomes the kernel, and group and parameters the problem; samples exist with --benchmark-save-data.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def recognise(root: Any) -> bool:
 
 
 def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
-    """One source with a row a benchmark. Raises UsageError."""
+    """Return one source with a row for each benchmark. Raises UsageError."""
     machine = _machine(root)
     python = machine.get("python", "")
     tool = f"pytest-benchmark {text_under(root, 'version')}".strip()

@@ -37,7 +37,7 @@ Wrong = tuple[int, str, str]
 
 
 class RowRefused(UsageError):
-    """A benchmark has a number that no time can be; the others of its file are sound."""
+    """A benchmark has a number that cannot be a time; the other benchmarks of its file are sound."""
 
 
 class JsonNode:
@@ -171,7 +171,7 @@ def refused_alone(refused: list[str]) -> Iterator[None]:
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
     """Return the row of a foreign kernel, with the columns that follow from the problem if it is one of ours.
 
-    text: what identifies the problem otherwise. threads is 1, as for everything that runs on no threads of ours.
+    text: identifies any other problem. threads is 1, as for everything that does not run on threads of kernelmark.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
