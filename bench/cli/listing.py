@@ -110,7 +110,7 @@ def _values(axis: str, values: Sequence[Any]) -> str:
 
 
 def suites() -> list[ListedSuite]:
-    """Return a row a suite; nothing is expanded."""
+    """Return a row for each suite; none is expanded."""
     import tomllib  # a list of kernels starts faster without these
 
     from kernelmark.bench.plan.suites import FOLDER, suite_names

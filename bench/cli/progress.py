@@ -1,4 +1,4 @@
-"""Print `run`'s progress; then a line a problem, or with `--verbose` tables as they become complete."""
+"""Print `run`'s progress; then a line per problem, or with `--verbose` tables as they become complete."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ _EVERY_S = 60.0
 
 
 class Detail(Enum):
-    """How much `run` prints: the verdict, a line a problem, or a table a problem and a line of progress a job."""
+    """How much `run` prints: the verdict, a line or a table per problem, a line of progress per job."""
 
     QUIET, LINES, TABLES = range(3)
 

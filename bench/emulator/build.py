@@ -134,7 +134,7 @@ def _once(target: Path, build: Callable[[Path], None]) -> None:
 
 @functools.cache
 def _forget_old(folder: Path) -> None:
-    """Remove, once a process, the programs that no test has asked for in a month."""
+    """Remove, once per process, the programs that no test has used for a month."""
     for path in folder.iterdir():
         if path.is_file() and path.stat().st_mtime < time.time() - KEPT_S:
             path.unlink(missing_ok=True)

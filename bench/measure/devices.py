@@ -1,4 +1,4 @@
-"""The devices of this machine, one object each a process."""
+"""The devices of this machine, one object each per process."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,7 +22,7 @@ DEVICES: dict[str, Callable[[], Device]] = {"cpu": Cpu, "cuda": _cuda}
 
 @lru_cache
 def get_device(name: str) -> Device:
-    """Return the device of this name, one object a process. Raises Unsupported."""
+    """Return the device of this name, one object per process. Raises Unsupported."""
     return DEVICES[name]()
 
 

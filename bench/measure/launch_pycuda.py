@@ -91,7 +91,7 @@ def take_stream(device: Any) -> None:
 
 @lru_cache
 def pycuda_stream(device: int) -> Any:
-    """PyCUDA's stream in the device's primary context, one a process.
+    """PyCUDA's stream in the device's primary context, one per process.
 
     Raises Unsupported if PyCUDA is not installed.
     """

@@ -32,7 +32,7 @@ _loaded: dict[Path, ModuleType] = {}
 
 
 def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, ours: bool = False) -> Registry:
-    """Register everything that can be found, once a process, and return the registry. Raises UsageError.
+    """Register everything that can be found, once per process, and return the registry. Raises UsageError.
 
     A plug-in whose import takes longer than `timeout_s` ends the process. ours: without other packages.
     """

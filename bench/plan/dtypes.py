@@ -80,7 +80,7 @@ NUMERICS = {
     # FP32 and FP64, in products of halves by Strassen's algorithm or Winograd's variant of it.
     "strassen": Numerics(0.0, 2.0**-24),
     "strassen64": Numerics(0.0, 2.0**-53),
-    # FP32, of which a bit or a byte an element is sent and the rest is kept for the next time.
+    # FP32, of which a bit or a byte per element is sent and the rest is kept for the next time.
     "onebit": Numerics(0.0, 2.0**-24),
     "int8": Numerics(0.0, 2.0**-24),
 }

@@ -1,4 +1,4 @@
-"""Print a run: a line a problem, or an operation where a suite has many; then each note once; then the verdict."""
+"""Print a run: a line for each problem, or for each operation of a large suite; each note once; the verdict."""
 
 import textwrap
 from collections import Counter, defaultdict
@@ -98,7 +98,7 @@ def _is_long(rows: Sequence[Result]) -> bool:
 
 
 def _lines(found: Sequence[Contest], data: RunData) -> str:
-    """Return a line a problem and setting, the founding ones first, below one that names setting and baseline."""
+    """Return a line for each problem and setting, the founding ones first, below one with setting and baseline."""
     groups: dict[str, list[Contest]] = defaultdict(list)
     for c in sorted(found, key=lambda c: not is_founding(data, c)):
         groups[_setting(c)].append(c)
@@ -143,7 +143,7 @@ def _is_tie(c: Contest) -> bool:
 
 
 def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
-    """Return a line an operation, from problems or kernels, kernels, statuses and how many rows have them."""
+    """Return a line for each operation: problems or kernels, kernels, statuses and how many rows have them."""
     problems, kernels = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     tallies = defaultdict[str, Counter[str]](Counter)
     for problem, kernel, status, rows_ in rows:
@@ -160,7 +160,7 @@ def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
 
 
 def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
-    """Yield a line a row without a result, where a check failed first, and a line a reason of `unsupported`.
+    """Yield a line for each row without a result, failed checks first, and one for each reason of `unsupported`.
 
     Suites of `many` problems count what is unsupported, except for kernels that cannot run here for one reason.
     """
@@ -215,7 +215,7 @@ def _remarks(data: RunData, lines: Sequence[Contest]) -> Iterator[str]:
 
 
 def _tallied(tally: Counter[str]) -> str:
-    return _text(f"{status_line(tally)}; `kernelmark show` prints a table a problem")
+    return _text(f"{status_line(tally)}; `kernelmark show` prints a table per problem")
 
 
 def _text(text: str) -> str:

@@ -53,8 +53,8 @@ EXCHANGES = (
     Exchange(
         "int8",
         partial(_plans.compressed, name="int8"),
-        "Dettmers': a byte an element and a scale a block, with error feedback; owners send their sums so too.",
-        "A byte an element and a scale a block between processes, with error feedback.",
+        "Dettmers': a byte per element and a scale per block, with error feedback; owners send their sums so too.",
+        "A byte per element and a scale per block between processes, with error feedback.",
         _wire.compressing("int8"),
     ),
 )

@@ -151,5 +151,5 @@ def onebit(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCal
 
 @cuda_kernel("aggregate", **_quantised("int8", "Int8"))
 def int8(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """A byte an element in units of the largest of a block of 256, and error feedback."""
+    """A byte per element in units of the largest of a block of 256, and error feedback."""
     return _exchange(p, t, "int8", "Int8")

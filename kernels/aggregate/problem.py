@@ -58,9 +58,9 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     """The sum of `g` (w, n), where every worker can read it.
 
     By default `s` (n) is the sum. With /update, `weights` (n, inout) become weights - lr x sum, and `replicas` (w, n,
-    out) each a copy of them: the sum is spread. With /ef there are residuals `e` (w + 1, n, inout): a row a worker, and
-    the last row of the stripes' owners. A compressed strategy sends g + e and leaves in e what it has not sent; an
-    exact one sends everything, so it leaves e alone.
+    out) each a copy of them: the sum is spread. With /ef there are residuals `e` (w + 1, n, inout): a row for each
+    worker, and the last row of the stripes' owners. A compressed strategy sends g + e and leaves in e what it has not
+    sent; an exact one sends everything, so it leaves e alone.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("w", "n")

@@ -1,7 +1,8 @@
 """Weighted sums of a convolution's channels, pixel by pixel, for outputs of many calls.
 
-They are the output of a convolution that has one channel a group, which is as many times cheaper. Where a few elements
-of its operands change, they are corrected and not computed anew. Channels are in second place, as in the reference.
+They are the output of a convolution that has one channel per group, which is as many times cheaper. Where a few
+elements of its operands change, they are corrected and not computed anew. Channels are in second place, as in the
+reference.
 """
 
 from functools import partial

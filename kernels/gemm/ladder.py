@@ -127,7 +127,7 @@ def vectorised(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     **F32,
 )
 def warptile(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A tile a warp, panels staged through double-buffered shared memory."""
+    """A tile per warp, panels staged through double-buffered shared memory."""
     return [KernelCall(grid(p, t), warps(t), arguments(p), entry=packed(WARPTILE, p))]
 
 
@@ -164,7 +164,7 @@ ASYNC_TILES = by_waves(CHOICES, tiles, useful, warps, _tiles.pipeline)
     **F32,
 )
 def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A tile a warp, panels copied several steps ahead by cp.async."""
+    """A tile per warp, panels copied several steps ahead by cp.async."""
     return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes(t), piped(ASYNC, p, t))]
 
 

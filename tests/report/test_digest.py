@@ -1,4 +1,4 @@
-"""What `run` prints at its end: a line a problem or an operation, notes once, the verdict last."""
+"""What `run` prints at its end: a line per problem or per operation, notes once, the verdict last."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_a_problem_has_a_line_below_the_setting_and_the_baseline_of_its_operatio
     ]
     assert notes.splitlines()[::2] == [
         "tnn: transpose B out of place, then multiply as NN",
-        "3 rows: 3 ok; `kernelmark show` prints a table a problem",
+        "3 rows: 3 ok; `kernelmark show` prints a table per problem",
     ]
     assert verdict.startswith("Verdict: Fastest: openblas.tnn, ")
 

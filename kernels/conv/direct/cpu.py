@@ -25,7 +25,7 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 #: STEPS: of a sum at a time, a panel of 16 KiB at most, so that a first-level cache of 32 KiB has room for what they
-#: meet, often a line a step; AT_ONCE: rows of sums that are held.
+#: meet, often a line per step; AT_ONCE: rows of sums that are held.
 @kernel(
     "conv",
     provider="numba",

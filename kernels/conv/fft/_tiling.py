@@ -146,7 +146,7 @@ def spans(p: ConvSizes) -> Sides:
 
 @lru_cache
 def whole(p: ConvSizes) -> Sides:
-    """Return the sides for one tile an image."""
+    """Return the sides for one tile per image."""
     strided = (p.p - 1) * p.stride_h + 1, (p.q - 1) * p.stride_w + 1
     dense = (p.h, p.w) if p.direction == "dgrad" else strided
     height, width = (good_size(size + span - 1) for size, span in zip(dense, spans(p), strict=True))
