@@ -1,12 +1,11 @@
 """Ratios between rows: which rows are compared, and how many times faster one is than the other.
 
-Kernels are ranked within a contest: one problem in one setting. Rows of one job, be they of siblings, were sampled in
-turn, so what slowed the machine slowed both, and their ratio has an interval of its own, from the samples of the same
+Kernels are ranked within a contest: one problem in one setting. Rows of one job, even of different variants, were
+sampled in turn: a slower machine slowed both, and their ratio has an interval of its own, from the samples of the same
 rounds. Rows of two jobs were not: their ratio has the quotient of both intervals, marked as not measured in turn.
 
-On a GPU speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The baseline of a run is NumPy
-where the run has kernels of the CPU, and the first of cuDNN's algorithms where it lists them. A reader asks how a
-kernel compares with the best that came with the GPU.
+On a GPU, reported speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The baseline of the
+run may be NumPy, or the first of cuDNN's algorithms; readers want the best that came with the GPU.
 """
 
 from collections import defaultdict
@@ -148,8 +147,8 @@ def speedup_of(r: Result) -> Ratio:
 def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -> Ratio:
     """Return how many batches `workers` workers finish in the time in which one worker computes one batch.
 
-    compute: the seconds of a batch. added: seconds that a batch takes besides, when workers run in parallel; hidden:
-    whether these overlap with the computation.
+    compute: the seconds of a batch. added: further seconds of a batch when workers run in parallel; hidden: whether
+    these overlap with the computation.
     """
 
     def gain(share: float) -> float:
@@ -163,7 +162,7 @@ def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -
 class Setting(NamedTuple):
     """The conditions that kernels must share to be compared.
 
-    order: empty, or `column-major` for kernels that read the same buffers so, and therefore compute another product.
+    order: empty, or `column-major` for kernels that read the buffers so and therefore compute another product.
     """
 
     device: str
@@ -323,8 +322,8 @@ _LIKE = 0.01  # of the time: two of the vendors' kernels that differ by less are
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
     """Return contests, with speedups on a GPU formed over a vendor's kernel of the same job.
 
-    A setting of an operation has one baseline: the vendors' kernel with the most problems, or of several such the
-    fastest. A contest without it takes the next one; a contest without any keeps its baseline.
+    A setting of an operation has one baseline: the vendors' kernel with the most problems; if several have as many, the
+    fastest of these. A contest without it takes the next one; a contest without any keeps its baseline.
     """
     alike: dict[tuple[str, Setting], list[Contest]] = defaultdict(list)
     for c in found:

@@ -146,7 +146,7 @@ def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) 
 
 
 def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write problems x kernels of each operation, then a table a problem and the ceilings as `show` prints them.
+    """Write problems x kernels of each operation, then the ceilings and a table for each problem, as `show` does.
 
     A run of more problems than a pivot holds has the tables alone. Several runs follow one another by their names.
     """
@@ -198,7 +198,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
-    """Write a run in one of the styles of `WRITERS`; LaTeX also to a file an operation. Raises UsageError."""
+    """Write a run in one of the styles of `WRITERS`; LaTeX also to one file for each operation. Raises UsageError."""
     write_runs(store, [run_id], style, path)
 
 

@@ -61,7 +61,7 @@ class Winner(NamedTuple):
 
 
 def verdict(data: RunData, variants: bool = True) -> str:
-    """Return the answer of a run in a few sentences: of a tuning, to the founding question, or who is fastest.
+    """Return the answer of a run in a few sentences: the tile to take, whether to transpose first, or who is fastest.
 
     The ratios of variants that were measured in turn follow, unless they are printed elsewhere, and the kernels that
     head tables without being ranked. The page begins with this text, and `run` ends with it.
@@ -266,7 +266,7 @@ def date(data: RunData) -> str:
 
 
 def numbers(data: RunData) -> list[Number]:
-    """Return three numbers: of a tuning, of the founding question, of the one contest, or of all; or fewer."""
+    """Return up to three numbers, on a tuning, the founding question, the only contest, or all contests."""
     if data.tunes:
         return tuning.numbers(data)
     if founding := answers(data):

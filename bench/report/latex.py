@@ -1,7 +1,7 @@
 r"""Write tables for papers: LaTeX with booktabs, with captions and labels, fit for a column of 85 mm in \scriptsize.
 
-An operation with several problems is a pivot, problems x kernels; one with a single problem is a list of its kernels.
-A long table is a `longtable`, which cannot stand in a two-column page; others are floats.
+An operation with several problems is a pivot, problems x kernels; one with a single problem is a list of its kernels. A
+long table is a `longtable`, which two-column pages do not allow; others are floats.
 """
 
 import itertools

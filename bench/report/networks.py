@@ -1,8 +1,8 @@
 """Sum rows of a run for `show`: seconds a batch of networks, shares of a training step, overlaps of transfers.
 
 A batch is the sum of a network's layers, each as often as the network has it. The share of a step is the time of
-transferring the parameters over that batch. Both are measured: the transfer is a row of `transfer`, scaled by the
-network's elements over the row's. Beside it stands what the founding text states, computed from its figures.
+transferring the parameters over that batch. Both are measured: the transfer is a row of `transfer`, scaled from the
+row's elements to the network's. The share that follows from the founding text's figures is printed too.
 """
 
 import math
@@ -87,9 +87,9 @@ def weights(forward: Iterable[tuple[int, Problem]]) -> int:
 def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
     """Return the elements of an aggregation that moves as much as a step of model parallelism.
 
-    That is half of the outputs of all layers, which go to all workers, and of the gradients of all inputs but the
-    first layer's, which are summed: an aggregation by stripes does both with each element. Raises IndexError without
-    layers.
+    A step sends the outputs of all layers to all workers, and sums the gradients of all inputs but the first layer's.
+    An aggregation by stripes sums and also sends every element, so half as many elements move as much. Raises
+    IndexError without layers.
     """
     found = [(count, problem.operands()) for count, problem in forward]
     outputs = sum(count * o.elements for count, operands in found for o in operands if o.role != "in")
@@ -194,7 +194,7 @@ class Overlap(NamedTuple):
 
 
 def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
-    """Yield the overlap of each transfer with work that was measured in turn with `serial` and `arrived`.
+    """Yield the overlap of each transfer and work that were measured in turn with `serial` and `arrived`.
 
     (t_copy + t_work - t) / min(t_copy, t_work), where `serial` takes t_copy + t_work and `arrived` takes t_work.
     """

@@ -1,4 +1,4 @@
-"""Problems x kernels: a metric of an operation as one table, one unit a line, for papers and for Markdown."""
+"""Problems x kernels: a metric of an operation as one table, for papers and for Markdown. Each line has one unit."""
 
 import re
 from collections import defaultdict

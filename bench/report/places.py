@@ -56,7 +56,7 @@ def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need
 
 
 def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "simple") -> Iterator[str]:
-    """Yield a table of the ceilings that several have measured, and a sentence on how many of them agree.
+    """Yield a table of the ceilings that several shards or places have measured, and how many of them agree.
 
     best: by the number of the shard or the place. what: `shard` or `place`, as the table names them.
     """

@@ -1,4 +1,4 @@
-"""Write a published report: a folder `reports/<machine>/` that grows, and reads well where repositories are browsed.
+"""Write a published report: a folder `reports/<machine>/` of pages that GitHub and other hosts render.
 
 `make publish` and `make gpu` write it by the same functions, from the runs in a store. Each file is made separately,
 so that one that cannot be made does not affect the others.

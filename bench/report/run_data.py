@@ -105,7 +105,7 @@ class RunData:
 
     @cached_property
     def tunes(self) -> Tunes | None:
-        """Return what a run of a tuning tunes, or None for any other run."""
+        """Return the subject of a run that is a tuning, or None for any other run."""
         return msgspec.convert(self.run.plan.get("tunes"), Tunes | None)
 
     @cached_property

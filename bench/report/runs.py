@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One run. cases_planned: None if the run does not record it, as an imported one; noisy: of the timed cases."""
+    """One run. cases_planned: None if unknown, as for imported runs; noisy: the timed cases that were disturbed."""
 
     run_id: str
     name: str
@@ -120,7 +120,7 @@ def runs_table(runs: Iterable[RunSummary]) -> str:
 
 
 def _few(suites: Sequence[str]) -> str:
-    """Return `smoke, seed and 3 more`: a line a run must fit a screen."""
+    """Return `smoke, seed and 3 more`: a run's line must fit a screen."""
     return ", ".join(suites) if len(suites) < 4 else f"{', '.join(suites[:2])} and {len(suites) - 2} more"
 
 

@@ -66,7 +66,7 @@ class ScalingSection(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """The computed scaling of a network. parameters: weights without biases; the runs: of the batch, of the additions.
+    """The computed scaling of a network. parameters: weights without biases; runs: of the batch and of the additions.
 
     exchanged: elements of the aggregation that moves as much as a step of model parallelism.
     """

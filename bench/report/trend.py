@@ -166,7 +166,7 @@ def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
 
 
 def write_json(found: TrendDocument, out: IO[str]) -> None:
-    """Write the document case by case: as one text, hundreds of thousands of points would take as many kB."""
+    """Write the document case by case: one text of hundreds of thousands of points would take as many kB of memory."""
     head = {name: getattr(found, name) for name in found.__struct_fields__ if name != "cases"}
     out.write(msgspec.json.encode(head).decode()[:-1] + ',\n"cases": [')
     for i, case in enumerate(found.cases):

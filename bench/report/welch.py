@@ -24,7 +24,7 @@ class Welch(NamedTuple):
     """For each case, NEW's time over BASE's with its 95 % interval, and the two-sided p-value of a ratio of 1.
 
     error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. NaN where a
-    side has fewer than two processes, or a median that is no positive number; the ratio needs one.
+    side has fewer than two processes (the ratio needs only one), or a median that is no positive number.
     """
 
     ratio: Array

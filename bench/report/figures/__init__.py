@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
     """Return every kind of figure, with what was left out and why. The registry finds the suites of the run."""
     looks = style.looks(r.kernel for r in data.timed)
-    tiles = tunables.tunables(data) if data.tunes else heat.heat_maps(data)  # a column a tile would fill no page
+    tiles = tunables.tunables(data) if data.tunes else heat.heat_maps(data)  # one column per tile would fit no page
     return [
         speedups.speedups(data),
         tiles,

@@ -44,7 +44,7 @@ class SlowdownMap(NamedTuple):
 
 
 class HeatCell(NamedTuple):
-    """A time relative to the fastest, whose cell shows the time. outline: `wins`, `ties` with the fastest, or empty."""
+    """A time relative to the fastest one; only the fastest is shown as a time. outline: `wins`, `ties`, or empty."""
 
     slowdown: float
     text: str

@@ -1,4 +1,4 @@
-"""GFLOP/s over size: a line a kernel, for problems that differ only in their sizes."""
+"""GFLOP/s over size: a line for each kernel, for problems that differ only in their sizes."""
 
 from collections import defaultdict
 from functools import partial

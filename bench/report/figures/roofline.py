@@ -84,7 +84,7 @@ def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
     """Return the highest valid ceiling of this kind; for memory, the rate of the largest copy, which no cache holds.
 
-    by: the problem whose ceilings alone count, if there are any.
+    by: take only the ceilings measured on this problem, if there are any.
     """
     found = [c for c, _ in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
     found = [c for c in found if c.problem == by] or found

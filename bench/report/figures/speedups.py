@@ -1,4 +1,4 @@
-"""Speedups over a baseline as dots with their intervals: a lane a row, or a lane a kernel where those are too many."""
+"""Speedups over a baseline as dots with intervals: a lane for each row, or for each kernel if rows are too many."""
 
 import math
 from collections import Counter, defaultdict

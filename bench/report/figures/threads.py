@@ -1,4 +1,4 @@
-"""Thread scaling: of the largest problem over the fewest threads, and over size with one thread and the ceilings."""
+"""Thread scaling: speedup over the fewest threads on the largest problem; gain over one thread at each size."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The speed of tiles by each value of each tunable, as the search of a tuning measured it; a panel a tunable."""
+"""The speed of tiles by each value of each tunable, as the search of a tuning measured it; a panel for each tunable."""
 
 from functools import partial
 from statistics import median

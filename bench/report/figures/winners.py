@@ -97,7 +97,7 @@ def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str
 
 
 def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> "Drawing":
-    """Draw the panels, two a row, and name below them the kernels that they show."""
+    """Draw the panels, two per row, and name below them the kernels that they show."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
