@@ -95,43 +95,47 @@ PAGE_LINES = 45
 
 
 class LatexColumn(NamedTuple):
-    """A header, the alignment of its cells, and their contents: a number, or a number and the text right after it."""
+    """A header or a unit, the alignment of cells, and their contents: a number, or one and the text right after it.
+
+    cells: of a row, with units in the words of siunitx or not.
+    """
 
     header: str
     align: str
-    cells: Callable[[Result], Sequence[str]]
+    cells: Callable[[Result, bool], Sequence[str]]
 
     @property
     def layout(self) -> str:
         return "@{ }".join(self.align)
 
-    @property
-    def head(self) -> str:
-        return self.header if len(self.align) == 1 else f"\\multicolumn{{2}}{{c}}{{{self.header}}}"
+    def head(self, siunitx: bool) -> str:
+        return _unit(self.header, siunitx) if len(self.align) == 1 else f"\\multicolumn{{2}}{{c}}{{{self.header}}}"
 
 
-def listed(suite: str, op: str, groups: Sequence[list[Result]], source: str, used: set[str]) -> Iterator[str]:
+def listed(
+    suite: str, op: str, groups: Sequence[list[Result]], source: str, used: set[str], siunitx: bool
+) -> Iterator[str]:
     """Yield tables of the rows of each problem, as many problems as fit on a page at a time."""
     part: list[list[Result]] = []
     for rows in groups:
         if part and sum(len(other) + 1 for other in (*part, rows)) > PAGE_LINES:
-            yield _table(suite, op, part, source, used)
+            yield _table(suite, op, part, source, used, siunitx)
             part = []
         part.append(rows)
-    yield _table(suite, op, part, source, used)
+    yield _table(suite, op, part, source, used, siunitx)
 
 
-def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: set[str]) -> str:
+def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: set[str], siunitx: bool) -> str:
     rows = [r for group in groups for r in group]
-    columns = [column for column in _COLUMNS if any(any(column.cells(r)) for r in rows)] or [_VERDICT]
+    columns = [column for column in _COLUMNS if any(any(column.cells(r, siunitx)) for r in rows)] or [_VERDICT]
     facts = list(map(_facts, groups))
     shared = facts[0] if len(set(facts)) == 1 else ""
     body = [
         line
         for group, fact in zip(groups, facts, strict=True)
-        for line in _group(group, "" if shared else fact, columns)
+        for line in _group(group, "" if shared else fact, columns, siunitx)
     ]
-    head = " & ".join(["kernel", *(column.head for column in columns)]) + r" \\"
+    head = " & ".join(["kernel", *(column.head(siunitx) for column in columns)]) + r" \\"
     caption = " ".join(filter(None, (*_words(suite, op, rows, shared), source)))
     layout = f"l{''.join(column.layout for column in columns)}"
     return table(layout, head, body[1:], caption, unused(f"{suite}-{op}", used), PAGE_LINES + 2 * len(groups))
@@ -149,7 +153,7 @@ def _words(suite: str, op: str, rows: Sequence[Result], facts: str) -> Iterator[
         yield NOISE
 
 
-def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterator[str]:
+def _group(rows: list[Result], fact: str, columns: list[LatexColumn], siunitx: bool) -> Iterator[str]:
     width = sum(len(column.align) for column in columns)
     title = f"\\texttt{{{escape(rows[0].problem)}}}" + (f", {escape(fact)}" if fact else "")
     several = len({r.threads for r in rows}) > 1
@@ -157,12 +161,12 @@ def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterato
     yield f"\\multicolumn{{{1 + width}}}{{@{{}}l@{{}}}}{{{title}}} \\\\"
     for r in sorted(rows, key=lambda r: _known_time(r) or math.inf):
         name = escape(short(r.kernel)) + (f" ({r.threads} thr.)" if several else "")
-        yield " & ".join([name, *_cells(r, columns, width)]) + r" \\"
+        yield " & ".join([name, *_cells(r, columns, width, siunitx)]) + r" \\"
 
 
-def _cells(r: Result, columns: list[LatexColumn], width: int) -> Iterator[str]:
+def _cells(r: Result, columns: list[LatexColumn], width: int, siunitx: bool) -> Iterator[str]:
     if _known_time(r) is not None:
-        yield from (cell for column in columns for cell in column.cells(r))
+        yield from (_numbers(cell, siunitx) for column in columns for cell in column.cells(r, siunitx))
     else:
         yield f"\\multicolumn{{{width}}}{{l@{{}}}}{{{_verdict(r)}}}"
 
@@ -182,7 +186,7 @@ def _known_time(r: Result) -> float | None:
     return r.time_s_median or r.time_s_mean
 
 
-def _time_cells(r: Result) -> tuple[str, str]:
+def _time_cells(r: Result, siunitx: bool) -> tuple[str, str]:
     found = _known_time(r)
     if found is None:
         return "", ""
@@ -190,28 +194,28 @@ def _time_cells(r: Result) -> tuple[str, str]:
     ends = (None, None) if r.time_s_median is None else (r.time_s_ci95_low, r.time_s_ci95_high)
     text, after = rounded(found / factor, *(end and end / factor for end in ends))
     mark = MARKED if is_noisy(r) else ""
-    return f"{mark}{text}\\,{name.replace('u', MICRO)}", "(mean)" if r.time_s_median is None else after
+    return f"{mark}{text}\\,{_unit(name, siunitx)}", "(mean)" if r.time_s_median is None else after
 
 
-def _speedup_cells(r: Result) -> tuple[str, str]:
+def _speedup_cells(r: Result, _: bool) -> tuple[str, str]:
     if r.speedup is None:
         return "", "baseline" if r.kernel == r.baseline and _known_time(r) else ""
     return rounded(r.speedup, r.speedup_ci95_low, r.speedup_ci95_high)
 
 
-def _ratio_cells(r: Result) -> tuple[str, str]:
+def _ratio_cells(r: Result, _: bool) -> tuple[str, str]:
     return ("", "") if r.ratio is None else rounded(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
 
 
 _COLUMNS = (
     LatexColumn(r"time [95\,\%]", "rl", _time_cells),
-    LatexColumn("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
-    LatexColumn("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
+    LatexColumn("GFLOP/s", "r", lambda r, _: (digits(r.gflop_per_s),)),
+    LatexColumn("GB/s", "r", lambda r, _: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
     LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
     LatexColumn(r"variant [95\,\%]", "rl", _ratio_cells),
 )
 #: The only column of a table without a single time.
-_VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
+_VERDICT = LatexColumn("verdict", "l", lambda r, _: (_verdict(r),))
 
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
@@ -300,7 +304,7 @@ def _tables(store: Store, run_id: str, style: Style, used: set[str]) -> Iterator
         found = pivots(suite, op, groups, store, style.wanted)
         panels = (_panels(pivot, source, used, style) for pivot in found if pivot.lines)
         texts = chain.from_iterable(panels) if found else None
-        for text in texts if texts is not None else listed(suite, op, groups, source, used):
+        for text in texts if texts is not None else listed(suite, op, groups, source, used, style.siunitx):
             yield LatexTable(op, text)
 
 
@@ -350,12 +354,24 @@ _UNITS = {
 }
 
 
+def _unit(name: str, siunitx: bool) -> str:
+    if siunitx and name in _UNITS:
+        return rf"\unit{{{_UNITS[name]}}}"
+    return f"{MICRO}s" if name == "us" else escape(name)
+
+
+def _numbers(text: str, siunitx: bool) -> str:
+    return re.sub(r"[0-9.]+", r"\\num{\g<0>}", text) if siunitx else text
+
+
 def _lines(line: PivotLine, siunitx: bool) -> Iterator[str]:
-    unit = f"{MICRO}s" if line.unit == "us" else escape(line.unit)
-    if siunitx and line.unit in _UNITS:
-        unit = rf"\unit{{{_UNITS[line.unit]}}}"
     below = any(cell and cell.interval for cell in line.cells)
-    cells = [escape(line.label), *line.sizes, unit, *(_number(cell, siunitx) for cell in line.cells)]
+    cells = [
+        escape(line.label),
+        *line.sizes,
+        _unit(line.unit, siunitx),
+        *(_number(cell, siunitx) for cell in line.cells),
+    ]
     yield " & ".join(cells) + (r" \\*" if below else r" \\")
     if below:
         intervals = [_interval(cell, siunitx) for cell in line.cells]
@@ -375,8 +391,7 @@ def _number(cell: Cell | None, siunitx: bool) -> str:
 def _interval(cell: Cell | None, siunitx: bool) -> str:
     if cell is None or not cell.interval:
         return ""
-    text = re.sub(r"[0-9.]+", r"\\num{\g<0>}", cell.interval) if siunitx else cell.interval
-    return rf"{{\tiny {text}}}"
+    return rf"{{\tiny {_numbers(cell.interval, siunitx)}}}"
 
 
 def _parted(pivot: Pivot, width_mm: float) -> list[range]:

@@ -207,24 +207,33 @@ def test_a_tie_for_the_first_place_is_not_in_bold(latex):
     assert "textbf" not in latex(*times(2, ("a.k", "a.l")))
 
 
-@pytest.fixture
-def styled(begun):
-    """The LaTeX of a run of NT and NN of two sizes, in a style."""
-    for size in (8, 9):
-        for layout, ratio in (("NN", None), ("NT", 0.5 if size == 8 else 1.0)):
-            problem, base = f"gemm/m{size}n8k8/f32/{layout}", "gemm/some.base"
-            held = {"against": f"gemm/m{size}n8k8/f32/NN", "ratio": ratio, "ratio_ci95_low": 0.9 * (ratio or 0)}
-            held |= {"ratio_ci95_high": 1.1 * (ratio or 0)}
-            put(begun, problem, base, 1e-3, baseline=base, roofline_pct=50.0, **(held if ratio else {}))
-            fast = {"speedup": 2.0, "speedup_ci95_low": 1.9, "speedup_ci95_high": 2.1}
-            put(begun, problem, "gemm/some.fast", 0.5e-3, baseline=base, **fast)
+def styled_of(store, sizes, layouts):
+    """The LaTeX of a run of sizes and layouts, in a style."""
+    for size, layout in product(sizes, layouts):
+        problem, base = f"gemm/m{size}n8k8/f32/{layout}", "gemm/some.base"
+        ratio = 0.5 if size == 8 else 1.0
+        held = {"against": f"gemm/m{size}n8k8/f32/NN", "ratio": ratio}
+        held |= {"ratio_ci95_low": 0.9 * ratio, "ratio_ci95_high": 1.1 * ratio}
+        put(store, problem, base, 1e-3, baseline=base, roofline_pct=50.0, **(held if layout == "NT" else {}))
+        fast = {"speedup": 2.0, "speedup_ci95_low": 1.9, "speedup_ci95_high": 2.1}
+        put(store, problem, "gemm/some.fast", 0.5e-3, baseline=base, **fast)
 
     def of(*wanted, **values):
         out = io.StringIO()
-        write_latex(begun, ["r1"], out, Style(Wanted(*wanted), **values))
+        write_latex(store, ["r1"], out, Style(Wanted(*wanted), **values))
         return out.getvalue()
 
     return of
+
+
+@pytest.fixture
+def styled(begun):
+    return styled_of(begun, (8, 9), ("NN", "NT"))
+
+
+@pytest.fixture
+def single(begun):
+    return styled_of(begun, (8,), ("NT",))
 
 
 @pytest.mark.parametrize(
@@ -257,6 +266,25 @@ def test_sizes_are_columns_and_numbers_are_commands_of_siunitx_on_request(styled
     log = compiled(text + "".join(others))
     assert "Overfull" not in log
     assert re.search(r"cmbx\d+\.pfb", log), "what is in bold has a bold font"
+
+
+def test_the_list_of_one_problem_has_the_commands_of_siunitx_on_request(single, compiled):
+    text = single(siunitx=True)
+    (plain,), (row,) = (
+        [line for line in written.splitlines() if line.startswith("some.fast")] for written in (single(), text)
+    )
+    name, _, cells = plain.partition(" & ")
+    numbers = re.sub("[0-9.]+", r"\\num{\g<0>}", cells).replace(r"$\mu$s", r"\unit{\micro\second}")
+    assert row == f"{name} & {numbers}"
+    assert r"& \unit{GFLOP\per\second} &" in text
+    compiled(text)
+
+
+def test_one_problem_has_a_table_of_the_metric_or_the_sizes_that_were_asked_for(single, compiled):
+    found = [single("roofline"), single("time", True)]
+    assert r"m8n8k8 f32 NT & \% &  & 50.0 \\*" in found[0]
+    assert re.search(r"^ & 8 & 8 & 8 & \S+ & \\textbf\{\d+\} & \d+ ", found[1], re.MULTILINE)
+    compiled("".join(found))
 
 
 def test_a_table_is_parted_only_where_it_is_wider_than_asked(begun):
