@@ -50,7 +50,7 @@ RUNS = (
 HEAD = r"""# Figures
 
 `kernelmark report --out out/report` draws what a run has the data for, as SVG and PDF in `out/report/figures/`. Here is
-one figure of each kind, with the run that it shows. The files have print size: a column of 85 mm, letters of 7 points.
+one figure of each kind, with the run that it shows. The files have print size: a column of 85 mm, letters of 8 points.
 `python tools/figures.py` measures and draws this page.
 
 Tables for a paper come with them. `out/report/tables/results.tex` holds problems x kernels of each operation, with

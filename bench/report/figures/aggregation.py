@@ -91,7 +91,7 @@ def _winner(lane: NetworkLane) -> str:
 def _draw(lanes: Sequence[NetworkLane]) -> "Drawing":
     kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
     marked = sum(LANE_MM + MARK_MM * len(lane.found) for lane in lanes)
-    figure, axes = style.panel(14 + max(marked, 3.6 * len(kernels)), style.FULL_WIDTH)
+    figure, axes = style.panel(14 + marked + 1.9 * len(kernels))
     marks: dict[str, style.Look] = style.looks(kernels)
     for k, kernel in enumerate(kernels):
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
@@ -109,5 +109,5 @@ def _draw(lanes: Sequence[NetworkLane]) -> "Drawing":
     axes.tick_params(axis="y", length=0)
     style.ticks(axes.xaxis, style.round_ticks(*axes.get_xlim()))
     axes.grid(axis="x")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
+    figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure

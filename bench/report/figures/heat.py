@@ -121,6 +121,6 @@ def _draw(m: SlowdownMap) -> "Drawing":
     axes.set_xticks(range(len(m.kernels)), [name.replace("@", "@\n").replace(",", ",\n") for name in names])
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(m.contests)), m.labels[1])
-    axes.tick_params(length=0, colors=INK)
+    axes.tick_params(length=0, colors=INK, labelsize=6.5)
     axes.spines[:].set_visible(False)
     return figure

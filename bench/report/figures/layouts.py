@@ -80,9 +80,7 @@ def _draw(m: LayoutMap) -> "Drawing":
         known = bool(np.isfinite(value))
         colour = "white" if known and value < middle else "black" if known else INK
         mark = MARK * ((m.kernels[i], m.layouts[j]) in m.noisy)
-        axes.text(
-            j, i, f"{mark}{digits(value)}" if known else "-", ha="center", va="center", color=colour, fontsize=6.5
-        )
+        axes.text(j, i, f"{mark}{digits(value)}" if known else "-", ha="center", va="center", color=colour)
     axes.set_xticks(range(len(m.layouts)), m.layouts)
     axes.set_yticks(range(len(m.kernels)), figure_names(m.kernels).values())
     axes.tick_params(length=0)

@@ -119,9 +119,8 @@ def _ceiling(axes: object, lines: Lines) -> None:
         rate = (rates.pop() or 0.0) / lines.unit[1]
         axes.axhline(rate, color=style.GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
         axes.annotate(  # type: ignore[attr-defined]
-            f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=style.GREY,
-            fontsize=6.5,
-        )  # fmt: skip
+            f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=style.GREY
+        )
 
 
 def _square(lines: Lines) -> bool:

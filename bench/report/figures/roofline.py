@@ -113,14 +113,11 @@ def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: flo
     top, slope = roof.compute.rate / roof.unit[1], roof.memory.rate / roof.unit[1]
     axes.plot([low, ridge, high], [low * slope, top, top], color=style.INK)
     texts = (
-        (ridge, top, flop_rate(roof.compute.rate * 1e-9), "left"),
-        (ridge * 0.6, ridge * 0.6 * slope, f"{digits(roof.memory.rate * 1e-9)} GB/s", "right"),
+        (high, top, flop_rate(roof.compute.rate * 1e-9)),
+        (ridge * 0.6, ridge * 0.6 * slope, f"{digits(roof.memory.rate * 1e-9)} GB/s"),
     )
-    for x, y, text, side in texts:
-        axes.annotate(
-            text, (x, y), xytext=(-3 if side == "right" else 0, 2), textcoords="offset points", ha=side, va="bottom",
-            fontsize=6.5,
-        )  # fmt: skip
+    for x, y, text in texts:
+        axes.annotate(text, (x, y), xytext=(-3, 2), textcoords="offset points", ha="right", va="bottom")
 
 
 def _place(axes: "Axes", roof: Roof, looks: dict[str, style.Look]) -> None:

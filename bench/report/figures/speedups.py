@@ -188,7 +188,7 @@ def _draw(plot: Plot) -> "Drawing":
         else:
             # From the edge of the figure, beside no axis: an id may be as long as the figure is wide.
             place = figure.transSubfigure, axes.transData
-            axes.annotate(short(line), (0.004, y), xycoords=place, va="center", fontsize=6.5, weight="bold",
+            axes.annotate(short(line), (0.004, y), xycoords=place, va="center", weight="bold",
                           annotation_clip=False).set_in_layout(False)  # fmt: skip
     _draw_dots(axes, [(y, line) for y, line in enumerate(lines) if isinstance(line, Lane)])
     names = [(y, line.name) for y, line in enumerate(lines) if isinstance(line, Lane)]
@@ -204,8 +204,8 @@ def _draw(plot: Plot) -> "Drawing":
 
 def _draw_number(axes: "Axes", y: int, lane: Lane) -> None:
     noisy = lane.mean is None and lane.dots[0].noisy
-    axes.annotate(f"{MARK * noisy}{factor(lane.middle)}", (1.01, y), xycoords=axes.get_yaxis_transform(), va="center",
-                  fontsize=6.5, annotation_clip=False)  # fmt: skip
+    text, place = f"{MARK * noisy}{factor(lane.middle)}", axes.get_yaxis_transform()
+    axes.annotate(text, (1.01, y), xycoords=place, va="center", annotation_clip=False)
     if lane.mean is not None:
         axes.plot([lane.mean] * 2, [y - 0.4, y + 0.4], color=style.INK, linewidth=1.2)
 

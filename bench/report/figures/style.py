@@ -66,16 +66,12 @@ DARK = {INK: "#e8e8e8", GREY: "#a9b0b6", GRID: "#3a4046", "#0072b2": "#3fa2e6", 
 MARKERS = ("o", "s", "^", "D", "v", "P", "<", "X", ">")
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++")
 RC: dict[Any, Any] = {
-    "font.size": 7,
+    "font.size": 8,  # 11 pixels or more where a phone shows a column 343 pixels wide
     "font.family": "DejaVu Sans",
-    "axes.labelsize": 7,
-    "axes.titlesize": 7,
+    "axes.titlesize": "medium",
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
-    "legend.fontsize": 6.5,
     "legend.frameon": False,
     "lines.linewidth": 1.0,
     "lines.markersize": 3.5,
@@ -136,7 +132,7 @@ class Label(NamedTuple):
 def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
     """Write texts in the right margin with their marks, spread out, each with a thin line to its point."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # lays the figure out, so that heights can be compared with those of letters
-    box, apart = axes.get_window_extent(), 7.6 * axes.figure.dpi / 72
+    box, apart = axes.get_window_extent(), 9.4 * axes.figure.dpi / 72
     ordered = sorted(labels, key=lambda label: label.y)
     wanted = [float(axes.transData.transform((label.x, label.y))[1]) for label in ordered]
     placed = spread_apart(wanted, apart, float(box.y0), max(float(box.y1), float(box.y0) + apart * len(labels)))
@@ -149,8 +145,7 @@ def _label(axes: "Axes", label: Label, height: float) -> None:
     axes.annotate("", (label.x, label.y), (1.03, height), textcoords=axes.transAxes, arrowprops=line,
                   annotation_clip=False)  # fmt: skip
     axes.plot([1.05], [height], label.look.marker, color=label.look.colour, transform=axes.transAxes, clip_on=False)
-    axes.annotate(label.text, (1.075, height), xycoords=axes.transAxes, va="center", fontsize=6.5,
-                  annotation_clip=False)  # fmt: skip
+    axes.annotate(label.text, (1.075, height), xycoords=axes.transAxes, va="center", annotation_clip=False)
 
 
 def mark_points(
@@ -229,7 +224,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 def round_ticks(low: float, high: float) -> list[float]:
     """Return as many round numbers on a logarithmic axis as fit."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    room = (high / low) ** 0.14
+    room = (high / low) ** 0.15
     inside: list[float] = []
     for mantissas, step in (((1, 1.5, 2, 3, 5, 7), 1), ((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
         inside = [m * 10.0**e for e in exponents for m in mantissas if e % step == 0 and low <= m * 10.0**e <= high]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 TITLE = "Speed by tunable"
-MOST, MOST_PANELS, ABREAST = 6, 12, 3
+MOST, MOST_PANELS, ABREAST = 6, 12, 2
 #: What is shown of the axis of speeds beyond the slowest and the fastest tile, as a factor.
 MARGIN = 1.15
 #: How far dots stand from the middle of their value, and how long the strokes are, where values are 1 apart.
@@ -54,8 +54,7 @@ def _draw(found: Searched) -> "Drawing":
     names = list(found.varied)[:MOST_PANELS]
     abreast = min(ABREAST, len(names))
     rows = -(-len(names) // abreast)
-    width = style.WIDTH if abreast == 1 else style.FULL_WIDTH
-    figure = Canvas(figsize=(width, (6 + 46 * rows) * style.MM))
+    figure = Canvas(figsize=(style.WIDTH, (6 + 46 * rows) * style.MM))
     panels = figure.subplots(rows, abreast, sharey=True, squeeze=False)
     speeds = [trial.ratio.median for trial in found.trials]
     low, high = min(1.0, *speeds) / MARGIN, max(1.0, *speeds) * MARGIN
