@@ -26,8 +26,8 @@ from kernelmark import (
     operation,
     split_dtype,
 )
-from kernelmark.kernels.gemm import _epilogue, _groups, _scales
-from kernelmark.kernels.gemm._reference import WHOLE_REFERENCE_MACS, Product, Reference, reference
+from kernelmark.kernels.gemm import _epilogue, _groups, _reference, _scales
+from kernelmark.kernels.gemm._reference import Product, Reference, reference
 from kernelmark.kernels.gemm._sums import Changed, RowSums
 
 Pad = Any
@@ -288,7 +288,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     def _all_elements(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
         """Look at each element; rows and columns of changed elements of operands are computed anew."""
-        if self.flop // 2 > WHOLE_REFERENCE_MACS:
+        if self.flop // 2 > _reference.WHOLE_REFERENCE_MACS:
             return None
         known = self._activation(inputs).reference(rng)
 

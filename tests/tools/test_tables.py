@@ -2,8 +2,10 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan import verdict
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.run.job import run_job
@@ -37,6 +39,14 @@ def test_how_large_problems_are_judged_is_as_before_when_a_search_is_left_early(
     next(found)
     found.close()
     assert [module.WHOLE_REFERENCE_MACS for module in HONEST.REFERENCES] == [12345, 12345]
+
+
+def test_activations_are_judged_as_those_of_large_products_which_have_no_sums(registry):
+    problem = registry.problem("gemm/m3n5k7/f32/NN/epi-sigmoid")
+    for active in (True, False):
+        with HONEST.sampled(active):
+            checks = problem.checksums(Draw(problem, 1).views("C"), np.random.default_rng(1))
+        assert (checks is None) == active
 
 
 LADDER = script("ladder")
