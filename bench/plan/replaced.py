@@ -3,14 +3,14 @@
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import CellType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 
 from kernelmark.bench.plan.registry import REGISTRY
 
 #: Of Python's own packages, those by which kernels and clocks work.
-_STANDARD = ("concurrent", "ctypes", "threading", "time")
+_STANDARD = ("builtins", "concurrent", "ctypes", "threading", "time")
 
 
 class Originals:
@@ -22,11 +22,12 @@ class Originals:
     def __init__(self) -> None:
         self._setups = {name: kernel.setup for name, kernel in REGISTRY.kernels.items() if kernel.is_ours}
         libraries = (module for kernel in REGISTRY.kernels.values() for module in kernel.modules)
-        self._packages = {name.partition(".")[0] for name in ("kernelmark", "numpy", "scipy", *_STANDARD, *libraries)}
+        self._packages = {_package(name) for name in ("kernelmark", "numpy", "scipy", *_STANDARD, *libraries)}
         self._kept: dict[str, tuple[object, dict[str, object]]] = {}
         self._methods: dict[type, dict[str, FunctionType]] = {}
+        self._codes: dict[FunctionType, tuple[str, CodeType]] = {}
         for name in list(sys.modules):
-            if name.partition(".")[0] in self._packages:
+            if _package(name) in self._packages:
                 self._keep(name)
         sys.meta_path.insert(0, self)
 
@@ -38,6 +39,13 @@ class Originals:
         for it in self._kept[name][1].values():
             if isinstance(it, type) and it.__module__ == name:
                 self._methods[it] = {key: of for key, of in vars(it).items() if isinstance(of, FunctionType)}
+                self._keep_code(f"{name}.{it.__qualname__}", self._methods[it])
+        self._keep_code(name, self._kept[name][1])
+
+    def _keep_code(self, owner: str, named: Mapping[str, object]) -> None:
+        for key, it in named.items():
+            for function in _layers(it):
+                self._codes.setdefault(function, (f"{owner}.{key}", function.__code__))
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -64,26 +72,44 @@ class Originals:
                 yield name
             for key, it in known.items():
                 found = getattr(now, "__dict__", {}).get(key)
-                if found is not it and not (_by_import(found, it, f"{name}.{key}") or self._wraps(found, it, name)):
+                if found is not it and not (
+                    self._by_import(found, it, f"{name}.{key}") or self._wraps(found, it, _package(name))
+                ):
                     yield f"{name}.{key}"
         for owner, methods in self._methods.items():
             for key, method in methods.items():
-                if (found := vars(owner).get(key)) is not method and not self._by_library(found, owner.__module__):
+                found = vars(owner).get(key)
+                if found is not method and not self._wraps(found, method, _package(owner.__module__)):
                     yield f"{owner.__module__}.{owner.__qualname__}.{key}"
+        for function, (name, code) in self._codes.items():
+            if function.__code__ is not code:
+                yield name
         for name, setup in self._setups.items():
             if name not in REGISTRY.kernels or REGISTRY.kernels[name].setup is not setup:
                 yield name
 
-    def _by_library(self, found: object, owner: str) -> bool:
-        """Return whether a library has put this in a module or class of its own, as some do when they need another."""
-        module = found.__globals__.get("__name__", "") if isinstance(found, FunctionType) else ""
-        package = module.partition(".")[0]
-        return package in self._packages and package == owner.partition(".")[0] != "kernelmark"
-
-    def _wraps(self, found: object, before: object, owner: str) -> bool:
+    def _wraps(self, found: object, before: object, package: str) -> bool:
         """Return whether a library's function calls the one before, which is its own too, and no other that is not."""
-        held = [it for it in _held(found) if isinstance(it, FunctionType)]
-        return before in held and all(self._by_library(it, owner) for it in (found, *held))
+        held = [it for it in _held(found) if callable(it) and type(it) not in self._methods]
+        return before in held and all(self._by_library(it, package) for it in (found, *held))
+
+    def _by_library(self, found: object, package: str) -> bool:
+        """Return whether a function is of a library; names can be forged, its globals and code are those recorded."""
+        return isinstance(found, FunctionType) and any(
+            found.__code__ is part
+            for function, (name, code) in self._codes.items()
+            if function.__globals__ is found.__globals__ and _package(name) == package != "kernelmark"
+            for part in _parts(code)
+        )
+
+    def _by_import(self, found: object, before: object, name: str) -> bool:
+        """Return whether an import explains a change: a module takes its name in its package, which may remove it."""
+        kept = name in self._kept and found is self._kept[name][0]
+        return kept or (found is None and isinstance(before, ModuleType))
+
+
+def _package(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _held(found: object) -> list[object]:
@@ -92,9 +118,20 @@ def _held(found: object) -> list[object]:
     return [cell.cell_contents for cell in cells if cell != CellType()]
 
 
-def _by_import(found: object, before: object, name: str) -> bool:
-    """Return whether an import explains a change: a module takes its name in its package, which may remove it again."""
-    return getattr(found, "__name__", "") == name or (found is None and isinstance(before, ModuleType))
+def _layers(it: object) -> Iterator[FunctionType]:
+    """Yield a function, and what it or another callable wraps."""
+    while it is not None:
+        if isinstance(it, FunctionType):
+            yield it
+        it = getattr(it, "__dict__", {}).get("__wrapped__")
+
+
+def _parts(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code and that of the functions within it."""
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _parts(part)
 
 
 _originals: list[Originals] = []

@@ -57,6 +57,7 @@ def test_the_next_job_is_unharmed(measure: Measure) -> None:
 
 
 REPLACES = """
+from types import FunctionType
 import numpy
 from kernelmark import kernel
 
@@ -90,6 +91,13 @@ def multiplied(problem, x):
         # As torch._dynamo does with torch.manual_seed when it is imported.
         ({"at_import": "import scipy.linalg; scipy.linalg.norm = wrapped(scipy.linalg.norm)"}, ""),
         ({"at_import": "import scipy.linalg; scipy.linalg.norm = wrapped(nothing)"}, "scipy.linalg.norm"),
+        ({"at_import": "nothing.__name__ = 'numpy.matmul'; numpy.matmul = nothing"}, "numpy.matmul"),
+        (
+            {"at_import": "numpy.poly1d.deriv = FunctionType(nothing.__code__, vars(numpy.lib._polynomial_impl))"},
+            "numpy.poly1d.deriv",
+        ),
+        ({"at_import": "numpy.rot90.__wrapped__.__code__ = nothing.__code__"}, "numpy.lib._function_base_impl.rot90"),
+        ({"in_set_up": "import builtins; builtins.breakpoint = nothing"}, "builtins.breakpoint"),
     ],
 )
 def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call(
