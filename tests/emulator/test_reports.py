@@ -91,6 +91,40 @@ def test_bytes_of_one_word_belong_to_their_own_threads() -> None:
     assert not reports_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS)
 
 
+#: A sum of doubles by a loop of compare and swap, as the CUDA programming guide has it.
+SWAPPED = """extern "C" __global__ void f(const float *x, double *y) {
+  auto *at = (unsigned long long *)y;
+  unsigned long long old = *at, assumed;
+  do {
+    assumed = old;
+    old = atomicCAS(at, assumed, __double_as_longlong(x[threadIdx.x] + __longlong_as_double(assumed)));
+  } while (assumed != old);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "line"),
+    [
+        ("", "", 0),
+        ("*at,", "*(volatile unsigned long long *)at,", 0),
+        ("    old = atomicCAS(at, assumed,", "    old = atomicCAS(at + threadIdx.x % 2, assumed,", 3),
+        ("    old = atomicCAS(at, assumed,", "    old = atomicCAS(at, assumed + 1,", 3),
+        ("  do {", "  if (old != 0) return;\n  do {", 3),
+        ("  do {", "  __syncwarp();\n  do {", 3),
+        ("  do {", "  while (*(volatile unsigned long long *)at != old) {}\n  do {", 3),
+    ],
+)
+def test_plain_read_before_a_compare_and_swap_is_a_race_unless_it_is_what_is_compared(was, now, line) -> None:
+    assert was in SWAPPED
+    buffers = {"x": read(X[:32]), "y": Buffer("inout", np.zeros(2))}
+    for outcome in outcomes_of(SWAPPED.replace(was, now, 1), LAUNCH, buffers):
+        lines = {report.line for report in outcome.reports if report.kind == "race"}
+        assert line in lines if line else not outcome.reports, outcome.reports
+        if not now:
+            assert outcome.outputs["y"][0] == 2 * X[:32].sum()
+
+
 @pytest.mark.parametrize("reader", [1, 40])
 def test_write_is_held_against_earlier_readers_in_its_own_warp_and_in_others(reader: int) -> None:
     text = f"""extern "C" __global__ void f(const float *x, float *y) {{

@@ -1,5 +1,9 @@
 #include "checker.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
 #include "machine.hpp"
 
 namespace emu {
@@ -116,8 +120,10 @@ void Checker::check_proxy(const Region &region, const Cell &cell, uint8_t mask, 
 }
 
 void Checker::read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc) {
-  if ((cell.written & mask) && !machine.ordered(cell.write))
-    race("read after write", region, at, cell.write, pc);
+  if ((cell.written & mask) && !machine.ordered(cell.write)) {
+    if (cell.flag == Cell::atomic && !(who & Agent::flag)) guess(region, at, mask, cell.write, pc);
+    else race("read after write", region, at, cell.write, pc);
+  }
   const Event now{who, machine.time, pc};
   if (!cell.was_read) {
     cell.near_read = cell.far_read = now;
@@ -170,6 +176,28 @@ void Checker::out_of_bounds(const Region *region, uintptr_t address, size_t byte
                : std::string("at an address in no buffer");
   machine.reports.add("out-of-bounds", what, pc);
   machine.abort_run();
+}
+
+void Checker::guess(const Region &region, uintptr_t at, uint8_t mask, const Event &write, uint32_t pc) {
+  constexpr size_t most = 16;
+  const uintptr_t bytes_at = at + unsigned(std::countr_zero(mask)) + away_;
+  const auto again = [&](const Guess &guess) { return guess.at == bytes_at; };
+  if (guesses_.size() == most || std::any_of(guesses_.begin(), guesses_.end(), again)) settle();
+  Guess &made = guesses_.emplace_back(Guess{bytes_at, unsigned(std::popcount(mask)), {}, &region, at, write, pc});
+  std::memcpy(made.value, reinterpret_cast<const void *>(made.at), made.bytes);
+}
+
+void Checker::compare(uintptr_t address, const void *expected, size_t bytes) {
+  std::erase_if(guesses_, [&](const Guess &guess) {
+    const size_t offset = guess.at - address;
+    return guess.at >= address && offset + guess.bytes <= bytes &&
+           !std::memcmp(guess.value, static_cast<const char *>(expected) + offset, guess.bytes);
+  });
+}
+
+void Checker::settle() {
+  for (const Guess &guess : guesses_) race("read after write", *guess.region, guess.place, guess.write, guess.pc);
+  guesses_.clear();
 }
 
 void Checker::report_unwritten() {

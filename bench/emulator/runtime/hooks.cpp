@@ -83,5 +83,8 @@ void note_atomic(void *p, size_t bytes) {
   machine.checker.access(uintptr_t(p), bytes, Access::atomic, EMU_CALLER);
   EMU_COUNTING(count(p, bytes, Does::atomic, EMU_CALLER);)
 }
+void note_compared(const void *p, const void *expected, size_t bytes) {
+  machine.checker.compare(uintptr_t(p), expected, bytes);
+}
 
 }  // namespace emu

@@ -32,6 +32,7 @@ void Machine::make_current(uint32_t thread) {
 
 void Machine::wait() {
   const uint32_t me = current;
+  checker.settle();
   ++switches;
   switch_context(thread().context, main);
   make_current(me);
@@ -39,6 +40,7 @@ void Machine::wait() {
 
 void Machine::abort_run() {
   aborted = true;
+  checker.settle();
   switch_context(thread().context, main);
   std::abort();  // an aborted run is never resumed
 }

@@ -16,6 +16,7 @@ namespace {
 // Where a thread begins. It ends in `abort`, since a thread that is done is never resumed.
 void thread_main() {
   machine.launch.entry->call(machine.launch.arguments);
+  machine.checker.settle();
   Thread &thread = machine.thread();
   if (const AsyncCopy *copy = thread.copies.outstanding())
     machine.reports.add("copy-not-waited-for", "the thread ended with a cp.async that it never waited for", copy->pc);

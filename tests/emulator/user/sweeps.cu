@@ -206,7 +206,7 @@ __global__ void select(const unsigned *keys, unsigned *bins, int n, int shift) {
 
 __device__ double atomic_max_double(double *address, double value) {
   unsigned long long int *as_ull = (unsigned long long int *)address, assumed;
-  unsigned long long int old = *as_ull;  // emulator: allow race: an old value is not swapped
+  unsigned long long int old = *as_ull;
   do {
     assumed = old;
     old = atomicCAS(as_ull, assumed, __double_as_longlong(fmax(value, __longlong_as_double(assumed))));

@@ -33,6 +33,7 @@ EMU_ATOMIC(atomicDec, old == 0 || old > value ? value : T(old - 1))
 
 template <class T>
 EMU_INLINE T atomicCAS(T *address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
+  emu::note_compared((void *)address, &expected, sizeof(T));
   emu::note_atomic((void *)address, sizeof(T));
   const auto change = [=](T now) EMU_UNCHECKED_LAMBDA -> T { return now == expected ? value : now; };
   const T old = emu::update(address, change);

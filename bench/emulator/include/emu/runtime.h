@@ -38,6 +38,8 @@ void misuse(const char *kind, const char *message, Site site);
 void note_read(const void *address, size_t bytes);
 void note_write(void *address, size_t bytes);
 void note_atomic(void *address, size_t bytes);
+// A compare and swap is about to compare with these bytes.
+void note_compared(const void *address, const void *expected, size_t bytes);
 
 // The 32-bit window of shared memory that PTX addresses: the block's rank in its cluster << 24, plus the offset in the
 // block. The last two take an address of the running block.
