@@ -243,7 +243,7 @@ class _Translator:
         return f"({base} + {self.value(match[2])})" if match[2] else base
 
     def pointer(self, space: str, type_: str, text: str) -> str:
-        where = "shared" if space.startswith("shared") else "generic"
+        where = "cluster" if space == "shared::cluster" else "shared" if space.startswith("shared") else "generic"
         return f"emu::ptx::{where}<{type_}>({self.address(text)}, emu::Site::current())"
 
     def several(self, text: str) -> list[str]:
@@ -439,6 +439,8 @@ _TABLE: tuple[tuple[str, _Make], ...] = (
     (r"cvt\.([us]\d+)\.[us]\d+", _formula("a")),
     (r"cvta(?:\.to)?\.shared\.u64", _call("emu::ptx::put(V0, __cvta_generic_to_shared((void *)uintptr_t(V1)));")),
     (r"cvta(?:\.to)?\.global\.(u64)", _formula("a")),
+    (r"mapa\.shared::cluster\.u32", _call("emu::ptx::put(V0, (U1 & 0xffffff) | U2 << 24);")),
+    (r"mapa\.u64", _call("emu::ptx::put(V0, emu::map_shared((void *)uintptr_t(V1), U2, SITE));")),
     (r"setp\.(\w+)\.(\w+)", _compared),
     (r"selp\.\w+", _call("emu::ptx::put(V0, V3 ? V1 : V2);")),
     (r"ld" + _HINTS + _SPACE + _HINTS + r"(?P<vector>\.v[24])?\.(?P<type>\w+)", _loaded),

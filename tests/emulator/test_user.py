@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emulator.fixtures import read, reports_of, written
+from emulator.fixtures import outcomes_of, read, reports_of, written
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.emulator.build import HostCompileError, program
 from kernelmark.bench.emulator.report import unwaived
@@ -17,7 +17,7 @@ from kernelmark.bench.emulator.worker import Buffer, Launch, run
 
 FILES = Path(__file__).parent / "user"
 ENTRIES = {
-    "groups.cu": ("softmax", "filter", "tiles", "staged", "grid_sum", "ranks"),
+    "groups.cu": ("softmax", "filter", "tiles", "staged", "grid_sum", "ranks", "cluster_histogram", "cluster_sum"),
     "instructions.cu": ("copy", "product", "singles", "counted"),
     "intrinsics.cu": ("bits", "reals", "bytes", "layer_norm"),
     "products.cu": ("wmma_gemm", "cp_async_gemm", "pipeline_gemm", "attention"),
@@ -84,6 +84,55 @@ def test_blocks_copy_grids_sum_and_clusters_have_ranks() -> None:
     assert math.isclose(y[0], X[:1000].sum(), rel_tol=1e-4)
     y = outputs(Launch("ranks", 4, 32, ("y",), cluster=2), {"y": written(4, np.int32)})["y"]
     assert list(y) == [20, 21, 20, 21]
+
+
+def test_blocks_reach_the_shared_memory_of_their_cluster() -> None:
+    x = RNG.integers(0, 80, 500).astype(np.int32)
+    launch = Launch("cluster_histogram", 4, 64, ("x", "bins", 500, 40), shared_bytes=160, cluster=2)
+    bins = outputs(launch, {"x": read(x), "bins": inout(np.zeros(80, np.int32))})["bins"]
+    assert np.array_equal(bins, np.bincount(x, minlength=80))
+    y = outputs(Launch("cluster_sum", 4, 32, ("x", "y"), cluster=4), {"x": read(X[:128]), "y": written(32)})["y"]
+    assert np.allclose(y, X[:128].reshape(4, 32).sum(0), atol=1e-6)
+
+
+CLUSTER = """#include <cooperative_groups.h>
+extern "C" __global__ void f(const float *x, float *y) {
+  __shared__ float4 pad;
+  __shared__ float s[32];
+  auto cluster = cooperative_groups::this_cluster();
+  s[threadIdx.x] = x[threadIdx.x];
+  cluster.sync();
+  float *other = cluster.map_shared_rank(s, cluster.block_rank() ^ 1);
+  y[blockIdx.x * 32 + threadIdx.x] = other[threadIdx.x];
+  cluster.sync();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "kind", "line", "said"),
+    [
+        ("y[", "y[", "", 0, ""),
+        (
+            "= other[threadIdx.x];",
+            "= 0;\n  auto *at = (int *)other;\n"
+            "  for (int was, old = *at; (was = atomicCAS(at, old, 7)) != old;) old = was;",
+            *("", 0, ""),
+        ),
+        ("x];\n  cluster.sync();\n  f", "x];\n  __syncthreads();\n  f", "shared-address", 9, "may not have started"),
+        ("x];\n  cluster.sync();\n}", "x];\n}", "early-exit", 9, "which has exited"),
+        ("other[threadIdx", "other[1 + threadIdx", "out-of-bounds", 9, "s+128, whose size is 128"),
+        ("rank() ^ 1)", "rank() + 1)", "shared-address", 8, "block 2 of a cluster of 2"),
+        ("\n  float *", "\n  s[threadIdx.x] += 1;\n  float *", "race", 10, "read after write on s+"),
+    ],
+)
+def test_faults_in_the_shared_memory_of_another_block_are_named(was, now, kind, line, said) -> None:
+    assert was in CLUSTER
+    buffers = {"x": read(X[:32]), "y": written(64)}
+    outcomes = outcomes_of(CLUSTER.replace(was, now, 1), Launch("f", 2, 32, ("x", "y"), cluster=2), buffers)
+    reports = [report for outcome in outcomes for report in outcome.reports]
+    named = [report for report in reports if (report.kind, report.line) == (kind, line) and said in report.message]
+    assert named if kind else not reports, reports
 
 
 def test_cached_loads_and_stores_of_asm_move_vectors() -> None:
@@ -323,11 +372,6 @@ def test_assert_that_fails_is_a_trap_with_its_line_and_condition() -> None:
         ("", "*y = __nanhf(*y);", "kernel.cu:4: `__nanhf` is declared neither"),
         ("", 'asm("vset2.u32 %0;" : "=f"(*y));', "kernel.cu:4: the emulator has no `vset2.u32` in asm"),
         ("__device__ float elsewhere(float);", "*y = elsewhere(*y);", "`elsewhere(float)` is declared neither"),
-        (
-            "#include <cooperative_groups.h>",
-            "*cooperative_groups::this_cluster().map_shared_rank(y, 1) = 0.0f;",
-            "`cluster_group::map_shared_rank` is declared neither",
-        ),
     ],
 )
 def test_what_the_emulator_lacks_is_named_in_one_line_with_its_page(head: str, body: str, said: str) -> None:

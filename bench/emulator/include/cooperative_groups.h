@@ -116,9 +116,17 @@ struct cluster_group {
   EMU_INLINE static unsigned num_blocks() { return emu::cluster_size(); }
   EMU_INLINE static unsigned num_threads() { return num_blocks() * emulated::block_size(); }
   EMU_INLINE static unsigned thread_rank() { return block_rank() * emulated::block_size() + emulated::rank_in_block(); }
-  template <class T> static T *map_shared_rank(T *, int) {
-    static_assert(emulated::never<T>, "the emulator has no cluster_group::map_shared_rank");
-    return nullptr;
+  EMU_INLINE static dim3 dim_blocks() { return {num_blocks(), 1, 1}; }
+  EMU_INLINE static dim3 block_index() { return {block_rank(), 0, 0}; }
+  EMU_INLINE static dim3 dim_threads() { return {num_blocks() * blockDim.x, blockDim.y, blockDim.z}; }
+  struct arrival_token {};
+  EMU_INLINE static arrival_token barrier_arrive() { return {}; }
+  EMU_INLINE static void barrier_wait(arrival_token && = {}, EMU_SITE) { emu::cluster_barrier(site); }
+  template <class T> EMU_INLINE static T *map_shared_rank(T *address, int rank, EMU_SITE) {
+    return static_cast<T *>(emu::map_shared(address, unsigned(rank), site));
+  }
+  EMU_INLINE static unsigned query_shared_rank(const void *address, EMU_SITE) {
+    return emu::shared_address(address, site) >> 24;
   }
 };
 

@@ -28,9 +28,27 @@ void Checker::access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc,
       async->check_sums(address, bytes, kind == Access::read, pc);
     return;
   }
+  if (machine.launch.cluster > 1 && !machine.memory.find(address))
+    if (const Remote remote = find_remote(address); remote.host) {
+      check_remote(*remote.host, pc);
+      const VisitShared visit(*remote.host);
+      away_ = ptrdiff_t(address - remote.own);
+      access(remote.own, bytes, kind, pc, whole);
+      away_ = 0;
+      return;
+    }
   const bool word = whole && bytes <= 16 && (bytes & (bytes - 1)) == 0;
   if (Region *region = find(address, bytes, word ? bytes : 1, kind, pc))
     shadow_access(*region, address, bytes, kind, machine.me, uint32_t(pc));
+}
+
+void Checker::check_remote(const Block &host, uintptr_t pc) {
+  const auto started = [](const Thread &thread) { return thread.started; };
+  const std::string what = "access to shared memory of block " + std::to_string(host.rank) + " of the cluster, which ";
+  if (!host.live)
+    machine.reports.add("early-exit", what + "has exited", pc);
+  else if (std::none_of(host.threads.begin(), host.threads.end(), started))
+    machine.reports.add("shared-address", what + "may not have started: a barrier of the cluster comes first", pc);
 }
 
 void Checker::bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent) {
@@ -161,23 +179,6 @@ void Checker::write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at,
   cell.was_read &= uint8_t(~mask);
 }
 
-void Checker::race(const char *what, const Region &region, uintptr_t at, const Event &earlier, uint32_t pc) {
-  Report *report = machine.reports.add("race", std::string(what) + " on " + place(region, at), pc);
-  if (!report) return;
-  report->other = machine.who(earlier.thread);
-  report->other_pc = earlier.pc;
-  report->has_other = true;
-}
-
-void Checker::out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc) {
-  const Region *near = region ? region : machine.memory.nearest(address);
-  std::string what = std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes ";
-  what += near ? "at " + place(*near, address) + ", whose size is " + std::to_string(near->size())
-               : std::string("at an address in no buffer");
-  machine.reports.add("out-of-bounds", what, pc);
-  machine.abort_run();
-}
-
 void Checker::guess(const Region &region, uintptr_t at, uint8_t mask, const Event &write, uint32_t pc) {
   constexpr size_t most = 16;
   const uintptr_t bytes_at = at + unsigned(std::countr_zero(mask)) + away_;
@@ -198,6 +199,23 @@ void Checker::compare(uintptr_t address, const void *expected, size_t bytes) {
 void Checker::settle() {
   for (const Guess &guess : guesses_) race("read after write", *guess.region, guess.place, guess.write, guess.pc);
   guesses_.clear();
+}
+
+void Checker::race(const char *what, const Region &region, uintptr_t at, const Event &earlier, uint32_t pc) {
+  Report *report = machine.reports.add("race", std::string(what) + " on " + place(region, at), pc);
+  if (!report) return;
+  report->other = machine.who(earlier.thread);
+  report->other_pc = earlier.pc;
+  report->has_other = true;
+}
+
+void Checker::out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc) {
+  const Region *near = region ? region : machine.memory.nearest(address);
+  std::string what = std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes ";
+  what += near ? "at " + place(*near, address) + ", whose size is " + std::to_string(near->size())
+               : std::string("at an address in no buffer");
+  machine.reports.add("out-of-bounds", what, pc);
+  machine.abort_run();
 }
 
 void Checker::report_unwritten() {

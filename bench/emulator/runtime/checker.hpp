@@ -7,6 +7,8 @@
 
 namespace emu {
 
+struct Block;
+
 enum class Access : uint8_t { read, write, atomic, copy_issued, copy_done };
 
 class Checker {
@@ -21,19 +23,17 @@ class Checker {
   void land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc);
   // These bytes are an mbarrier from now on: atomic accesses, which the runtime makes, are its only ones.
   void hold_barrier(uintptr_t address, size_t bytes);
-  // Reports bytes of outputs that were never written.
-  void report_unwritten();
   // The running thread compares and swaps: what it has guessed to be there is checked.
   void compare(uintptr_t address, const void *expected, size_t bytes);
   // Reports the guesses that the running thread has not checked, since another one may run now.
   void settle();
+  // Reports bytes of outputs that were never written.
+  void report_unwritten();
   uintptr_t last_pc() const { return last_pc_; }
   uint64_t accesses() const { return accesses_; }
   void reset() { accesses_ = 0, last_pc_ = 0, away_ = 0, guesses_.clear(); }
 
  private:
-  Region *find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc);
-  void shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc);
   // A plain read of bytes that other threads change by atomics alone: no race where the value serves a compare and swap.
   struct Guess {
     uintptr_t at;
@@ -45,13 +45,16 @@ class Checker {
     uint32_t pc;
   };
 
+  Region *find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc);
+  void shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc);
+  void check_remote(const Block &host, uintptr_t pc);
   void check_proxy(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t pc);
   void read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc);
   void write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, Access kind, uint32_t pc);
+  void guess(const Region &region, uintptr_t at, uint8_t mask, const Event &write, uint32_t pc);
   void race(const char *what, const Region &region, uintptr_t at, const Event &earlier, uint32_t pc);
   [[noreturn]] void out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc);
 
-  void guess(const Region &region, uintptr_t at, uint8_t mask, const Event &write, uint32_t pc);
   uintptr_t last_pc_ = 0;
   uint64_t accesses_ = 0;
   std::vector<Guess> guesses_;

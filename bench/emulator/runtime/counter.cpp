@@ -51,6 +51,7 @@ uint32_t Counter::number(const Instruction &instruction) {
 }
 
 void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc, bool whole) {
+  if (const Remote remote = find_remote(address); remote.host) address = remote.own;  // costs what its own would
   const Region *region = machine.memory.find(address);
   if (!region || region->space == Space::program) return;
   if (region->space == Space::global) touch(*region, address, bytes, is_write(does));

@@ -54,6 +54,15 @@ struct SharedImage {
   std::vector<Shadow> shadows;
 };
 
+// Another block of the cluster, and the place in the running block's shared memory that stands for one in its own.
+struct Remote {
+  Block *host = nullptr;
+  uintptr_t own = 0;
+};
+// Of an address in the image of another block; without a host where it is elsewhere.
+Remote find_remote(uintptr_t address);
+void *in_image(Block &host, const char *own);
+
 struct NamedBarrier {
   unsigned threads = 0, arrived = 0;
   Clock arriving;

@@ -1,4 +1,4 @@
-// The shared memory of blocks that take turns.
+// The shared memory of blocks that take turns. Another block's image is what this one sees of its shared memory.
 #include <cstring>
 
 #include "scheduler.hpp"
@@ -11,21 +11,42 @@ void copy_shared(char *to, const char *from, size_t bytes) {
   if (bytes) std::memcpy(to, from, bytes);
 }
 
+// Vectors stay aligned, and an index past the end of an image meets no other one.
+constexpr size_t vector = 16, red_zone = 4096;
+size_t dynamic_at() { return (machine.static_bytes + vector - 1) / vector * vector; }
+
 }  // namespace
 
 void save_shared(SharedImage &image) {
-  image.bytes.resize(machine.static_bytes + machine.dynamic_bytes);
+  image.bytes.resize(dynamic_at() + machine.dynamic_bytes + red_zone);
   copy_shared(image.bytes.data(), machine.static_shared, machine.static_bytes);
-  copy_shared(image.bytes.data() + machine.static_bytes, machine.dynamic_shared, machine.dynamic_bytes);
+  copy_shared(image.bytes.data() + dynamic_at(), machine.dynamic_shared, machine.dynamic_bytes);
   image.shadows.clear();
   for (Region *region : machine.shared_regions) image.shadows.push_back(std::move(region->shadow));
 }
 
 void restore_shared(SharedImage &image) {
   copy_shared(machine.static_shared, image.bytes.data(), machine.static_bytes);
-  copy_shared(machine.dynamic_shared, image.bytes.data() + machine.static_bytes, machine.dynamic_bytes);
+  copy_shared(machine.dynamic_shared, image.bytes.data() + dynamic_at(), machine.dynamic_bytes);
   size_t i = 0;
   for (Region *region : machine.shared_regions) region->shadow = std::move(image.shadows[i++]);
+}
+
+Remote find_remote(uintptr_t address) {
+  if (machine.launch.cluster == 1) return {};
+  for (Block *block : machine.block->cluster->blocks) {
+    const size_t offset = address - uintptr_t(block->shared.bytes.data());
+    if (block == machine.block || offset >= block->shared.bytes.size()) continue;
+    const bool is_static = offset < dynamic_at();
+    return {block, uintptr_t(is_static ? machine.static_shared : machine.dynamic_shared - dynamic_at()) + offset};
+  }
+  return {};
+}
+
+void *in_image(Block &host, const char *own) {
+  const bool is_static = own >= machine.static_shared && own < machine.static_shared + machine.static_bytes;
+  const char *begin = is_static ? machine.static_shared : machine.dynamic_shared - dynamic_at();
+  return host.shared.bytes.data() + (own - begin);
 }
 
 void poison_shared() {

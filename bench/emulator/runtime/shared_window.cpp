@@ -28,7 +28,23 @@ bool is_shared(const void *pointer) {
 void *dyn_smem() { return machine.dynamic_shared; }
 
 unsigned shared_address(const void *pointer, Site site) {
+  if (const Remote remote = find_remote(uintptr_t(pointer)); remote.host)
+    return remote.host->rank << rank_shift | window_of(reinterpret_cast<const char *>(remote.own), site);
   return machine.block->rank << rank_shift | window_of(static_cast<const char *>(pointer), site);
+}
+
+void *cluster_pointer(unsigned address, Site site) {
+  const unsigned rank = address >> rank_shift;
+  const auto own = static_cast<char *>(shared_at(address & ((1u << rank_shift) - 1)));
+  if (rank == machine.block->rank) return own;
+  if (rank < machine.launch.cluster) return in_image(*machine.block->cluster->blocks[rank], own);
+  const std::string what = "block " + std::to_string(rank) + " of a cluster of " + std::to_string(machine.launch.cluster);
+  machine.reports.add("shared-address", what + ", which are numbered from 0", 0, &site);
+  machine.abort_run();
+}
+
+void *map_shared(const void *pointer, unsigned rank, Site site) {
+  return cluster_pointer(rank << rank_shift | window_of(static_cast<const char *>(pointer), site), site);
 }
 
 unsigned shared_offset(unsigned address, Site site) {

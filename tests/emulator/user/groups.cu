@@ -100,3 +100,43 @@ __global__ void __cluster_dims__(2, 1, 1) ranks(int *y) {
   if (threadIdx.x == 0) y[blockIdx.x] = cluster.block_rank() + 10 * cluster.num_blocks();
 #endif
 }
+
+// A histogram whose bins are spread over the blocks of a cluster, as in the CUDA programming guide.
+__global__ void cluster_histogram(const int *x, int *bins, int n, int bins_per_block) {
+  extern __shared__ int smem[];
+  cg::cluster_group cluster = cg::this_cluster();
+  for (int i = threadIdx.x; i < bins_per_block; i += blockDim.x) smem[i] = 0;
+  cluster.sync();
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) {
+    const int bin = x[i];
+    int *other = cluster.map_shared_rank(smem, bin / bins_per_block);
+    atomicAdd(other + bin % bins_per_block, 1);
+  }
+  cluster.sync();
+  int *own = bins + cluster.block_rank() * bins_per_block;
+  for (int i = threadIdx.x; i < bins_per_block; i += blockDim.x) atomicAdd(&own[i], smem[i]);
+}
+
+// Sums over the blocks of a cluster: vectors by the group's pointer, the rest by inline assembly.
+__global__ void cluster_sum(const float *x, float *y) {
+  __shared__ char odd;
+  __shared__ __align__(16) float row[32];
+  cg::cluster_group cluster = cg::this_cluster();
+  row[threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
+  odd = 0;
+  cluster.barrier_wait(cluster.barrier_arrive());
+  if (cluster.block_rank() == 0 && threadIdx.x < 8) {
+    float4 sum = reinterpret_cast<const float4 *>(row)[threadIdx.x];
+    for (unsigned rank = 1; rank < cluster.num_blocks() - 1; ++rank) {
+      const float4 v = reinterpret_cast<const float4 *>(cluster.map_shared_rank(row, rank))[threadIdx.x];
+      sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    }
+    unsigned last = __cvta_generic_to_shared(row + threadIdx.x * 4), there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(last), "r"(cluster.num_blocks() - 1));
+    float4 v;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(there));
+    reinterpret_cast<float4 *>(y)[threadIdx.x] = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+  }
+  cluster.sync();
+}

@@ -32,6 +32,9 @@ template <unsigned parts, unsigned number, class T> EMU_INLINE auto piece(T whol
 template <class T> EMU_INLINE T *shared(unsigned long long address, Site site) {
   return static_cast<T *>(shared_pointer(unsigned(address), site));
 }
+template <class T> EMU_INLINE T *cluster(unsigned long long address, Site site) {
+  return static_cast<T *>(cluster_pointer(unsigned(address), site));
+}
 template <class T> EMU_INLINE T *generic(unsigned long long address, Site) { return reinterpret_cast<T *>(address); }
 
 // An access to N elements at once.

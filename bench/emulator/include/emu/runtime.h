@@ -47,6 +47,9 @@ unsigned shared_address(const void *pointer, Site site);
 unsigned shared_offset(unsigned address, Site site);
 void *shared_pointer(unsigned address, Site site);
 void *shared_at(unsigned offset);
+// Where the running block reaches the shared memory of any block of its cluster, until either of them ends.
+void *cluster_pointer(unsigned address, Site site);
+void *map_shared(const void *pointer, unsigned rank, Site site);
 
 // cp.async: the bytes move no earlier than the wait that covers them; of `bytes`, those past `source_bytes` are zeros.
 void copy_async(void *destination, const void *source, unsigned bytes, unsigned source_bytes, Site site);
