@@ -1,4 +1,4 @@
-// What `asm` statements become (bench/emulator/ptx.py): an instruction of PTX as C++, its operands by their bits.
+// What `asm` statements become (bench/emulator/instructions.py): an instruction of PTX as C++, its operands by their bits.
 #pragma once
 #include "../cuda_fp8.h"
 #include "../ptx_twins.h"
