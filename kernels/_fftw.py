@@ -40,10 +40,10 @@ def plan(
 ) -> Plan:
     """A transform of `source` into `target` over `axes`, never normalised; planning overwrites both arrays.
 
-    The kind follows from the types, real to complex being forward and complex to real inverse, the last of the axes
+    The kind follows from the types: real to complex is forward, complex to real is inverse, and the last axis is
     halved; `inverse` is for complex to complex. `destroy` allows execution to overwrite `source`, which complex to real
-    over several axes does in any case. Execution on one thread holds Python's global lock, so several plans run side by
-    side only by `threads`. Raises what pyFFTW raises.
+    over several axes does in any case. Execution on one thread holds Python's global lock; use `threads`, not several
+    plans, to run in parallel. Raises what pyFFTW raises.
     """
     backward = inverse or np.isrealobj(target)
     options: dict[str, Any] = {

@@ -42,7 +42,7 @@ class Shared:
 
 
 def parts(length: int, threads: int) -> list[tuple[int, int]]:
-    """Return the bands of a length, one a thread, without empty ones."""
+    """Return the bands of a length, one per thread, without empty ones."""
     edges = [length * i // threads for i in range(threads + 1)]
     return [(start, stop) for start, stop in pairwise(edges) if start < stop]
 

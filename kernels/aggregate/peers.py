@@ -30,11 +30,11 @@ class _Adding:
         return self._x.scratch(shape, self._problem.dtype, gpu=gpu)
 
     def sum(self, gpu: int, rows: Any, to: Any) -> Launch:
-        """Return what adds the rows of an array on a GPU there; `to`: may be the first of two, and lie elsewhere."""
+        """Return a launch that adds an array's rows on its GPU; `to` may be the first of two, and lie elsewhere."""
         return self._launch(gpu, "tree" if len(rows) == 2 else "device", rows, s=to)
 
     def deliver(self, gpu: int, rows: Any, part: slice) -> list[Launch]:
-        """Return what puts the sum of rows into a part of s, or steps the weights by it, and this GPU's replica."""
+        """Return launches that store the sum of rows in a part of s, or step weights and this GPU's replica by it."""
         if self._problem.step == "sum":
             return [self.sum(gpu, rows, self._x.s[part])]
         copies = self.room(gpu, *rows.shape)

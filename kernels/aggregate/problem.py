@@ -144,8 +144,8 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
         """Look at each element of the result, and at copies and residuals; of a compressed one, at their sum alone.
 
-        What is sent and what is kept add up to what was to be sent. Only what exceeds the bounds of that is judged
-        by all that `check` asks for.
+        The sent and the kept part must add up to the whole. Only a result that exceeds the bounds of that sum is judged
+        by everything that `check` tests.
         """
         want, size = self._result(inputs)
 
@@ -204,8 +204,8 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
         w - 1 partial sums are each rounded by u of themselves at most, and are at most sqrt(w) large; their squares are
         about j / w where j numbers are in them. The variance of a rounding is u^2 / 6 of the number's square, a little
-        less than is allowed. Numbers that are rounded before they are sent are once more when their sum is sent back. A
-        step rounds once more where it multiplies the sum.
+        less than is allowed. Numbers that are rounded before they are sent are rounded again when their sum is sent
+        back, and again where a step multiplies the sum.
         """
         arithmetic, stored = NUMERICS[numerics], DTYPES[self.dtype]
         u = max(arithmetic.accumulate, stored.roundoff) * (2 if self.dtype == "f64" else 1)  # the reference errs too
@@ -217,7 +217,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """The additions of the sum, and a multiply-add an element where it updates weights."""
+        """The additions of the sum, and a multiply-add per element where it updates weights."""
         return (self.w - 1) * self.n + (2 * self.n if self.step == "update" else 0)
 
     @property

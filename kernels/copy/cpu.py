@@ -18,7 +18,7 @@ def copyto(problem: CopyProblem, x: CopyOperands) -> Launch:
 @kernel("copy", provider="numpy", device="cpu", numerics="exact", modules=("numpy",), threaded=True)
 @threads_that_pay(compiled=False)
 def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
-    """NumPy copyto in bands of rows, one a thread."""
+    """NumPy copyto in bands of rows, one per thread."""
     return in_bands(problem.m, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
 
 
@@ -42,7 +42,7 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
 )
 @threads_that_pay()
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
-    """Bands of bytes, one a thread, stored past the caches: no line of B is read before it is written."""
+    """Bands of bytes, one per thread, stored past the caches: no line of B is read before it is written."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.copy._numba import stream
 

@@ -194,7 +194,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """5 N log2 N for complex transforms of N points and half of it for real ones, whatever is executed."""
+        """5 N log2 N for complex transforms of N points and half of it for real ones, however many are executed."""
         points = self.h * self.w
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 

@@ -40,7 +40,7 @@ def _copied_bytes(problem: GemmProblem) -> int:
     library_scratch=_copied_bytes,
 )
 def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """CuPy matmul into C: cublasGemmEx, of a batch cublasGemmStridedBatchedEx on copies of what is transposed."""
+    """CuPy matmul into C: cublasGemmEx; for a batch, cublasGemmStridedBatchedEx on copies of transposed operands."""
     import cupy
 
     def typed(matrix: Any, op: str) -> Any:

@@ -337,7 +337,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     def tolerance(self, numerics: str) -> Bound:
         """Return the bound of the errors of the sum, of alpha and beta, of the epilogue, and of storing.
 
-        In units of the reference's. 0 for integers, whatever a kernel declares.
+        It is in the reference's units, and 0 for integers, whatever a kernel declares.
         """
         storage, stored = split_dtype(self.dtype)
         numerics = "exact" if stored == "s32" else numerics

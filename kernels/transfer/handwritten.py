@@ -51,6 +51,6 @@ def mapped(p: TransferProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall
     prefer=PREFER,
 )
 def arrived(p: TransferProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """Works on what lies on the GPU already, without the transfer."""
+    """Works on data that are already on the GPU, without the transfer."""
     constants = (np.uint32(p.work), np.float64(SCALE), np.float64(SHIFT))
     return [KernelCall(_blocks(p, t), t.THREADS, ("a", "b", np.int64(p.n), *constants))]

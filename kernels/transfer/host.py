@@ -15,7 +15,7 @@ H2H: dict[str, Any] = {"device": "cpu", "numerics": "exact", "directions": ("h2h
 
 
 def copied(x: TransferOperands, node: int | None) -> Launch:
-    """Return a launch that copies in bands, one a thread, from pages of the node."""
+    """Return a launch that copies in bands, one per thread, from pages of the node."""
     bind_to_node(x.a, node)
     return in_bands(x.a.size, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
 
@@ -23,7 +23,7 @@ def copied(x: TransferOperands, node: int | None) -> Launch:
 @kernel("transfer", provider="numpy", modules=("numpy",), **H2H)
 @threads_that_pay(compiled=False)
 def copyto(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """NumPy copyto in bands, one a thread; pages as NumPy gets them."""
+    """NumPy copyto in bands, one per thread; pages as NumPy allocates them."""
     return copied(x, problem.node)
 
 
@@ -65,7 +65,7 @@ def fresh_huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
 @kernel("transfer", provider="numba", modules=("numba",), **H2H)
 @threads_that_pay()
 def streaming(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Bands of bytes, one a thread, stored past the caches."""
+    """Bands of bytes, one per thread, stored past the caches."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.copy._numba import stream
 

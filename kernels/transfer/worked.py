@@ -60,7 +60,7 @@ def serial(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @kernel("transfer", **WORKED)
 def arrived(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Works on what has arrived already, without the copy: one thread for each two."""
+    """Works on data that have arrived already, without the copy: one thread for each two."""
     bind_to_node(x.a, problem.node)
     lanes = _lanes(x.threads)
     return in_bands(problem.n, lanes, lambda i, j: _work(problem, x.b[i:j], x.a[i:j]))

@@ -43,7 +43,7 @@ def _function(name: str, dtype: str) -> Callable[..., None]:
 
 
 def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
-    """Return a launch that writes a^T (n x m) into b for a (m x n), in bands of b's rows, one a thread."""
+    """Return a launch that writes a^T (n x m) into b for a (m x n), in bands of b's rows, one per thread."""
     function, (m, n), size = _function("omatcopy", dtype), a.shape, a.itemsize
 
     def band(start: int, stop: int) -> Launch:

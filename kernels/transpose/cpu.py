@@ -38,7 +38,7 @@ def omatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 @kernel("transpose", places=("out",), threaded=True, **_OPENBLAS)
 @threads_that_pay(compiled=False)
 def omatcopy_threaded(problem: TransposeProblem, x: TransposeOperands) -> Launch:
-    """OpenBLAS omatcopy in bands of the result's rows, one a thread."""
+    """OpenBLAS omatcopy in bands of the result's rows, one per thread."""
     return _omatcopy(x.a, x.b, problem.dtype, x.threads)
 
 

@@ -2,7 +2,7 @@
 
 FP32 operands are multiplied by FMA alone, in `_tf32` kernels by tensor cores, 16-bit ones by tensor cores with sums in
 FP32. Only a call shows whether a GPU and a version still have an algorithm: its refusal is an `unsupported` row.
-Winograd and FFT are here for FP32 by FMA alone, since cuDNN does not report in what precision it transforms for tensor
+Winograd and FFT are here only for FP32 by FMA, since cuDNN does not report the precision of its transforms for tensor
 cores.
 """
 

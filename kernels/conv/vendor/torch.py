@@ -38,9 +38,9 @@ def _implementations() -> dict[ConvProblem, str]:
 def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
     """PyTorch's convolution and its gradients, on oneDNN where PyTorch takes it.
 
-    PyTorch has no convolution into a given output: what its user gets is a new tensor, and the copy of it is timed
-    (`out=` does the same). Channels-last operands are channels-last tensors. A call includes what oneDNN does to have
-    operands in its own blocked layout.
+    PyTorch has no convolution into a given output: it returns a new tensor, and the copy of it is timed (`out=` does
+    the same). Channels-last operands are channels-last tensors. A call includes oneDNN's conversion of operands to its
+    own blocked layout.
     """
     from kernelmark.kernels._torch import implementation
     from kernelmark.kernels.conv.vendor._torch import convolution
