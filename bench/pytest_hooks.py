@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     given = any(config.getoption(name) != value for name, value in DEFAULTS.items())
     if given and not config.pluginmanager.has_plugin("benchmark"):
         raise pytest.UsageError(
-            "kernelmark: options --km-... need pytest-benchmark, which is not installed or switched off; "
+            "kernelmark: options --km-... need pytest-benchmark, which is missing or switched off; "
             "pip install 'kernelmark[pytest]'"
         )
 
@@ -146,8 +146,8 @@ def _require_stored(config: pytest.Config) -> None:
     stored = benchmarks.storage.load(*[benchmarks.compare] * isinstance(benchmarks.compare, str))
     if not benchmarks.compare or next(iter(stored), None) is None:
         raise pytest.UsageError(
-            f"kernelmark: --benchmark-compare-fail: nothing is stored below {benchmarks.storage} to compare with for "
-            "--benchmark-compare; a session with --benchmark-autosave stores itself"
+            f"kernelmark: --benchmark-compare-fail: needs --benchmark-compare and an earlier session, and "
+            f"{benchmarks.storage} has none; run one with --benchmark-autosave"
         )
 
 

@@ -32,9 +32,9 @@ from kernelmark.bench.tune.tuned import with_tuned
 class RunRequest(NamedTuple):
     """The request of a run's command. options: those of its plan.
 
-    executor, start_timeout_s, gpus: what measures in place of the whole machine: a file's executor, whose first worker
-    must start in time, or GPUs by number. known: the plan of a run that is resumed, or measured again. detail: how much
-    is printed.
+    executor, start_timeout_s: the file of an executor that measures instead of this machine, and the seconds in which
+    its first worker must start. gpus: the numbers of the GPUs that measure. known: the plan of a run that is resumed,
+    or measured again. detail: how much is printed.
     """
 
     suites: tuple[str, ...]
@@ -78,7 +78,7 @@ def asked_of(given: dict[str, Any]) -> RunRequest:
     if not request.suites and request.resume is None and request.reproduce is None:
         raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
     if request.name and request.resume is not None:
-        raise UsageError(f"--name {request.name}: a run that goes on keeps its name; leave the option out")
+        raise UsageError(f"--name {request.name}: a resumed run keeps its name; leave the option out")
     return request
 
 
@@ -107,7 +107,7 @@ def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
         complaint = f"--executor {request.executor}: --list and --dry-run plan for this machine"
         raise UsageError(f"{complaint}; leave one of them out")
     if request.resume is not None:
-        raise UsageError("--resume: goes on with a run, and --list and --dry-run begin none; leave one of them out")
+        raise UsageError("--resume: continues a run, but --list and --dry-run start none; leave one of them out")
     if not request.suites:
         raise UsageError("--reproduce: has the suites of its run, and --list and --dry-run need a SUITE; name one")
     plan = plan_asked(request.suites, request.options)

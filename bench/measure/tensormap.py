@@ -97,7 +97,7 @@ def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarr
         status = _tiled(descriptor, wanted, array)
     if status != driver.CUresult.CUDA_SUCCESS:
         refused = driver.CUresult(status).name
-        raise UsageError(f"{subject}: the driver encodes no {wanted} over {array.shape}: {refused}")
+        raise UsageError(f"{subject}: the driver refuses to encode {wanted} over {array.shape}: {refused}")
     return descriptor
 
 

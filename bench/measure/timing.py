@@ -197,7 +197,7 @@ class CudaClock:
             return self.time(calls)
         if not 0 <= span <= ended - began + self.JUMP_S:
             raise RuntimeError(
-                f"events of the device span {span:.3g} s within {ended - began:.3g} s of the host's clock"
+                f"the device's events span {span:.3g} s, but only {ended - began:.3g} s passed on the host"
             )
         self.unseen_s.append(max(0.0, ended - released - span) if held else 0.0)
         return span / len(calls)

@@ -265,7 +265,7 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
             if _later(other, part) is None:
                 label = f"shard {part.index}/{_shard_of(run).count}"
                 which = f"is run {part.run_id}, and in {where} it is run {other.run_id}"
-                which = which if part.run_id != other.run_id else f"(run {part.run_id}) began otherwise in {where}"
+                which = which if part.run_id != other.run_id else f"(run {part.run_id}) differs from that in {where}"
                 raise UsageError(f"{path}: {label} {which}; {_ELSEWHERE}")
     new = [(path, run["run_id"], _parts_of(run)) for path, run in ordered]
     plans = [run["plan"] for run in [first, *(run for _, run in ordered)]]
@@ -353,7 +353,7 @@ class _Copying(Store):
         for (is_same,) in self._db.execute(query, (run_id,)).fetchall():
             if not is_same:
                 raise UsageError(
-                    f"{path}: its run {run_id} began otherwise in {self.path} ({', '.join(_BEGAN)}){_APART}"
+                    f"{path}: its run {run_id} differs from that in {self.path} in one of {', '.join(_BEGAN)}{_APART}"
                 )
         self._refuse_taken(run["name"], run_id, path)
         self._db.execute("INSERT OR IGNORE INTO main.machine SELECT * FROM shard.machine")

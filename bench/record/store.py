@@ -308,7 +308,7 @@ def _rows_outside(path: Path) -> bool:
 
 def _why(path: Path, writable: bool, error: Exception) -> str:
     if not writable and isinstance(error, sqlite3.OperationalError) and _rows_outside(path):
-        return f"{path}-wal has rows of it and cannot be read where nothing can be written; copy both elsewhere"
+        return f"{path}-wal has rows of it, and can only be read in a folder that can be written; copy both to one"
     return str(error)
 
 

@@ -64,7 +64,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.cases_planned is None or self.cases_done >= self.cases_planned:
             return ""
         if self.command == MERGED:
-            return f"partial: {self.cases} cases; `kernelmark merge` adds shards that are missing or went on"
+            return f"partial: {self.cases} cases; `kernelmark merge` adds missing and continued shards"
         return f"partial: {self.cases} cases; {resuming(self.run_id, store)} goes on"
 
 

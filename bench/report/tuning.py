@@ -327,7 +327,7 @@ def _undecided(searched: Sequence[Searched]) -> str:
     best = found.trials[0]
     more = f" and {count(len(searched) - 1, 'more problem')}" if len(searched) > 1 else ""
     first = f"{found.tunes.kernel} on {found.space.problem}{more}: undecided, since no race has ended"
-    return f"{first}; in the search {best.text} was fastest, {best.ratio} the default, which flatters the best of many"
+    return f"{first}; in the search {best.text} was fastest, {best.ratio} the default, an optimistic estimate"
 
 
 def numbers(data: RunData) -> list[Number]:

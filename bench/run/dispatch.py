@@ -85,7 +85,7 @@ def _found(answer: TaskReply) -> StationRows:
     try:
         rows = msgspec.msgpack.decode(answer.data, type=StationRows)
     except msgspec.ValidationError as error:
-        raise UsageError(f"a host answers as another version of kernelmark would: {error}") from None
+        raise UsageError(f"a host seems to have another version of kernelmark: {error}") from None
     if rows.refused:
         raise UsageError(f"host {rows.host.host}: {rows.refused}")
     return rows

@@ -279,7 +279,7 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
     ]
     if differences:
         what = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
-        raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
+        raise UsageError(f"--resume {before.run_id}: {what}; only an unchanged run can be resumed; start a new one")
     if noisy_again:
         with held_run(store.path, before.run_id, "start a run of your own"):  # whoever measures it would miss its rows
             store.remove_noisy(before.run_id)
@@ -288,7 +288,7 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
 
 def _refuse_merged(run: Run) -> None:
     if "shards" in run.plan:
-        remedy = "go on with the shard where it was measured, and merge it again"
+        remedy = "resume the shard where it was measured, and merge it again"
         raise UsageError(f"--resume {run.run_id}: is merged of shards; {remedy}")
 
 
@@ -297,4 +297,4 @@ def _refuse_other_host(store: Store, run: Run) -> None:
     before, here = store.pending_host(run.run_id), gethostname()
     if before not in ("", here):
         what = f"has processes of host {before}, which are not pooled with those of {here}"
-        raise UsageError(f"--resume {run.run_id}: {what}; go on with it there, or start a new run")
+        raise UsageError(f"--resume {run.run_id}: {what}; resume it there, or start a new run")

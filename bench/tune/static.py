@@ -163,7 +163,7 @@ def words(subject: Subject, ranked: Ranked, arch: str) -> str:
     if ranked.gpu and any(tile.bound_s for tile in shown):
         equals = f", {ranked.counted} equal ones by what the emulator counts" if ranked.counted else ""
         by = f"the least time that published limits of the {ranked.gpu.name} leave the code{equals}, then by occupancy"
-    note = f"NOTHING WAS TIMED: ranked by {by}, which does not decide alone how fast a tile is"
+    note = f"NOTHING WAS TIMED: ranked by {by}, which alone does not decide how fast a tile is"
     below = (paragraph(text, rest="") for text in (_default(subject, ranked), note))
     return "\n\n".join((paragraph(f"{head}: {dropped}", rest=""), _table(shown), *below))
 

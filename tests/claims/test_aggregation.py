@@ -308,7 +308,7 @@ def test_speed_is_set_against_the_price(measured, registry, write):
 def test_a_device_without_a_price_is_what_is_missing(measured, registry, write):
     found = answer(measured(), registry, "price-performance", load_prices(write(HEAD + CPU)))
     assert found.verdict == "not measured"
-    assert found.said == ("a price: the prices file has none for one of Some CPU, Some GPU",)
+    assert found.said == ("a price: the prices file lacks it for one of Some CPU, Some GPU",)
 
 
 def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
@@ -365,7 +365,7 @@ def test_the_cpus_price_on_other_terms_is_set_against_the_gpus_own(measured, reg
 def test_a_file_without_prices_on_other_terms_says_so(measured, registry, write):
     found = answer(measured(), registry, "preemptible-only", load_prices(write(HEAD + CPU + PRICED_GPU)))
     assert found.verdict == "not measured"
-    assert found.said[0].startswith("a price on other terms (otherwise_per_hour): the prices file has none")
+    assert found.said[0].startswith("a price on other terms (otherwise_per_hour): the prices file lacks it")
 
 
 @pytest.mark.parametrize(

@@ -348,7 +348,7 @@ def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
     assert "shard 3 of 3 is missing; merge what has been measured since" in lines
     assert any(re.match(r"3/3: copy/m\dn1/f", line) for line in lines)
     partial = called("show", "--db", "all.db").out
-    assert "`kernelmark merge` adds shards that are missing or went on" in partial
+    assert "`kernelmark merge` adds missing and continued shards" in partial
     refused = called("run", "--resume", lines[0].split()[1].rstrip(":"), "--db", "all.db")
     assert refused.status == 2
     assert "is merged of shards" in refused.err

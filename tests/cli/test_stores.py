@@ -272,7 +272,7 @@ def test_rows_that_have_not_reached_the_file_are_read_where_they_can_be(called, 
 def test_rows_that_have_not_reached_the_file_and_cannot_be_read_are_told(complaint, unfinished, read_only):
     db = read_only(*unfinished[:2]) / "results.db"
     line = complaint(lambda: Store(db, create=False))
-    assert f"{db}-wal has rows of it and cannot be read where nothing can be written; copy both elsewhere" in line
+    assert f"{db}-wal has rows of it, and can only be read in a folder that can be written; copy both to one" in line
 
 
 def test_an_older_store_on_a_read_only_disk_is_named_with_its_remedy(complaint, tmp_path, read_only):

@@ -211,7 +211,7 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had(measured, taken_
         ({"seed": 1}, "plan.seed was 0 and is 1"),
         ({"max_time_s": 0.006}, "plan.max_time_s was 0.005 and is 0.006"),
         ({"threads": (1, 2)}, "plan.threads was [1] and is [1, 2]"),
-        ({"seed": 1, "rel_ci": 0.1, "mode": Mode.HOT, "processes": 3}, "; and 1 more; a run goes on only as it began"),
+        ({"seed": 1, "rel_ci": 0.1, "mode": Mode.HOT, "processes": 3}, "; and 1 more; only an unchanged run"),
     ],
 )
 def test_a_run_that_would_go_on_otherwise_is_refused(measured, taken_up, complaint, plan, found):

@@ -206,5 +206,7 @@ def _doubles(path: Path, size: int) -> list[float]:
     if sys.byteorder == "big":
         found.byteswap()
     if len(found) != size or not all(0 < sample < float("inf") for sample in found):
-        raise UsageError(f"{path}: holds {len(found)} samples, expected {size}, each above 0; remove it to do without")
+        raise UsageError(
+            f"{path}: holds {len(found)} samples, expected {size}, each above 0; remove it to skip samples"
+        )
     return found.tolist()

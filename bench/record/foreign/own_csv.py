@@ -108,7 +108,7 @@ def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Se
         raise UsageError(f"{file}: has no column {', '.join(missing[:3])}{more}; every row of kernelmark has it")
     for name in header:
         if not name or "," in name or header.count(name) > 1:
-            raise UsageError(f"{file}: column {name!r} is no name of its own; expected each column named once")
+            raise UsageError(f"{file}: column {name!r} is not a unique name without commas; rename it")
     others, width = tuple(name for name in header if name not in COLUMNS), len(header)
 
     def parse(chunk: list[CsvRecord]) -> list[Sequence[Any]]:

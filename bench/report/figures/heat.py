@@ -91,8 +91,8 @@ def caption(m: SlowdownMap) -> str:
     alike = f"{m.op}, {shared}; " if shared else ""
     return (
         f"{alike}{m.setting.title}. "
-        "Outlined: the fastest, with its time; dashed: a tie with another, which is dashed too; "
-        f"the others: their times over it, darker is slower. ~: measured under noise; empty: no time.{note}"
+        "Outlined: the fastest, with its time. Dashed: kernels in a tie for the fastest. "
+        f"Others: their time over the fastest one, darker is slower. ~: measured under noise. Empty: no time.{note}"
     )
 
 

@@ -128,7 +128,7 @@ def published(name: str, arch: str) -> Published:
     if name not in DEVICES:
         raise UsageError(f"device {name!r} {unknown(name, DEVICES)}")
     if not _is_of(DEVICES[name], arch):
-        raise UsageError(f"device {name}: is sm_{DEVICES[name].capability}, not {arch}; give its --arch")
+        raise UsageError(f"device {name}: is sm_{DEVICES[name].capability}, not {arch}; set --arch to its own")
     return DEVICES[name]
 
 

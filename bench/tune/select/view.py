@@ -36,7 +36,7 @@ def trained(model: Model) -> str:
 
 
 def remarks(model: Model) -> list[str]:
-    """Return the remarks on what limits the shares."""
+    """Return the remarks on the limits of the shares."""
     found = model.regret
     parts = [found.noise] if found.noise else []
     if found.processes < 2:
@@ -54,7 +54,7 @@ def verdict(model: Model) -> str:
     found = model.regret
     gap = f"the oracle is {words(found.gap)} as fast as the best single kernel"
     if model.single and found.gap.mean < WORTH:
-        return f"Use {model.single}: {gap}, and a choice is worth its code from {factor(WORTH)} on."
+        return f"Use {model.single}: {gap}; only a gap of {factor(WORTH)} or more is worth a selector."
     if model.single:
         return f"Use {model.single}: {gap}, but no selector is certainly faster ({words(found.over_single)})."
     assert found.recovered is not None, "a gap that is worth it is above 1"
