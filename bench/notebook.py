@@ -38,10 +38,10 @@ def measure(
 ) -> Result:
     """Verify and time `fn` on a problem in a worker, beside the baseline, and return its row, which is stored.
 
-    fn: takes the problem and its operands and returns the closure to be timed, as under `@kernel`. It can be imported,
-    or its source can be taken. beside: other kernels to measure in turn with it, by id or glob. declared: further
-    arguments of `@kernel`, such as `numerics="tf32"`. options: those of `kernelmark run`, such as `max_time=0.5`,
-    `ceilings=False`; of several thread counts the first has the row. Raises UsageError.
+    fn: takes the problem and its operands and returns the closure to be timed, as under `@kernel`. A worker must be
+    able to import it, or its source must be readable. beside: other kernels to measure in turn with it, by id or glob.
+    declared: further arguments of `@kernel`, such as `numerics="tf32"`. options: those of `kernelmark run`, such as
+    `max_time=0.5`, `ceilings=False`; of several thread counts, only the first one's row is returned. Raises UsageError.
     """
     registry = discover()
     found = registry.problem(problem)

@@ -36,7 +36,7 @@ class DevicePrice(TomlTable, frozen=True):
 
 
 class Vcpus(TomlTable, frozen=True):
-    """An hour of an instance with that many virtual CPUs, one a thread."""
+    """An hour of an instance with that many virtual CPUs, one per thread."""
 
     count: int
     per_hour: float

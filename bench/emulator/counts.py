@@ -49,9 +49,9 @@ class Site(NamedTuple):
 
 
 class InstructionCount(NamedTuple):
-    """The counts of an instruction. cost: sectors of global, or wavefronts of shared memory; least: for its bytes.
+    """The counts of an instruction. cost: sectors of global memory or wavefronts of shared; least: its minimum.
 
-    serial: of atomics, the lanes of a warp that change one word, summed over requests.
+    serial: for atomics, how many lanes of a warp change the same word, summed over requests.
     """
 
     instructions: int

@@ -264,7 +264,7 @@ class Contender:
         self.report.mistrust(reason)
 
     def judge_snapshot(self, number: int, references: References) -> None:
-        """Verify the output of a timed call, which was copied at once, on the values of a shared change.
+        """Verify the output of a timed call, which was copied at once, against the reference of the change it ran on.
 
         This finds a kernel that does less when it is timed, or that returns an old result.
         """

@@ -214,7 +214,7 @@ class Series:
     def take_renewed(self) -> tuple[float, float]:
         """Return the seconds of a call for which all operands have changed, and of one for which a few elements have.
 
-        All sets but the first then hold values that are no longer the draw's.
+        Afterwards all sets but the first hold values other than the draw's.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
         for renews in (True, False):
@@ -386,7 +386,7 @@ class Series:
         return self.cuts or (self._cold and self.batch > FRESHENED)
 
     def forget(self, mark: Mark) -> None:
-        """Forget the samples since a mark, except what they have shown of stretches."""
+        """Forget the samples since a mark, except what was learned about stretches from them."""
         del self.samples[mark.samples :], self.woken[mark.samples :]
 
     def set_aside(self, mark: Mark, seconds: float) -> None:

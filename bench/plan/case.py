@@ -86,7 +86,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """What is set when a worker starts. process: its number for a case. gpu: the UUID of the only GPU that it sees."""
+    """Settings fixed when a worker starts. process: its number for a case. gpu: the UUID of the only GPU it sees."""
 
     device: str
     threads: int

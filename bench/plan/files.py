@@ -1,4 +1,4 @@
-"""Paths of files, and what can be read or written as a file: nothing that would wait for another process."""
+"""Paths of files, and checks that reading or writing one would not wait for another process, as a pipe does."""
 
 import hashlib
 import math

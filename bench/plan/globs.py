@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 def matches(name: str, globs: Sequence[str]) -> bool:
     """Return whether a name matches a glob, or there are no globs; a glob after `!` excludes the names that it matches.
 
-    A glob without an @ matches a kernel whatever its tile, which stands after the @ of its name.
+    A glob without an @ matches a kernel with any tile, which its name has after an @.
     """
     wanted, unwanted = [g for g in globs if g[:1] != "!"], [g[1:] for g in globs if g[:1] == "!"]
     if any(_matches(name, glob) for glob in unwanted):

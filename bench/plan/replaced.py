@@ -14,7 +14,7 @@ _STANDARD = ("builtins", "concurrent", "ctypes", "threading", "time")
 
 
 class Originals:
-    """Functions, classes and modules as they are without plug-ins, by module, and what sets our kernels up.
+    """Functions, classes and modules as they are without plug-ins, by module, and the set-up functions of our kernels.
 
     Modules that are imported later are recorded at their import.
     """
@@ -144,6 +144,6 @@ def keep_originals(timeout_s: float) -> None:
 
 
 def replaced() -> str:
-    """Return a few words on what plug-ins have replaced, or nothing."""
+    """Return the names that plug-ins have replaced, in a few words, or nothing."""
     names = [name for originals in _originals for name in originals.replaced()]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -92,8 +92,8 @@ class Refused(NamedTuple):
 def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | Refused]:
     """Yield the tiles in the order of their product, and the refused ones, as early as their values are known.
 
-    The rule sees the first values alone, then more of them. What it refuses is not descended into; a rule that raises
-    for a part is asked again with more values: a part has the attributes of a tile and nothing else.
+    The rule is given the first values alone, then more of them. No tile that begins with refused values is tried. A
+    rule that raises for some values is called again with more: it may read only the attributes of a tile.
     """
     names = tuple(values)
     below = [math.prod(len(values[name]) for name in names[i:]) for i in range(len(names) + 1)]

@@ -25,8 +25,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether outputs are right, and why not (None means right).
 
     max_error: absolute error of the element that comes closest to its bound, error_bound: that bound.
-    compression_error: the squared norm of what was not sent over that of what was to be sent, if gradients are
-    compressed.
+    compression_error: if gradients are compressed, the squared norm of the unsent part over that of the whole.
     """
 
     max_error: float | None = None
@@ -76,7 +75,7 @@ class Bound(NamedTuple):
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """Return the factor by which the rms error of `count` right elements exceeds this once in ten million times."""
+        """Return the factor over this rms which the rms error of `count` right elements exceeds once in ten million."""
         dof = max(1.0, min(count, self.roundings) / 4)  # a quarter: variances differ from element to element
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
         return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)

@@ -38,7 +38,7 @@ class Coded:
             self.codes.extend(map(self._index.__getitem__, values))
 
     def close(self) -> None:
-        """Free what only adding needs; shrink the codes to the bytes that they need."""
+        """Free the structures that only adding needs, and shrink the codes to the bytes that they need."""
         self.values = list(self._index)
         self._index.clear()
         kind = "B" if len(self.values) <= 2**8 else "H" if len(self.values) <= 2**16 else "I"

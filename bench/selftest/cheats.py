@@ -1,4 +1,4 @@
-"""A plug-in of kernels that cheat, each named after what it does."""
+"""A plug-in of kernels that cheat, each named after its trick."""
 
 import mmap
 import os

@@ -65,8 +65,8 @@ def _measure(device: str) -> list[Measurement]:
 def bare_call_s() -> float:
     """Return the harness's time of a compiled call that does nothing, timed alone right after 20 us of work.
 
-    Nine of ten such calls cost at most that. In a batch one costs a fraction of it: the processor then remembers
-    what it did a moment ago, which it does not after a kernel that ran for 20 us.
+    Nine of ten such calls cost at most that. In a batch one costs a fraction of it, because caches and branch
+    predictors still hold the previous call's state; after a kernel that ran for 20 us they do not.
     """
     from kernelmark.bench.selftest._spin import spinner
 

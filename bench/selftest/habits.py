@@ -1,4 +1,4 @@
-"""A plug-in: habits of kernels that cheat, each named after what it does, on every operation."""
+"""A plug-in: ways in which kernels cheat, each named after its trick, on every operation."""
 
 import gc
 import time

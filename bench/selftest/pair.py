@@ -1,7 +1,7 @@
 """A plug-in with one product in two layouts: the ratio of contenders is formed on one problem, and these are two.
 
-The operation `selftest_pair` has square A and B, and C is what either kernel is named for: A B by `nn`,
-A B^T by `nt`. Both call the same library on the same arrays; only the order in which B is read differs.
+The operation `selftest_pair` has square A and B; kernel `nn` computes C = A B, kernel `nt` C = A B^T. Both call the
+same library on the same arrays; only the order in which B is read differs.
 """
 
 import math

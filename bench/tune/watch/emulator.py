@@ -1,4 +1,4 @@
-"""The emulator (docs/emulator.md) for one kernel: every tile on small problems of one kind, each bug once."""
+"""Run one kernel in the emulator (docs/emulator.md), every tile on small problems; report each bug once."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Show each version for `watch`, choose what the next is compared with, and keep the kernel's history."""
+"""Show each version for `watch`, choose the version that the next one is compared with, and keep a history."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
