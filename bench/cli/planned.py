@@ -257,4 +257,5 @@ def _bytes(expected: Estimate, cases: int, db: Path) -> str:
 def _about(seconds: float) -> str:
     """Return a time to plan with: `40 s`, `7 min`, `2.5 h`."""
     unit, length = next(((unit, s) for unit, s in (("h", 3600), ("min", 60)) if seconds >= 2 * s), ("s", 1))
-    return f"{seconds / length:.2g} {unit}"
+    number = seconds / length
+    return f"{f'{number:.0f}' if number >= 10 else f'{number:.2g}'} {unit}"
