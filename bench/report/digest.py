@@ -12,14 +12,14 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import TIE, Contest, speedup_of
-from kernelmark.bench.report.findings import refusals, verdict
+from kernelmark.bench.report.findings import refusals, variants_beside, verdict
 from kernelmark.bench.report.format import count, operation, seconds, short
 from kernelmark.bench.report.founding import OUT_OF_PLACE, is_founding
 from kernelmark.bench.report.layout import GAP, TableColumn, natural_width, table, width, wrapped
 from kernelmark.bench.report.noise import MARK, marked, noise_of, share
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import by_name_only, correct, kernel_table, scope_note, status_line
-from kernelmark.bench.report.variants import variant_lines
+from kernelmark.bench.report.variants import variant_pairs
 
 #: Rows of which a verdict is formed at the end of a run; of more, a report does it.
 MOST_JUDGED = 5000
@@ -68,7 +68,7 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
     for suite, rows in many.items():
         title = f"{suite}: {count(len({r.problem for r in rows}), 'problem')}, by operation"
         yield f"{title}\n{_operations((r.problem, r.kernel, r.status, 1) for r in rows)}"
-    variants = map(_text, variant_lines(data.timed))
+    variants = map(_text, variants_beside(data))
     yield "\n".join([*variants, *_refused(data, many), *_remarks(data, [] if one else lines), _tallied(tally)])
     yield verdict_line(data, variants=False)
 
@@ -78,7 +78,7 @@ def verdict_line(data: RunData, variants: bool = True) -> str:
     if data.run.plan.get("mode") == Mode.VERIFY or not data.rows:
         return status_line(Counter(r.status for r in data.rows))
     text = verdict(data, variants)
-    return _text(f"Verdict: {text}" if data.leads else text)
+    return _text(f"Verdict: {text}" if data.leads or variant_pairs(data.timed) else text)
 
 
 def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:

@@ -64,15 +64,23 @@ def verdict(data: RunData, variants: bool = True) -> str:
     """Return the answer of a run in a few sentences: the tile to take, whether to transpose first, or who is fastest.
 
     The ratios of variants that were measured in turn follow, unless they are printed elsewhere, and the kernels that
-    head tables without being ranked. The page begins with this text, and `run` ends with it.
+    head tables without being ranked; without rivals the ratios are the verdict. The page begins with this text, and
+    `run` ends with it.
     """
     if data.tunes:
         return tuning.verdict(data)
     if founding := answers(data):
         problem = founding[0].contest.problem
         return " ".join([founding[0].words, *unranked(data, [r for r in data.timed if r.problem == problem])])
-    lines = [f"{line}." for line in variant_lines(data.timed)[: variants * MOST_OPERATIONS]]
-    return " ".join([_who_is_fastest(data), *lines, *unranked(data, data.timed)])
+    lines = [f"{line}." for line in variant_lines(data.timed)[:MOST_OPERATIONS] if variants or not data.leads]
+    first = [] if lines and not data.leads else [_who_is_fastest(data)]
+    return " ".join([*first, *lines, *unranked(data, data.timed)])
+
+
+def variants_beside(data: RunData) -> list[str]:
+    """Return the ratios of variants that stand beside a verdict without them, a line for each kind."""
+    lines = variant_lines(data.timed)
+    return lines if data.leads or answers(data) else lines[MOST_OPERATIONS:]
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
@@ -118,7 +126,11 @@ def _winner(op: str, found: list[tuple[Contest, Ratio]]) -> Winner:
 
 def _of_one(w: Winner) -> str:
     if len(w.contests) > 1:
-        return f"Fastest: {w.who}, on {w.share} of {of_contests(w.contests)}. {_how_sure([w])}"
+        where = f"{w.wins} of {of_contests(w.contests)}"
+        first = (
+            f"Fastest: {w.who}, on {where}" if w.leads_most else f"No overall winner: none leads on more than {where}"
+        )
+        return f"{first}. {_how_sure([w])}"
     (c,), (lead,) = w.contests, w.leads
     after = short(c.ranked[1].kernel)
     if lead.side == TIE:

@@ -39,7 +39,6 @@ from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.page_data import page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table
-from kernelmark.bench.report.variants import variant_lines
 
 
 class DotMark(NamedTuple):
@@ -319,7 +318,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         date=findings.date(data),
         noise=noise_of(data.timed),
         verdict=findings.verdict(data, variants=False),
-        variants=[] if data.tunes or founding.answers(data) else variant_lines(data.timed),
+        variants=[] if data.tunes or founding.answers(data) else findings.variants_beside(data),
         numbers=findings.numbers(data),
         answers=founding.answers(data),
         learned=tuning.learned(data) if data.tunes else None,

@@ -114,6 +114,15 @@ def test_a_run_in_which_all_fail_names_them_and_has_no_verdict(begun, printed):
     assert verdict.startswith("There is no verdict: ")
 
 
+def test_a_ratio_of_variants_without_rivals_is_the_verdict_and_no_note(begun, printed):
+    ends = {"against": NN, "ratio": 0.8, "ratio_ci95_low": 0.7, "ratio_ci95_high": 0.9}
+    put(begun, NN, BASE, 1e-3)
+    put(begun, NT, BASE, 1.25e-3, **ends)
+    *_, notes, verdict = printed()
+    assert verdict == "Verdict: NT vs NN: slower, 0.8x [0.7, 0.9], numpy.matmul on gemm/m8n8k8/f32."
+    assert "NT vs NN" not in notes
+
+
 def test_marks_are_explained_once(begun, printed):
     low = "the fp32 ceiling was disturbed: its interval is 20 % wide"
     for problem in (NT, NN):
@@ -147,6 +156,7 @@ def test_variants_that_were_measured_in_turn_have_a_line(begun, printed):
     ratio = {"against": NN, "ratio": 1.5, "ratio_ci95_low": 1.4, "ratio_ci95_high": 1.6}
     put(begun, NT, BASE, 1e-3, baseline=BASE, **ratio)
     put(begun, NN, BASE, 1.5e-3, baseline=BASE)
+    put(begun, NN, "gemm/some.rival", 3e-3)
     _, notes, verdict = printed()
     assert notes.splitlines()[0] == "NT vs NN: faster, 1.5x [1.4, 1.6], numpy.matmul on gemm/m8n8k8/f32"
     assert "NT vs NN" not in verdict

@@ -92,6 +92,12 @@ def test_the_verdict_on_an_operation_counts_wins_and_those_that_are_certain(begu
     )
 
 
+def test_a_verdict_on_an_operation_without_a_winner_counts_the_most_that_one_leads_on(begun):
+    for n, times in ((1, (1e-3, 2e-3)), (2, (2e-3, 1e-3))):
+        in_turn(begun, f"copy/m{n}n8/f32", a=times[0], b=times[1])
+    assert verdict(begun).startswith("No overall winner: none leads on more than 1 of 2 problems. The winner is ")
+
+
 def test_the_verdict_on_several_operations_names_the_fastest_of_each(begun):
     in_turn(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
     for n, times in ((1, (1e-3, 2e-3)), (2, (2e-3, 1e-3))):
