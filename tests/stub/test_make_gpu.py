@@ -27,7 +27,7 @@ FAULTS = {
     "hang": ("timeout", "took more than"),
     "illegal": ("crashed", "CUDA_ERROR_ILLEGAL_ADDRESS"),
     "crash": ("crashed", "SIGSEGV"),
-    "clock": ("failed", "of the host's clock"),
+    "clock": ("failed", "passed on the host"),
     "oom": ("oom", "CUDA_ERROR_OUT_OF_MEMORY"),
 }
 #: The tasks that are struck, in their order, each with the kernel, a part of its entry's name, and the number of the
