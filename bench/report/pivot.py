@@ -121,7 +121,7 @@ def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[P
 def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
     """Return a pivot for each setting of the rows of one operation; none without a time.
 
-    The times of a single problem are none either: a list of its kernels shows more of them.
+    A single problem has no pivot of times either: a list of its kernels shows more of them.
     """
     rows = [r for group in groups for r in group]
     if len({r.problem for r in rows}) < 2 and wanted == TIMES:

@@ -28,8 +28,8 @@ FORKED_S, _PAUSE_S = 0.25, 2e-3
 class Reply(msgspec.Struct):
     """A job's rows, or why it was refused, or which contender has lost the device and how.
 
-    unfinished: another reply follows, and this one holds glimpses alone. replaced: what plug-ins have replaced of the
-    libraries that our kernels call; then there are no rows, and `ours` are to be measured without plug-ins.
+    unfinished: another reply follows, and this one has only provisional times, `glimpses`. replaced: names in libraries
+    that plug-ins have replaced; then there are no rows, and `ours` are to be measured without plug-ins.
     """
 
     rows: list[Measurement] = []

@@ -48,7 +48,7 @@ extern "C" __global__ void paste_$name(const float* tiles, float* target) {
 
 
 def cut_source(name: str, cut: Cut) -> str:
-    """Return the source of `cut_NAME`: a thread an element of the tiles, zero outside of the tensor."""
+    """Return the source of `cut_NAME`: one thread per element of the tiles, zero outside of the tensor."""
     return _CUT.substitute(_numbers(cut, cut.planes * cut.points), name=name)
 
 
