@@ -63,6 +63,10 @@ class Translator:
             words = f"unsigned({self.address(address)}), unsigned({self.value(parity)})"
             yield f"emu::mbarrier_wait({words}, emu::Site::current());"
             return
+        if re.search(r"\.cc\.", template):
+            yield "[[maybe_unused]] bool emu_carry = false, emu_no_carry;"
+        elif left_elsewhere := re.search(r"\b(?:add|sub|mad)c\.[.\w]+", template):
+            raise UnknownInstructionError(left_elsewhere[0])
         for line in _blocks_opened(template).split(";"):
             if words := line.strip():
                 yield self.instruction(words)
@@ -147,15 +151,29 @@ def _as(t: Translator, type_: str, text: str) -> str:
     return f"emu::ptx::as<{type_}>({t.value(text)})"
 
 
-def _formula(formula: str) -> _Make:
-    """Return what makes `d = formula` of typed operands a, b, c; the last group of the opcode is their type."""
+def _formula(formula: str, widens: bool = False) -> _Make:
+    """Return what makes `d = formula` of typed operands a, b, c; the last group of the opcode is their type.
+
+    widens: d and c are twice as wide as a and b.
+    """
 
     def make(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
         type_ = _TYPES[match[match.re.groups]]
-        words = {name: _as(t, type_, arg) for name, arg in zip("abc", args[1:], strict=False)}
-        return t.put(args[0], type_, re.sub(r"\b[abc]\b", lambda m: words[m[0]], formula).replace("TYPE", type_))
+        wide = f"emu::ptx::Wide<{type_}>" if widens else type_
+        types = {"a": type_, "b": type_, "c": wide}
+        words = {name: _as(t, types[name], arg) for name, arg in zip("abc", args[1:], strict=False)}
+        return t.put(args[0], wide, re.sub(r"\b[abc]\b", lambda m: words[m[0]], formula).replace("TYPE", type_))
 
     return make
+
+
+def _with_carry(name: str, function: str, operands: str) -> Iterator[tuple[str, _Make]]:
+    """Yield the four forms of an instruction that leaves a carry, takes one, or both."""
+    for taken, given in (("", "false"), ("c", "emu_carry")):
+        for left, to in ((r"\.cc", "emu_carry"), ("", "emu_no_carry")):
+            if taken or left:
+                made = _formula(f"emu::ptx::{function}({operands}, {given}, {to})")
+                yield rf"{name}{taken}(?:\.lo|\.hi)?{left}\.([us](?:32|64))", made
 
 
 def _moved(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
@@ -201,8 +219,10 @@ def _atomic(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
 def _compared(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
     symbol = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
     symbol |= {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
-    type_ = _TYPES[match[2]]
-    return f"{t.value(args[0])} = {_as(t, type_, args[1])} {symbol[match[1]]} {_as(t, type_, args[2])};"
+    type_ = _TYPES[match[3]]
+    joins = {"and": "&&", "or": "||", "xor": "!="}
+    also = f" {joins[match[2]]} {t.value(args[3])}" if match[2] else ""
+    return f"{t.value(args[0])} = ({_as(t, type_, args[1])} {symbol[match[1]]} {_as(t, type_, args[2])}){also};"
 
 
 def _copied(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
@@ -280,6 +300,14 @@ _TABLE: tuple[tuple[str, _Make], ...] = (
     (r"div(?:\.rn|\.full|\.approx|\.ftz)*" + _TYPED, _formula("a / b")),
     (r"(?:fma|mad)(?:\.rn|\.ftz)+" + r"\.(f\d+)", _formula("std::fma(a, b, c)")),
     (r"mad\.lo" + _TYPED, _formula("a * b + c")),
+    (r"mul\.hi\.([us](?:32|64))", _formula("emu::ptx::high(a, b)")),
+    (r"mad\.hi\.([us](?:32|64))", _formula("emu::ptx::high(a, b) + c")),
+    (r"mul\.wide\.([us](?:16|32))", _formula("emu::ptx::wide(a, b)", widens=True)),
+    (r"mad\.wide\.([us](?:16|32))", _formula("emu::ptx::wide(a, b) + c", widens=True)),
+    *_with_carry("add", "sum", "a, b"),
+    *_with_carry("sub", "difference", "a, b"),
+    *_with_carry(r"mad(?=c?\.lo)", "sum", "a * b, c"),
+    *_with_carry(r"mad(?=c?\.hi)", "sum", "emu::ptx::high(a, b), c"),
     (r"min(?:\.ftz)?" + _TYPED, _formula("min(a, b)")),
     (r"max(?:\.ftz)?" + _TYPED, _formula("max(a, b)")),
     (r"neg(?:\.ftz)?" + _TYPED, _formula("-a")),
@@ -317,7 +345,7 @@ _TABLE: tuple[tuple[str, _Make], ...] = (
     (r"cvta(?:\.to)?\.global\.(u64)", _formula("a")),
     (r"mapa\.shared::cluster\.u32", _call("emu::ptx::put(V0, (U1 & 0xffffff) | U2 << 24);")),
     (r"mapa\.u64", _call("emu::ptx::put(V0, emu::map_shared((void *)uintptr_t(V1), U2, SITE));")),
-    (r"setp\.(\w+)\.(\w+)", _compared),
+    (r"setp\.(\w+)(?:\.(and|or|xor))?\.(\w+)", _compared),
     (r"selp\.\w+", _call("emu::ptx::put(V0, V3 ? V1 : V2);")),
     (r"ld" + _HINTS + _SPACE + _HINTS + r"(?P<vector>\.v[24])?\.(?P<type>\w+)", _loaded),
     (r"st" + _HINTS + _SPACE + _HINTS + r"(?P<vector>\.v[24])?\.(?P<type>\w+)", _stored),

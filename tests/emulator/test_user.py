@@ -18,7 +18,7 @@ from kernelmark.bench.emulator.worker import Buffer, Launch, run
 FILES = Path(__file__).parent / "user"
 ENTRIES = {
     "groups.cu": ("softmax", "filter", "tiles", "staged", "grid_sum", "ranks", "cluster_histogram", "cluster_sum"),
-    "instructions.cu": ("copy", "product", "singles", "counted"),
+    "instructions.cu": ("copy", "product", "singles", "words", "counted"),
     "intrinsics.cu": ("bits", "reals", "bytes", "layer_norm"),
     "products.cu": ("wmma_gemm", "cp_async_gemm", "pipeline_gemm", "attention"),
     "sweeps.cu": (
@@ -153,6 +153,21 @@ def test_single_instructions_of_asm() -> None:
     want = [x >> 4 & 255, x ^ lane ^ 7, x.byteswap(), x[lane ^ 1], (x + 1) * 3, x > 1 << 20]
     want += [np.full(32, 0x3F000000), lane + x, x - lane]
     assert np.array_equal(y.reshape(9, 32), np.array(want).astype(np.uint32))
+
+
+def test_products_and_sums_of_several_words_by_asm() -> None:
+    x, lane = WORDS.view(np.uint32), np.arange(32)
+    y = outputs(Launch("words", 1, 32, ("x", "y")), {"x": read(x), "y": written(8 * 32, np.uint32)})["y"]
+    a, b = [int(v) for v in x], [int(v) for v in x[lane ^ 1]]
+    s, t = [int(v) for v in WORDS], [int(v) for v in WORDS[lane ^ 1]]
+    pairs = list(zip(a, b, s, t, strict=True))
+    want = [
+        [(a * b, a * b >> 32, s * t >> 32, (s * t + 2**33) >> 32), (a + b, a + 5 + (a + b >> 32)), (a * b + a >> 32,)]
+        for a, b, s, t in pairs
+    ]
+    rows = [[value % 2**32 for part in row for value in part] for row in want]
+    assert np.array_equal(y.reshape(8, 32).T[:, :7], rows)
+    assert np.array_equal(y.reshape(8, 32)[7], (x > 1 << 20) & (x < x[lane ^ 1]))
 
 
 def test_histogram_by_red_and_largest_by_compare_and_swap_of_double() -> None:
@@ -371,6 +386,7 @@ def test_assert_that_fails_is_a_trap_with_its_line_and_condition() -> None:
         ("#include <cub/cub.cuh>", "", "kernel.cu:1: `cub/cub.cuh` is declared neither"),
         ("", "*y = __nanhf(*y);", "kernel.cu:4: `__nanhf` is declared neither"),
         ("", 'asm("vset2.u32 %0;" : "=f"(*y));', "kernel.cu:4: the emulator has no `vset2.u32` in asm"),
+        ("", 'asm("addc.u32 %0, %0, 1;" : "+f"(*y));', "kernel.cu:4: the emulator has no `addc.u32` in asm"),
         ("__device__ float elsewhere(float);", "*y = elsewhere(*y);", "`elsewhere(float)` is declared neither"),
     ],
 )

@@ -32,6 +32,8 @@ EMU_INLINE int __half2int_rn(__half x) { return __float2int_rn(float(x)); }
 EMU_INLINE int __half2int_rz(__half x) { return __float2int_rz(float(x)); }
 EMU_INLINE unsigned __half2uint_rn(__half x) { return __float2uint_rn(float(x)); }
 EMU_INLINE __half __uint2half_rn(unsigned x) { return __half(x); }
+EMU_INLINE __half2 __low2half2(__half2 v) { return {v.x, v.x}; }
+EMU_INLINE __half2 __high2half2(__half2 v) { return {v.y, v.y}; }
 EMU_INLINE __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
 EMU_INLINE __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
 EMU_INLINE __half2 __lowhigh2highlow(__half2 v) { return {v.y, v.x}; }

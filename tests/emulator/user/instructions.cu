@@ -91,6 +91,23 @@ __global__ void singles(const unsigned *x, unsigned *y) {
   for (int j = 0; j < 9; ++j) y[j * 32 + i] = r[j];
 }
 
+// Products twice as wide, numbers of several words, and a condition joined to another.
+__global__ void words(const unsigned *x, unsigned *y) {
+  const unsigned i = threadIdx.x, a = x[i], b = x[i ^ 1];
+  unsigned r[8];
+  unsigned long long square;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(square) : "r"(a), "r"(b));
+  r[0] = unsigned(square), r[1] = unsigned(square >> 32);
+  asm("mul.hi.s32 %0, %1, %2;" : "=r"(r[2]) : "r"(a), "r"(b));
+  asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(square) : "r"(a), "r"(b), "l"(1ll << 33));
+  r[3] = unsigned(square >> 32);
+  asm("add.cc.u32 %0, %2, %3;\n\taddc.u32 %1, %2, 5;" : "=&r"(r[4]), "=r"(r[5]) : "r"(a), "r"(b));
+  asm("{ .reg .u32 low; mad.lo.cc.u32 low, %1, %2, %1; madc.hi.u32 %0, %1, %2, 0; }" : "=r"(r[6]) : "r"(a), "r"(b));
+  asm("{ .reg .pred p, q; setp.gt.u32 q, %1, %2; setp.lt.and.u32 p, %1, %3, q; selp.u32 %0, 1, 0, p; }"
+      : "=r"(r[7]) : "r"(a), "r"(1u << 20), "r"(b));
+  for (int j = 0; j < 8; ++j) y[j * 32 + i] = r[j];
+}
+
 // Histogram by red, and the largest value by a loop of compare and swap.
 __global__ void counted(const float *x, unsigned *bins, double *most, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -66,6 +66,23 @@ EMU_INLINE unsigned table(unsigned a, unsigned b, unsigned c, unsigned truth) {
     result |= (truth >> ((a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1)) & 1) << bit;
   return result;
 }
+// A product twice as wide, its upper half, and sums that pass a carry on.
+template <class T> using Twice = std::conditional_t<sizeof(T) == 8, __int128, std::conditional_t<sizeof(T) == 4, long long, int>>;
+template <class T> using Wide = std::conditional_t<std::is_signed_v<T>, Twice<T>, std::make_unsigned_t<Twice<T>>>;
+template <class T> EMU_INLINE Wide<T> wide(T a, T b) { return Wide<T>(a) * Wide<T>(b); }
+template <class T> EMU_INLINE T high(T a, T b) { return T(wide(a, b) >> sizeof(T) * 8); }
+template <class T> EMU_INLINE T sum(T a, T b, bool in, bool &out) {
+  using Bits = std::make_unsigned_t<T>;
+  Bits half, whole;
+  out = __builtin_add_overflow(Bits(a), Bits(b), &half) | __builtin_add_overflow(half, Bits(in), &whole);
+  return T(whole);
+}
+template <class T> EMU_INLINE T difference(T a, T b, bool in, bool &out) {
+  using Bits = std::make_unsigned_t<T>;
+  Bits half, whole;
+  out = __builtin_sub_overflow(Bits(a), Bits(b), &half) | __builtin_sub_overflow(half, Bits(in), &whole);
+  return T(whole);
+}
 template <class T> EMU_INLINE unsigned pair(float high, float low) {
   return unsigned(T(high).bits) << 16 | T(low).bits;
 }
