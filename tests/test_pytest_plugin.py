@@ -188,7 +188,7 @@ def test_a_kernel_that_takes_its_process_along_fails_its_own_item_alone(bench):
 
 
 @pytest.mark.long
-def test_items_of_siblings_share_a_job_of_those_that_are_left(bench, tmp_path):
+def test_items_of_variants_share_a_job_of_those_that_are_left(bench, tmp_path):
     axes = "layout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
     (tmp_path / "s.toml").write_text(f"[[sweep]]\nop = 'gemm'\ndtype = 'f32'\n{axes}")
     assert bench("--km-suite", "s.toml", "--km-kernels", "gemm/numpy.*", "-k", "not tnn").returncode == 0

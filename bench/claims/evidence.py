@@ -56,9 +56,9 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
     ]
 
 
-def chosen(siblings: Sequence[Layered]) -> Suite:
+def chosen(variants: Sequence[Layered]) -> Suite:
     """Return a comparison group as a suite, with the name of its own suite."""
-    return Chosen(name=siblings[0].suite, title="", picked=(tuple(layer.entry for layer in siblings),))
+    return Chosen(name=variants[0].suite, title="", picked=(tuple(layer.entry for layer in variants),))
 
 
 def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
@@ -174,8 +174,8 @@ def gather(
 
     def rank(rows: Sequence[Result]) -> tuple[int, int, int]:
         first = rows[0]
-        siblings = company[group_of[first.problem], first.threads, first.isa, first.mode, first.run_id]
-        return *_own_rank(experiment, rows), siblings
+        variants = company[group_of[first.problem], first.threads, first.isa, first.mode, first.run_id]
+        return *_own_rank(experiment, rows), variants
 
     best = (max(reversed(runs.values()), key=rank) for runs in rows_of.values())
     return ExperimentRows(store, experiment, layers, (r for rows in best for r in rows))

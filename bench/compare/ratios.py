@@ -17,7 +17,7 @@ from kernelmark.bench.report.variants import held_first
 MOST_PAIRS = 200
 
 
-class Siblings(NamedTuple):
+class ComparedPair(NamedTuple):
     """A kernel on two problems of one job: how many times faster it is on `one` than on `other`, in each run."""
 
     one: Result
@@ -31,15 +31,15 @@ class Siblings(NamedTuple):
         return self.new.over(self.base)
 
 
-def siblings(base: Side, new: Side) -> Iterator[Siblings]:
+def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
     """Yield the pairs that both runs have measured in turn, each in one job, in the order of NEW."""
-    for pair in new.store.sibling_cases(new.run_id, MOST_PAIRS):
+    for pair in new.store.variant_cases(new.run_id, MOST_PAIRS):
         if all(base.store.has(base.run_id, case) for case in pair):
             before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
             if before[0].job == before[1].job != "" and all(map(is_timed, before)):
                 one, other = held_first(*now)
                 was = {r.case: r for r in before}
-                yield Siblings(
+                yield ComparedPair(
                     one, other, faster(base.store, was[one.case], was[other.case]), faster(new.store, one, other)
                 )
 
@@ -73,13 +73,13 @@ class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ratio_ci95_high: float | None
 
 
-def as_row(pair: Siblings) -> ComparedRatio:
+def as_row(pair: ComparedPair) -> ComparedRatio:
     """Return a pair in the form of `compare --json`."""
     numbers = (number for ratio in (pair.base, pair.new, pair.change) for number in ratio[:3])
     return ComparedRatio(pair.one.kernel, pair.one.problem, pair.other.problem, *numbers)  # type: ignore[arg-type]
 
 
-def pairs_table(pairs: Sequence[Siblings]) -> str:
+def pairs_table(pairs: Sequence[ComparedPair]) -> str:
     """Return a line for each of the pairs that have changed most."""
     shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
     cells = [

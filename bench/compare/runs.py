@@ -24,7 +24,7 @@ from kernelmark.bench.compare.cases import (
     Comparison,
     Side,
 )
-from kernelmark.bench.compare.ratios import ComparedRatio, pairs_table, siblings
+from kernelmark.bench.compare.ratios import ComparedRatio, compared_pairs, pairs_table
 from kernelmark.bench.compare.ratios import as_row as ratio_row
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
@@ -191,7 +191,7 @@ def _badness(case: CasePair) -> tuple[int, float]:
 
 def render(comparison: Comparison, findings: Findings) -> str:
     """Return the table, pairs of variants, changed statuses, cases of one run only, and the tally."""
-    pairs = list(siblings(comparison.base, comparison.new))
+    pairs = list(compared_pairs(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
     notes = _statuses(findings), [_smallest(comparison), untested]
     paragraphs = [_table(findings), pairs_table(pairs), *map(_lines, notes)]
@@ -318,7 +318,7 @@ def compare_runs(
             one, other = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
             alone = comparison.base_only, comparison.new_only
             verdicts = dict(findings.verdicts)
-            ratios = [ratio_row(pair) for pair in siblings(comparison.base, comparison.new)]
+            ratios = [ratio_row(pair) for pair in compared_pairs(comparison.base, comparison.new)]
             document = CompareDocument(one, other, machines, differs, margin, verdicts, *alone, cases, lines, ratios)
             json_to.write(msgspec.json.encode(document).decode() + "\n")
         parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, findings)]

@@ -312,7 +312,7 @@ class Reader(Queries):
         """Return whether the run has a row for this case."""
         return bool(self._of_case("1", _only(int), run_id, case))
 
-    def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
+    def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
         """Return the first pairs of one kernel's cases on two problems, timed in one job; by the order of their rows.
 
         Not all n^2 / 2 pairs of n variants are formed: the first pairs of a group are also the first of all.

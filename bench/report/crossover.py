@@ -145,7 +145,7 @@ def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) 
     return None
 
 
-def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
+def kin_of(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
     """Return the ratio of each kernel on each variant to the same kernel on the first problem of the group."""
     at = {(contest.problem, contest.setting): contest for contest in found}
     settings = list(dict.fromkeys(contest.setting for contest in found))
@@ -260,7 +260,7 @@ def render(suite: Suite, found: Sequence[Contest]) -> str:
     for contest in found:
         settings[contest.setting].append(contest)
     turned = changes(suite, found)
-    kin = siblings(suite, found)
+    kin = kin_of(suite, found)
     parts = [_section(suite, rows, turned, kin) for rows in settings.values()]
     measured = len({contest.problem for contest in found})
     total = len({entry.problem for entry in suite.entries()})

@@ -107,7 +107,7 @@ def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registr
     assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids
 
 
-def test_siblings_of_an_experiment_are_measured_in_turn_even_where_the_time_is_short(
+def test_variants_of_an_experiment_are_measured_in_turn_even_where_the_time_is_short(
     store, registry, tiny, monkeypatch
 ):
     problems = tuple(f"gemm/m64n48k32/f32/{layout}" for layout in ("NT", "NN"))
@@ -271,7 +271,7 @@ def test_an_experiment_on_the_cpu_has_no_contenders_on_a_gpu(registry):
         assert ("cuda" in how.devices, "cuda" in used) == (asked.device == "cuda",) * 2, asked.id
 
 
-def test_siblings_of_an_experiment_are_one_job(registry):
+def test_variants_of_an_experiment_are_one_job(registry):
     _, jobs = planned("founding-cublas", registry, ("cpu", "cuda"))
     assert [len(job.job.problems) for job in jobs] == [2]
 

@@ -184,7 +184,7 @@ def test_what_a_run_holds_whole_is_not_missing(store, registry, put):
     assert lacks(store, ["r1"], asked, registry) == [second.entry.problem.id]
 
 
-def test_rows_of_a_run_that_has_the_siblings_too_go_before_later_ones_that_stand_alone(put, verdict):
+def test_rows_of_a_run_that_has_the_variants_too_go_before_later_ones_that_stand_alone(put, verdict):
     for problem, time_s in ((NT, 2.0), (NN, 1.0)):
         put("gemm/scipy.sgemm", problem, time_s, spread=0.5, job="together")
     put("gemm/scipy.sgemm", NT, 9.0, run_id="r2")
@@ -193,7 +193,7 @@ def test_rows_of_a_run_that_has_the_siblings_too_go_before_later_ones_that_stand
     assert found.findings[0].ci95_low == pytest.approx(2.0), "the common spread cancels"
 
 
-def test_siblings_are_missing_together_unless_one_run_has_them_all(store, registry, put):
+def test_variants_are_missing_together_unless_one_run_has_them_all(store, registry, put):
     asked = experiment(*claims(["op-t-slower"]))
     for run_id, problem in (("r1", NT), ("r2", NN)):
         for kernel in asked.kernels:

@@ -225,7 +225,7 @@ def test_each_table_is_printed_as_soon_as_its_problem_is_done(measured):
     assert list(map(tables, outs)) == [[NT], [NN]]
 
 
-def test_siblings_are_printed_together(measured):
+def test_variants_are_printed_together(measured):
     outs, _ = measured(planned(NT, NN))
     assert list(map(tables, outs)) == [[NT, NN]]
 

@@ -1,4 +1,4 @@
-"""Comparing two runs: cases that are paired, siblings, statistics, and what is shown."""
+"""Comparing two runs: cases that are paired, variants, statistics, and what is shown."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
 from kernelmark.bench.compare.cases import Side
-from kernelmark.bench.compare.ratios import siblings
+from kernelmark.bench.compare.ratios import compared_pairs
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
@@ -287,7 +287,7 @@ def test_runs_whose_kernels_had_different_tuned_tiles_are_refused_unless_told(st
 NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
 
 
-def add_sibling(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
+def add_variant(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
     median = sorted(times)[len(times) // 2]
     ends = {"time_s_median": median, "time_s_ci95_low": min(times), "time_s_ci95_high": max(times)}
     ends["against"] = NN if problem == NT else ""
@@ -296,7 +296,7 @@ def add_sibling(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
 
 
 def drifting(factor, slope):
-    """Samples of a machine that becomes slower, which both siblings of a round see alike."""
+    """Samples of a machine that becomes slower, which both variants of a round see alike."""
     return [factor * 1e-3 * (1 + slope * i) for i in range(12)]
 
 
@@ -305,13 +305,13 @@ def drifted(store):
     """In BASE NT takes as long as NN; NEW runs on a machine at half the speed, and there NT takes 1.2 times as long."""
     for run_id, machine, nt in (("base", 1.0, 1.0), ("new", 2.0, 1.2)):
         begin(store, run_id)
-        add_sibling(store, run_id, NT, drifting(machine * nt, 0.05))
-        add_sibling(store, run_id, NN, drifting(machine, 0.05))
+        add_variant(store, run_id, NT, drifting(machine * nt, 0.05))
+        add_variant(store, run_id, NN, drifting(machine, 0.05))
     return store
 
 
-def test_the_change_of_a_pair_is_free_of_what_slowed_both_siblings(drifted):
-    ((pair),) = siblings(Side(drifted, "base"), Side(drifted, "new"))
+def test_the_change_of_a_pair_is_free_of_what_slowed_both_variants(drifted):
+    ((pair),) = compared_pairs(Side(drifted, "base"), Side(drifted, "new"))
     assert (pair.one.problem, pair.other.problem) == (NT, NN)
     assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1 / 1.2))
     assert pair.change.median == pytest.approx(1 / 1.2)
@@ -326,28 +326,28 @@ def test_the_change_of_a_pair_is_free_of_what_slowed_both_siblings(drifted):
 def test_rows_of_different_jobs_are_no_pair(store, apart):
     for run_id in ("base", "new"):
         begin(store, run_id)
-        add_sibling(store, run_id, NT, drifting(1.0, 0.0), job="j1")
-        add_sibling(store, run_id, NN, drifting(1.0, 0.0), job="j2" if run_id in apart else "j1")
-    assert list(siblings(Side(store, "base"), Side(store, "new"))) == []
+        add_variant(store, run_id, NT, drifting(1.0, 0.0), job="j1")
+        add_variant(store, run_id, NN, drifting(1.0, 0.0), job="j2" if run_id in apart else "j1")
+    assert list(compared_pairs(Side(store, "base"), Side(store, "new"))) == []
 
 
 def test_two_kernels_of_a_job_on_one_problem_are_no_pair(drifted):
     for run_id in ("base", "new"):
-        add_sibling(drifted, run_id, NT, drifting(1.0, 0.0), kernel="gemm/a.other")
-    assert len(list(siblings(Side(drifted, "base"), Side(drifted, "new")))) == 1
+        add_variant(drifted, run_id, NT, drifting(1.0, 0.0), kernel="gemm/a.other")
+    assert len(list(compared_pairs(Side(drifted, "base"), Side(drifted, "new")))) == 1
 
 
 def test_a_pair_that_one_run_alone_has_is_left_out(drifted):
-    add_sibling(drifted, "new", NT, drifting(1.0, 0.0), kernel="gemm/a.other")
-    add_sibling(drifted, "new", NN, drifting(1.0, 0.0), kernel="gemm/a.other")
-    assert len(list(siblings(Side(drifted, "base"), Side(drifted, "new")))) == 1
+    add_variant(drifted, "new", NT, drifting(1.0, 0.0), kernel="gemm/a.other")
+    add_variant(drifted, "new", NN, drifting(1.0, 0.0), kernel="gemm/a.other")
+    assert len(list(compared_pairs(Side(drifted, "base"), Side(drifted, "new")))) == 1
 
 
 def test_the_first_pairs_are_found_in_the_order_of_their_rows(drifted):
     for kernel in ("gemm/a.a", "gemm/a.c"):
         for problem in (NT, NN, "gemm/m8n8k8/f32/TN"):
-            add_sibling(drifted, "new", problem, drifting(1.0, 0.0), kernel=kernel)
-    found = drifted.sibling_cases("new", 3)
+            add_variant(drifted, "new", problem, drifting(1.0, 0.0), kernel=kernel)
+    found = drifted.variant_cases("new", 3)
     assert [tuple(case.split()[0][-1] + case.split()[1][-2:] for case in pair) for pair in found] == [
         ("bNT", "bNN"),
         ("aNT", "aNN"),
@@ -359,7 +359,7 @@ def test_pairs_that_are_not_shown_are_counted(store):
     for run_id in ("base", "new"):
         begin(store, run_id)
         for size in range(12):
-            add_sibling(store, run_id, f"gemm/m{size}n8k8/f32/NN", drifting(1.0, 0.0))
+            add_variant(store, run_id, f"gemm/m{size}n8k8/f32/NN", drifting(1.0, 0.0))
     assert "and 16 more, of the first 200 of NEW" in compared(store)[0]
 
 

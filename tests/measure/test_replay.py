@@ -193,7 +193,7 @@ def test_contenders_that_slow_down_together_keep_their_ratio(set_trace: Callable
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=0.02)
 
 
-def test_baselines_go_on_until_the_last_of_all_siblings_is_known(set_trace: Callable[..., None]) -> None:
+def test_baselines_go_on_until_the_last_of_all_variants_is_known(set_trace: Callable[..., None]) -> None:
     set_trace([2e-3], calls={"other": [1e-3, 2e-3]})
     job = Job((SMALL, "copy/m3n5/f64"), (BASE, OTHER), Mode.HOT, (FAKE,), 0, Budget(2.0), 1, BASE)
     rows = run_job(job.only([e for e in job.entrants if e != (SMALL, OTHER)]))

@@ -141,14 +141,14 @@ def test_a_suites_own_baseline_goes_first(registry, load):
 LAYOUTS = "[[sweep]]\nop = 'gemm'\ndtype = 'f32'\nlayout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
 
 
-def test_siblings_share_a_job_in_which_each_has_its_own_contenders_and_one_baseline(registry, load):
+def test_variants_share_a_job_in_which_each_has_its_own_contenders_and_one_baseline(registry, load):
     (planned,) = jobs([load(LAYOUTS + "kernels = ['gemm/numpy.*']")], registry, Plan(devices=CPU))
     nn = NT.replace("NT", "NN")
     assert planned.job.entrants == ((NT, "gemm/numpy.matmul"), (NT, "gemm/numpy.tnn"), (nn, "gemm/numpy.matmul"))
     assert planned.job.baseline_of(NT) == planned.job.baseline_of(nn) == "gemm/numpy.matmul"
 
 
-def test_siblings_may_have_baselines_of_their_own_or_none(registry, load):
+def test_variants_may_have_baselines_of_their_own_or_none(registry, load):
     text = "[[sweep]]\nop = 'transpose'\ndtype = 'f32'\nplace = ['out', 'in']\npoints = [[8, 8]]\ntogether = ['place']"
     places = ["transpose/m8n8/f32/out", "transpose/m8n8/f32/in"]
     (planned,) = jobs([load(text)], registry, Plan(devices=CPU))

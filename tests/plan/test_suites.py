@@ -59,7 +59,7 @@ def test_sweeps_follow_each_other_in_the_order_of_the_file(load):
     assert [entry.kernels for entry in suite.entries()] == [(), ("gemm/numpy.*",)]
 
 
-def test_problems_that_differ_in_the_named_axes_alone_are_siblings(load):
+def test_problems_that_differ_in_the_named_axes_alone_are_variants(load):
     both = GEMM.replace("'NT'", "['NN', 'NT']")
     suite = load(f"[[sweep]]\n{both}m = [1, 2]\nn = 3\nk = 5\ntogether = ['layout']\n")
     groups = [[entry.problem.id for entry in group] for group in suite.groups()]
@@ -113,15 +113,15 @@ BAD_SWEEPS = {
     "unknown_part": (GEMM + SIZES + "part = 'sideways'", "part", "'sideways'"),
     "network_of_wrong_type": (GEMM + SIZES + "network = 3", "network", "is 3"),
     "along_what_is_not_tied": (GEMM + SIZES + "along = 'm'", "along", "axes of points: none"),
-    "siblings_of_other_sizes": (
+    "variants_of_other_sizes": (
         GEMM + SIZES + "together = ['m']",
         "together",
         "for values, each once; here: dtype, la",
     ),
-    "siblings_along_an_axis_not_given": (GEMM + SIZES + "together = ['place']", "together", "is ['place'], expected"),
-    "siblings_along_an_axis_twice": (GEMM + SIZES + "together = ['dtype', 'dtype']", "together", "each once"),
-    "siblings_of_wrong_type": (GEMM + SIZES + "together = 'layout'", "together", "is 'layout'"),
-    "siblings_of_lists": (GEMM + SIZES + "together = [['layout']]", "together", "is [['layout']]"),
+    "variants_along_an_axis_not_given": (GEMM + SIZES + "together = ['place']", "together", "is ['place'], expected"),
+    "variants_along_an_axis_twice": (GEMM + SIZES + "together = ['dtype', 'dtype']", "together", "each once"),
+    "variants_of_wrong_type": (GEMM + SIZES + "together = 'layout'", "together", "is 'layout'"),
+    "variants_of_lists": (GEMM + SIZES + "together = [['layout']]", "together", "is [['layout']]"),
     "padding_of_wrong_form": (CONV + "r = 3\ns = 3\npad = [1, '1-']", "pad", "'1-'"),
     "kernels_of_wrong_type": (GEMM + SIZES + "kernels = [3]", "kernels", "[3]"),
     # Mistakes that only the problem class can find; it reports them when the problem is made.

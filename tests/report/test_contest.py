@@ -75,7 +75,7 @@ def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, t
     assert [row["ratio_in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
 
 
-def test_crossover_sets_a_kernel_against_itself_on_the_sibling(begun, registry, tmp_path):
+def test_crossover_sets_a_kernel_against_itself_on_the_variant(begun, registry, tmp_path):
     layouts = SUITE.replace('"NT"', '["NT", "NN"]')
     (tmp_path / "mine.toml").write_text(f'{layouts}together = ["layout"]\n')
     suite = load_suite(tmp_path / "mine.toml", registry)
@@ -130,7 +130,7 @@ def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
-def test_siblings_are_free_of_drift_within_a_job_and_left_open_between_jobs(begun, registry, in_turn):
+def test_variants_are_free_of_drift_within_a_job_and_left_open_between_jobs(begun, registry, in_turn):
     """NN takes 2 % less than NT, while the machine drifts by half; between two jobs the second is 10 % slower."""
     for kernel in ("gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/scipy.sgemm"):
         add(begun, kernel, "first")

@@ -64,11 +64,11 @@ def lab(monkeypatch, registry):
     return Lab(monkeypatch, registry)
 
 
-def test_a_kernel_beyond_the_ceiling_on_two_siblings_is_mistrusted_on_both_and_does_not_refute_the_ceiling(lab):
-    siblings = (GEMM, GEMM.replace("NN", "NT"))
-    job = msgspec.structs.replace(JOB, problems=siblings)
+def test_a_kernel_beyond_the_ceiling_on_two_variants_is_mistrusted_on_both_and_does_not_refute_the_ceiling(lab):
+    variants = (GEMM, GEMM.replace("NN", "NT"))
+    job = msgspec.structs.replace(JOB, problems=variants)
     took = {"gemm/numpy.matmul": 2**31 / 5e10, "gemm/scipy.sgemm": 2**31 / 1.2e11}
-    rows = [timed(kernel, seconds, problem) for problem in siblings for kernel, seconds in took.items()]
+    rows = [timed(kernel, seconds, problem) for problem in variants for kernel, seconds in took.items()]
     lab.ceilings.apply(job, rows)
     assert [row.status for row in rows] == ["ok", "mistrusted"] * 2
     assert [row.roofline.roofline_pct for row in rows[::2]] == [pytest.approx(50)] * 2

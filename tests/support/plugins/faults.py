@@ -244,7 +244,7 @@ for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling"
     declare(f"segv_in_{_name}", segv, _at)
 declare("interrupts_at_m4", interrupts_once, None, on=lambda problem: "/m4n" in problem)
 declare("segv_on_f64", segv, on=lambda problem: problem.endswith("f64"))
-declare("killed_beside_siblings", killed_by_a_stranger, on=beside_another)
+declare("killed_beside_variants", killed_by_a_stranger, on=beside_another)
 declare("exits", lambda: os._exit(3))
 declare("prints", lambda: print("what a kernel prints", flush=True))
 declare("tells", lambda: tell(os.getpid()))

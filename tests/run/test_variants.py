@@ -1,4 +1,4 @@
-"""Groups of siblings: taken in turn, judged one by one, and measured separately where they do not fit in memory."""
+"""Groups of variants: taken in turn, judged one by one, and measured separately where they do not fit in memory."""
 
 from itertools import count, groupby, pairwise
 
@@ -25,14 +25,14 @@ APART = "measured separately from its variants"
 
 
 def group(*kernels, **values):
-    """The rows of these kernels on two siblings, by problem."""
+    """The rows of these kernels on two variants, by problem."""
     job = Job((F32, F64), kernels, Mode.HOT, (), 0, Budget(0.02), 1, kernels[0])
     rows = run_job(msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(job, **values)), type=Job))
     return {name: list(own) for name, own in groupby(rows, lambda row: row.problem)}
 
 
 def in_worker(*kernels):
-    """The rows of kernels that may end their process, on two siblings, in real workers."""
+    """The rows of kernels that may end their process, on two variants, in real workers."""
     with Workers() as workers:
         job = Job((F32, F64), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0])
         return workers.run(job, WorkerKey("cpu", 1))
@@ -40,7 +40,7 @@ def in_worker(*kernels):
 
 @pytest.fixture
 def session(measured, tmp_path):
-    """Measures the suite of two siblings in this process: `session(run to take up)` gives the jobs that were run."""
+    """Measures the suite of two variants in this process: `session(run to take up)` gives the jobs that were run."""
     suite = tmp_path / "s.toml"
     suite.write_text(SUITE)
 
@@ -57,7 +57,7 @@ def session(measured, tmp_path):
     return of
 
 
-def test_siblings_are_sampled_in_turn_and_share_a_job(registry):
+def test_variants_are_sampled_in_turn_and_share_a_job(registry):
     calls = []
 
     def noted(problem, x):
@@ -96,7 +96,7 @@ def test_a_pair_that_is_left_out_has_no_row(registry):
     }
 
 
-def test_siblings_that_do_not_fit_together_are_measured_apart_and_say_so(registry, monkeypatch):
+def test_variants_that_do_not_fit_together_are_measured_apart_and_say_so(registry, monkeypatch):
     """The larger one would fit, with the values drawn for both, but not with the other's set too."""
     # Drawn values, a set of operands, and sixteen outputs to be judged.
     bytes_of = {"f32": (2 + 2 + 16) * 4 * 300 * 500, "f64": (2 + 2 + 16) * 8 * 300 * 500}
@@ -111,7 +111,7 @@ def test_siblings_that_do_not_fit_together_are_measured_apart_and_say_so(registr
         assert f"{APART}, since with them: operands need 0.036 GB of host memory; " in row.disturbed
 
 
-def test_what_has_no_memory_left_beside_its_siblings_gets_it_alone(registry):
+def test_what_has_no_memory_left_beside_its_variants_gets_it_alone(registry):
     made = []
 
     def crowded(problem, x):
@@ -136,7 +136,7 @@ def test_what_has_no_memory_even_alone_is_oom_and_the_others_stand(registry):
     assert [row.status for row in rows[F32] + rows[F64]] == ["ok", "oom", "ok", "oom"]
 
 
-def test_a_crash_on_one_sibling_costs_that_row_and_the_others_are_measured_in_turn_again():
+def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_turn_again():
     rows = in_worker("copy/bad.honest", "copy/bad.segv_on_f64")
     cases = [(row.problem, row.status, row.attempt) for row in rows]
     assert cases == [(F32, "ok", 2), (F32, "ok", 2), (F64, "ok", 2), (F64, "crashed", 2)]
@@ -146,16 +146,16 @@ def test_a_crash_on_one_sibling_costs_that_row_and_the_others_are_measured_in_tu
 
 
 @pytest.mark.long
-def test_siblings_that_the_system_kills_for_memory_are_measured_apart(monkeypatch):
+def test_variants_that_the_system_kills_for_memory_are_measured_apart(monkeypatch):
     monkeypatch.setattr(memory, "kills_by_system", count().__next__)
-    rows = in_worker("copy/bad.killed_beside_siblings")
+    rows = in_worker("copy/bad.killed_beside_variants")
     assert [(row.problem, row.status, row.attempt) for row in rows] == [(F32, "ok", 2), (F64, "ok", 3)]
     assert rows[0].job != rows[1].job
     why = "with them the worker was lost (verification: killed by the system for want of memory)"
     assert f"measured separately from its variants, since {why}" in rows[0].disturbed
 
 
-def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measured_in_turn(session, store):
+def test_rows_of_variants_are_stored_under_their_problems_and_have_a_ratio_measured_in_turn(session, store):
     (job,), rows = session(BASE, OTHER)
     assert job.problems == (F32, F64)
     assert [row.problem for row in rows] == [F32, F32, F64, F64]
@@ -234,7 +234,7 @@ def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their
     assert not faster(store, after[1], after[3]).in_turn
 
 
-def test_processes_of_siblings_are_paired_and_what_failed_in_one_is_not_called_in_the_next(session, store, monkeypatch):
+def test_processes_of_variants_are_paired_and_what_failed_in_one_is_not_called_in_the_next(session, store, monkeypatch):
     monkeypatch.setattr(
         "kernelmark.bench.run.passes.was_noisy", lambda disturbed: False
     )  # whatever else the machine does
@@ -245,7 +245,7 @@ def test_processes_of_siblings_are_paired_and_what_failed_in_one_is_not_called_i
     assert {(r.problem, r.kernel): (r.status, r.processes) for r in rows} == dict(
         zip(entrants, [("ok", 2), ("ok", 2), ("wrong", 1), ("ok", 2)], strict=True)
     )
-    base, sibling = (row for row in rows if row.kernel == BASE)
-    ratio = faster(store, base, sibling)
+    base, variant = (row for row in rows if row.kernel == BASE)
+    ratio = faster(store, base, variant)
     assert ratio.in_turn
     assert ratio.low is not None
