@@ -5,10 +5,13 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from kernelmark import Arrays
+from kernelmark import Checksums as Checks
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.verify import Checksums
+from kernelmark.kernels.conv._convolve import convolve
 from support.kernels import REGISTRY
 
 #: The exact result, rounded, where no kernel runs without a GPU.
@@ -86,3 +89,27 @@ def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(text: str, name: s
     assert sums.wrong(operands, numerics)
     output.view(f"u{output.itemsize}")[place] = np.iinfo(f"u{output.itemsize}").max
     assert sums.wrong(operands, numerics)
+
+
+@pytest.mark.parametrize("name", ["x", "w"])
+def test_bounds_of_a_convolutions_sums_follow_a_large_value_that_comes_and_goes(name: str) -> None:
+    problem, rng = REGISTRY.problem("conv/n1c4h7w8k6r3s3pad1/f32/nchw/fprop"), np.random.default_rng(5)
+    small = {each: rng.uniform(-1, 1, shape) / 16 for each, shape in problem.shapes().items() if each != "y"}
+    large = {**small, name: small[name].copy()}
+    large[name][0, 1, 1, 1] = 1000
+
+    def least_error(checks: Checks, before: Arrays, now: Arrays, *place: int) -> float:
+        index = tuple(np.array([at]) for at in place)
+        changes = {each: (index, array[index]) for each, array in before.items()}
+        for exponent in range(-40, 10):
+            output = convolve(problem, now)
+            output[0, 0, 1, 1] += 2.0**exponent
+            if checks({"y": output}, now, changes, "fp32"):
+                return exponent
+        return np.inf
+
+    checks, anew = (problem.checksums(arrays, np.random.default_rng(5)) for arrays in (small, large))
+    known = [least_error(checks, small, small, 0, 3, 2, 2), least_error(anew, large, large, 0, 3, 2, 2)]
+    assert known[0] + 5 < known[1] < np.inf
+    assert least_error(checks, small, large, 0, 1, 1, 1) == known[1]
+    assert least_error(checks, small, small, 0, 3, 2, 2) == known[0]
