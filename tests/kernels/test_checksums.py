@@ -55,7 +55,9 @@ SUMMED = [
 
 
 @pytest.mark.parametrize(("text", "name"), SUMMED)
-def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(text: str, name: str) -> None:
+def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(
+    text: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem, device = REGISTRY.problem(text), Cpu()
     draw, operands = Draw(problem, 3), OperandSet(problem, device)
     draw.redraw()
@@ -73,18 +75,29 @@ def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(text: str, name: s
         order, numerics, scratch = kernel.order, kernel.numerics_for(problem), ScratchBuffers(device)
         launch = kernel.launch(problem, Operands(operands, order, device, 1, scratch))
     sums = Checksums(problem, draw, order, lambda stage: nullcontext(), reference_s=0.0)
-    for number in range(20):
-        if number:
-            operands.freshen(draw, draw.change())
-        operands.restore(draw)
-        launch()
-        assert sums.wrong(operands, numerics) is None
-    output = operands.array(operands.written[0], order)
-    place = tuple(size // 2 for size in output.shape)
-    kept = output[place].copy()
-    output[place] += 2
+    outputs = [operands.array(each, order) for each in operands.written]
+    with monkeypatch.context() as patch:
+        if name and (problem.op == "aggregate" or "/epi-" in text):  # these judge anew what seems wrong
+            patch.setattr(type(problem), "reference", None)
+        for number in range(20):
+            if number:
+                operands.freshen(draw, draw.change())
+            operands.restore(draw)
+            launch()
+            assert sums.wrong(operands, numerics) is None
+            if not number:
+                first = [output.copy() for output in outputs]
+    last = [output.copy() for output in outputs]
+    for output, right in zip(outputs, last, strict=True):
+        place = tuple(size // 2 for size in output.shape)
+        output[place] += 2
+        assert sums.wrong(operands, numerics)
+        output[:] = right
+    for output, old in zip(outputs, first, strict=True):
+        output[:] = old
     assert sums.wrong(operands, numerics)
-    output[place] = kept
+    for output, right in zip(outputs, last, strict=True):
+        output[:] = right
     operands.freshen(draw, draw.change())
     assert sums.wrong(operands, numerics)
     output.view(f"u{output.itemsize}")[place] = np.iinfo(f"u{output.itemsize}").max
