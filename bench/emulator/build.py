@@ -105,9 +105,9 @@ def program(
     kernel's work instead of checking it.
     """
     flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
-    found = with_includes(source, include)
-    foreign = any(ptx.FOREIGN.search(text) for path, text in found.items() if include not in path.parents)
-    texts = [*found.values(), *([multiply_adds.own_text()] if counts else []), *([ptx.own_text()] if foreign else [])]
+    files = with_includes(source, include)
+    foreign = any(ptx.FOREIGN.search(text) for path, text in files.items() if include not in path.parents)
+    texts = [*files.values(), *([multiply_adds.own_text()] if counts else []), *([ptx.own_text()] if foreign else [])]
     key = _digest([_toolchain(), *_variant(counts), _PLACE, str(source), str(include), *flags, *entries], texts)
     target, compiled = programs() / f"{source.stem}-{key}", [*flags, f"-I{source.parent}", f"-I{include}"]
     _once(target, lambda built: _compile(source, _unit(source, entries), compiled, built, counts, foreign))
@@ -258,8 +258,8 @@ def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
 def _run(command: list[str], refused: str, stdin: str = "") -> str:
     """Return what a tool prints, and leave no files, also after an interrupt. Raises HostCompileError with its log."""
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
-        own = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=own)
+        environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
     if done.returncode:
         log = done.stdout + done.stderr
         raise HostCompileError(_lacking(log) or f"{refused} ({command[0]}):\n{log}")
@@ -283,10 +283,10 @@ def _lacking(log: str) -> str | None:
 def _toolchain() -> str:
     """Return a digest of the compiler's version and the emulator's own text: a change of either rebuilds everything."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
-    own = [*filter(Path.is_file, (HERE / "include").rglob("*")), *(HERE / "runtime").glob("*.[ch]pp")]
+    files = [*filter(Path.is_file, (HERE / "include").rglob("*")), *(HERE / "runtime").glob("*.[ch]pp")]
     return _digest(
         [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS],
-        [path.read_bytes() for path in sorted(own)],
+        [path.read_bytes() for path in sorted(files)],
     )
 
 

@@ -154,17 +154,17 @@ def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tu
     Narrower ones count too where the machine code has a wider one, which may be several of them.
     """
     counted = [words for outcome in outcomes for verb, *words in outcome.counts if verb == "count"]
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    per_access: dict[tuple[str, str], dict[str, int]] = {}
     for pc, _, _, does, space, width, *_ in counted:
-        found.setdefault((does, space), {})[pc] = int(width)
+        per_access.setdefault((does, space), {})[pc] = int(width)
     other = {
         kind: wanted
         for kind, wanted in widths.items()
-        if wanted and (seen := {*found.get(kind, {}).values()}) and (seen - wanted or max(wanted) > max(seen))
+        if wanted and (seen := {*per_access.get(kind, {}).values()}) and (seen - wanted or max(wanted) > max(seen))
     }
-    places = lines_of(worker, sorted({pc for kind in other for pc in found[kind]}))
+    places = lines_of(worker, sorted({pc for kind in other for pc in per_access[kind]}))
     numbers = {place: number for number, place in enumerate(dict.fromkeys(places.values()))}
-    return [(pc, numbers[places[pc]], sum(wanted)) for kind, wanted in other.items() for pc in found[kind]]
+    return [(pc, numbers[places[pc]], sum(wanted)) for kind, wanted in other.items() for pc in per_access[kind]]
 
 
 def _outcomes(
@@ -239,16 +239,16 @@ def _empty_scratch(wanted: Scratch) -> Buffer:
 
 def _footprints(outcomes: Sequence[Outcome], sampled: Sequence[Sampled]) -> dict[tuple[int, int], Footprint]:
     """Return the footprints by launch and block. A process numbers the launches that it has a share of."""
-    found: dict[tuple[int, int], Footprint] = {}
+    footprints: dict[tuple[int, int], Footprint] = {}
     for process, outcome in enumerate(outcomes):
-        own = [i for i, s in enumerate(sampled) if _share(s, process, len(outcomes)) is not None]
+        shared = [i for i, s in enumerate(sampled) if _share(s, process, len(outcomes)) is not None]
         for verb, *words in outcome.counts:
             if verb == "footprint":
                 launch, block, buffer, is_write, runs = words
                 begins, lengths = np.fromstring(runs, np.int64, sep=" ").reshape(-1, 2).T
                 sectors = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-                found.setdefault((own[int(launch)], int(block)), {})[buffer, is_write == "1"] = sectors
-    return found
+                footprints.setdefault((shared[int(launch)], int(block)), {})[buffer, is_write == "1"] = sectors
+    return footprints
 
 
 def _merged(
@@ -265,10 +265,10 @@ def _merged(
         file, number = places.get(pc, (file, int(line)))
         for i, figure in enumerate(figures):
             sites[Site(file, number, does, space, int(width)), i] += int(figure)
-    found = dict.fromkeys(site for site, _ in sites)
+    merged = dict.fromkeys(site for site, _ in sites)
     traffic = zip(*(map(int, words) for verb, *words in lines if verb == "traffic"), strict=True)
     return Tallies(
-        {site: InstructionCount(*(sites[site, i] for i in range(6))) for site in found},
+        {site: InstructionCount(*(sites[site, i] for i in range(6))) for site in merged},
         Traffic(*(SECTOR * sum(figures) for figures in traffic)),
         sampled,
         footprints,

@@ -87,15 +87,15 @@ def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
         return {}
     command = ["addr2line", "-a", "-i", "-e", str(program), *addresses]
     answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found: dict[str, tuple[str, int]] = {}
+    lines: dict[str, tuple[str, int]] = {}
     address = ""
     for line in answer.splitlines():
         if line.startswith("0x"):
             address = f"{int(line, 16):x}"
-        elif address not in found and not line.startswith((str(HERE / "include"), "?")):
+        elif address not in lines and not line.startswith((str(HERE / "include"), "?")):
             file, _, number = line.split(" (")[0].rpartition(":")
-            found[address] = (file, int(number) if number.isdigit() else 0)
-    return found
+            lines[address] = (file, int(number) if number.isdigit() else 0)
+    return lines
 
 
 def unwaived(reports: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -111,9 +111,9 @@ def _is_waived(report: Diagnostic) -> bool:
     if not report.file or not path.is_file():
         return False
     lines = path.read_text().splitlines()
-    own = lines[report.line - 1] if 0 < report.line <= len(lines) else ""
+    line = lines[report.line - 1] if 0 < report.line <= len(lines) else ""
     above = lines[report.line - 2] if 2 <= report.line <= len(lines) else ""
-    candidates = [own, above if above.lstrip().startswith("//") else ""]
+    candidates = [line, above if above.lstrip().startswith("//") else ""]
     for match in filter(None, map(WAIVER.search, candidates)):
         if not match[2].strip():
             raise ValueError(

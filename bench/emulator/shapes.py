@@ -44,17 +44,17 @@ _UNIT = 8
 
 def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     """Return the kernel's problems: each size in each variant of its axes, then options away from their defaults."""
-    variants, own = list(_variants(kernel, problem_class)), problem_class.emulated_sizes()
-    found = list(_all_taken(kernel, problem_class, own.first or _patterns(problem_class, _SIZES), variants))
-    found += _until_enough(kernel, problem_class, found, variants, own.more or _patterns(problem_class, _MORE))
-    if not own.more:
-        found += _long_problems(kernel, problem_class, [variants[0], variants[-1]])
-        if not any(is_whole(problem) for problem in found):
+    variants, sizes = list(_variants(kernel, problem_class)), problem_class.emulated_sizes()
+    taken = list(_all_taken(kernel, problem_class, sizes.first or _patterns(problem_class, _SIZES), variants))
+    taken += _until_enough(kernel, problem_class, taken, variants, sizes.more or _patterns(problem_class, _MORE))
+    if not sizes.more:
+        taken += _long_problems(kernel, problem_class, [variants[0], variants[-1]])
+        if not any(is_whole(problem) for problem in taken):
             large = _all_taken(kernel, problem_class, _patterns(problem_class, _LARGE), variants)
-            found += itertools.islice(large, len(variants))
-    found += [deep for variant in variants if (deep := _deep(kernel, problem_class, own.deep, _of(variant, found)))]
-    found = list(dict.fromkeys([*found, *_all_taken(kernel, problem_class, own.last, variants)]))
-    return found + list(_with_options(kernel, problem_class, found))
+            taken += itertools.islice(large, len(variants))
+    taken += [deep for variant in variants if (deep := _deep(kernel, problem_class, sizes.deep, _of(variant, taken)))]
+    taken = list(dict.fromkeys([*taken, *_all_taken(kernel, problem_class, sizes.last, variants)]))
+    return taken + list(_with_options(kernel, problem_class, taken))
 
 
 def _deep(

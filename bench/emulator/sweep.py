@@ -139,11 +139,11 @@ def _goes_round(case: EmulatedCase, rounds: int = ROUNDS, every: bool = False) -
     """Whether the largest launch, or every one, would have so many times the blocks if nothing limited them."""
     most = 2**14
     wide, many = Tile(**vars(case.tile) | _blocks(case.tile, most)), replace(case.device, multiprocessors=most)
-    few, names = _launched(case.kernel, case.problem, case.device, case.tile)
+    count, names = _launched(case.kernel, case.problem, case.device, case.tile)
     wanted, same = _launched(case.kernel, case.problem, many, wide)
-    if names != same or not all(few):
+    if names != same or not all(count):
         return False
-    pairs = zip(few, wanted, strict=True) if every else [(max(few), max(wanted))]
+    pairs = zip(count, wanted, strict=True) if every else [(max(count), max(wanted))]
     return all(blocks * rounds <= more for blocks, more in pairs)
 
 

@@ -120,11 +120,11 @@ def family_times() -> dict[str, int]:
 
 def children_of(pid: str) -> list[str]:
     """Return the children of a process; none if the system has no lists."""
-    found, tasks = [], f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
+    children, tasks = [], f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
     for task in names(tasks):
         with suppress(OSError):  # the thread has ended meanwhile
-            found += contents(f"{tasks}/{task}/children").decode().split()
-    return found
+            children += contents(f"{tasks}/{task}/children").decode().split()
+    return children
 
 
 def cpus_beyond(before: Mapping[str, int]) -> set[int]:
@@ -140,13 +140,13 @@ def cpus_beyond(before: Mapping[str, int]) -> set[int]:
 
 def contents(path: Path | str) -> bytes:
     """Return the contents of a file, in half the time of Path.read_text. Raises OSError."""
-    fd, found = _open(path, os.O_RDONLY | os.O_CLOEXEC), b""
+    fd, data = _open(path, os.O_RDONLY | os.O_CLOEXEC), b""
     try:
         while piece := _read(fd, _PIECE_BYTES):
-            found += piece
+            data += piece
     finally:
         _close(fd)
-    return found
+    return data
 
 
 def names(folder: Path | str) -> list[str]:

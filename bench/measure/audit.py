@@ -18,20 +18,20 @@ AHEAD_RATIO = 1.5
 
 def complaint(series: Series) -> str | None:
     """Return why the samples of a series cannot be trusted."""
-    found = _spared_work(series) or _skipped(series) or _worked_ahead(series)
+    reason = _spared_work(series) or _skipped(series) or _worked_ahead(series)
     if series.unwritten:  # by a sample, or by a call of these comparisons
         return f"returned before {series.unwritten} was written"
     if series.clock.left_signals:
         return "returned before its work was done: it left a signal to be handled"
-    return found or _moved_nothing(series)
+    return reason or _moved_nothing(series)
 
 
 def _moved_nothing(series: Series) -> str | None:
     """Look for outputs whose pages nobody has written, since they were mapped from elsewhere."""
-    kept = series.mark()
+    mark = series.mark()
     while 0 < len(series.made) < LEAST_MADE:
         series.sample()
-    series.forget(kept)
+    series.forget(mark)
     if len(series.made) < LEAST_MADE or (made := median(series.made)) <= MADE_SHARE:
         return None
     return f"moves no bytes: {made:.0%} of the pages of its output were created only by writes after a call"
@@ -41,7 +41,7 @@ def _spared_work(series: Series) -> str | None:
     """Compare calls alone in their stretches: some met new values, and some the values that the call before had met."""
     if not series.meets_known:
         return None
-    kept = series.mark()
+    mark = series.mark()
     for _ in range(MOST_SAMPLES):
         if min(len(series.new_s), len(series.known_s)) >= LEAST_ALONE:
             break
@@ -49,14 +49,14 @@ def _spared_work(series: Series) -> str | None:
             series.sample()
         else:
             series.take_pair()
-    series.forget(kept)
+    series.forget(mark)
     if min(len(series.new_s), len(series.known_s)) < MIN_SAMPLES:
         return None
     new, known = map(median_interval, (series.new_s, series.known_s))
     if new.low < SPARED_RATIO * known.high:
         return None
-    found = f"{new.median:.2g} s a call when its operands have changed, {known.median:.2g} s when not"
-    return f"spares itself the work: {found}"
+    times = f"{new.median:.2g} s a call when its operands have changed, {known.median:.2g} s when not"
+    return f"spares itself the work: {times}"
 
 
 def _skipped(series: Series) -> str | None:
@@ -68,8 +68,8 @@ def _skipped(series: Series) -> str | None:
     empty_s = median(series.clock.time_apart([lambda: None] * APART) for _ in range(LEAST_ALONE))
     if apart.low - empty_s < SPARED_RATIO * together.high:
         return None
-    found = f"{apart.median:.2g} s a call after a pause, {together.median:.2g} s in a batch"
-    return f"spares itself the work: {found}"
+    times = f"{apart.median:.2g} s a call after a pause, {together.median:.2g} s in a batch"
+    return f"spares itself the work: {times}"
 
 
 def _worked_ahead(series: Series) -> str | None:

@@ -84,8 +84,8 @@ def find_nvcc() -> str | None:
 
 def _nvcc_version(nvcc: str) -> str:
     text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"V(\d+\.\d+\.\d+)", text)
-    return f"nvcc {found[1] if found else hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    match = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return f"nvcc {match[1] if match else hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @lru_cache
@@ -99,10 +99,10 @@ def header_folders() -> tuple[str, ...]:
     nvcc = find_nvcc()
     toolkits = [Path(nvcc).resolve().parents[1]] if nvcc else []
     toolkits += [Path(root) for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
-    found = [_first_with(header, (*wheels, *toolkits)) for header in ("cuda_runtime.h", "crt/mma.h", "cccl/nv/target")]
-    folders = list(dict.fromkeys(folder for folder in found[:2] if folder))
+    roots = [_first_with(header, (*wheels, *toolkits)) for header in ("cuda_runtime.h", "crt/mma.h", "cccl/nv/target")]
+    folders = list(dict.fromkeys(folder for folder in roots[:2] if folder))
     own = [folder / "cccl" for folder in folders if (folder / "cccl").is_dir()]
-    folders += own or ([found[2] / "cccl"] if found[2] else [])
+    folders += own or ([roots[2] / "cccl"] if roots[2] else [])
     return tuple(map(str, folders))
 
 
@@ -110,8 +110,8 @@ def header_folders() -> tuple[str, ...]:
 def header_version() -> str:
     """Return CUDA_VERSION of CUDA's own headers, such as `13000`; "" without headers."""
     files = [file for folder in header_folders() if (file := Path(folder, "cuda.h")).is_file()]
-    found = re.search(rb"#define\s+CUDA_VERSION\s+(\d+)", files[0].read_bytes()) if files else None
-    return found[1].decode() if found else ""
+    match = re.search(rb"#define\s+CUDA_VERSION\s+(\d+)", files[0].read_bytes()) if files else None
+    return match[1].decode() if match else ""
 
 
 def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
@@ -160,10 +160,10 @@ def _with_nvrtc(
 def _missing_header(log: str) -> str | None:
     """Return a line about a header that is in none of the folders, and what brings it; None where none is missing."""
     if not (
-        found := re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
+        match := re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
     ):
         return None
-    file, line, header = found.groups()
+    file, line, header = match.groups()
     remedy = "pip install nvidia-cuda-cccl" if header.startswith(_CCCL) else "NVRTC has no headers of the host"
     return f"{file}:{line}: {header} is in none of the folders of headers; {remedy}"
 
@@ -181,8 +181,8 @@ def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Compi
         command = [find_nvcc() or "nvcc", "-std=c++17", "-lineinfo", "-cubin", "-Xptxas", "-v"]
         command += [f"-gencode=arch=compute_{number},code=sm_{number}", f"-I{cuda_sources()}", f"-I{path.parent}"]
         command += ["-o", str(out), str(wrapper)]
-        own = {**os.environ, "TMPDIR": folder}  # of what nvcc leaves where it is interrupted, nothing stays
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
+        environment = {**os.environ, "TMPDIR": folder}  # of what nvcc leaves where it is interrupted, nothing stays
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
             raise BuildFailed((done.stderr + done.stdout).strip())
         code = out.read_bytes()
@@ -224,18 +224,18 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
     if not path.is_file():
         expected = f"`source` is a path below {cuda_sources()}, or beside the plug-in"
         raise UsageError(f"{subject}: there is no file {path}; {expected}")
-    found = compiler()
-    name = f"{_key(path, entries, arch, found)}.cubin"
+    version = compiler()
+    name = f"{_key(path, entries, arch, version)}.cubin"
     for folder in (cache_folder(), AHEAD):
         if (cubin := _load(folder / name)) is not None:
             return cubin
-    build = with_nvrtc if found.startswith("NVRTC") else with_nvcc
+    build = with_nvrtc if version.startswith("NVRTC") else with_nvcc
     try:
         code, symbols, log = build(path, source, entries, arch)
     except BuildFailed as error:
-        raise CompileError(f"{subject}: {path} does not compile for {arch} ({found})\n{error}") from None
+        raise CompileError(f"{subject}: {path} does not compile for {arch} ({version})\n{error}") from None
     resources = {entry: resources_of(code, symbol, log) for entry, symbol in symbols.items()}
-    cubin = Cubin(code, arch, found, symbols, resources, log)
+    cubin = Cubin(code, arch, version, symbols, resources, log)
     _store(cache_folder() / name, cubin)
     return cubin
 
@@ -246,7 +246,7 @@ def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) 
     Cubins are found again by the same version of the compiler. Raises Unsupported without a compiler, OSError if the
     folder cannot be written.
     """
-    found = compiler()
+    version = compiler()
     folder.mkdir(parents=True, exist_ok=True)
 
     def compiled(program: Program) -> str | None:
@@ -254,7 +254,7 @@ def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) 
             cubin = compile_cubin(*program[:2], arch, program.kernel)
         except UsageError as error:
             return str(error).splitlines()[0]
-        name = _key(cuda_sources() / program.source, program.entries, arch, found)
+        name = _key(cuda_sources() / program.source, program.entries, arch, version)
         _write(folder / f"{name}.cubin", cubin)
         return None
 
@@ -266,9 +266,9 @@ def in_parallel(compiled: Callable[[Wanted], Made], wanted: Sequence[Wanted]) ->
 
     The first is compiled alone: threads that import the compiler at once fail.
     """
-    found = [compiled(words) for words in wanted[:1]]
+    results = [compiled(words) for words in wanted[:1]]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return found + list(pool.map(compiled, wanted[1:]))
+        return results + list(pool.map(compiled, wanted[1:]))
 
 
 def _key(path: Path, entries: Sequence[str], arch: str, compiler_: str) -> str:

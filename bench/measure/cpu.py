@@ -56,9 +56,9 @@ class MemoryFile:
 
     def array(self) -> InFile:
         """Return the whole file as an array of bytes."""
-        found = np.frombuffer(self._map, np.uint8).view(InFile)
-        found.file = self
-        return found
+        array = np.frombuffer(self._map, np.uint8).view(InFile)
+        array.file = self
+        return array
 
 
 def _huge(nbytes: int) -> Array:
@@ -181,8 +181,8 @@ class Cpu(HostMemory):
         try:
             self._eviction.run()
         except RuntimeError as error:
-            found = "`ulimit -u`, or the pids of a container, allow too few"
-            raise Unsupported(f"emptying the caches of all CPUs: {error}; {found}") from None
+            hint = "`ulimit -u`, or the pids of a container, allow too few"
+            raise Unsupported(f"emptying the caches of all CPUs: {error}; {hint}") from None
 
     def synchronize(self) -> None:
         """Calls on the CPU return when they are done."""
@@ -217,8 +217,8 @@ def _quotas() -> Iterator[float]:
     """Yield the CPUs that each control group of this process may use, of version 2 and 1."""
     two = [folder for base in (CGROUP, CGROUP / "unified") for folder in group_folders(base, "")]
     files = [[folder / "cpu.max"] for folder in two]
-    one = group_folders(CGROUP / "cpu", "cpu")
-    files += [[folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"] for folder in one]
+    version_1 = group_folders(CGROUP / "cpu", "cpu")
+    files += [[folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"] for folder in version_1]
     yield math.inf
     for texts_in in files:
         with suppress(OSError, ValueError):  # no quota reads `max` or -1
@@ -255,10 +255,10 @@ def last_level_cache_bytes() -> int:
 
 def _last_level_cache(cpu: int) -> list[tuple[str, int]]:
     """Return the CPUs that share the last-level cache of one, as a list, and its bytes; nothing where unknown."""
-    found = []
+    caches = []
     for folder in (CPUS / f"cpu{cpu}/cache").glob("index*"):
         with suppress(OSError, ValueError):
             level, text, shared = ((folder / name).read_text().strip() for name in ("level", "size", "shared_cpu_list"))
             size = int(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1)
-            found.append((int(level), size, shared))
-    return [(shared, size) for _, size, shared in [max(found)]] if found else []
+            caches.append((int(level), size, shared))
+    return [(shared, size) for _, size, shared in [max(caches)]] if caches else []

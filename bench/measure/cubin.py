@@ -39,8 +39,8 @@ def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
 
 def elf_parameters(code: bytes, symbol: str) -> list[int]:
     """The sizes in bytes of a kernel's parameters, in order."""
-    found = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
-    infos = (struct.unpack("<4xHHI", value) for value in found)  # which one, its offset, and flags below its size
+    values = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
+    infos = (struct.unpack("<4xHHI", value) for value in values)  # which one, its offset, and flags below its size
     return [info >> 18 for _, _, info in sorted(infos)]
 
 
@@ -101,8 +101,8 @@ def resources_of(code: bytes, symbol: str, log: str) -> Resources:
         raise UsageError(f"{symbol}: the compiler's log has no resources; expected the lines of ptxas -v:\n{log}")
 
     def rest(unit: str) -> int:
-        found = re.search(rf"(\d+) bytes {unit}", used["rest"])
-        return int(found[1]) if found else 0
+        match = re.search(rf"(\d+) bytes {unit}", used["rest"])
+        return int(match[1]) if match else 0
 
     sections = elf_sections(code)
     constants = (sections.get(name) for name in (".nv.constant3", f".nv.constant2.{symbol}"))

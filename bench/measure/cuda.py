@@ -65,8 +65,8 @@ class Cuda:
         if current.ptr == self.stream.ptr:
             return None
         self.stream.use()
-        found = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}, which has the events"
-        return f"{found}; a kernel changes it by `with stream:` alone"
+        complaint = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}, which has the events"
+        return f"{complaint}; a kernel changes it by `with stream:` alone"
 
     def forget_persisting(self) -> None:
         """Reset the lines of L2 that a kernel made persistent; older devices have none and refuse, which is as good."""
@@ -173,14 +173,14 @@ def gpu_uuids() -> list[str]:
     """
     if cuda_missing():
         return []
-    driver, found = ctypes.CDLL("libcuda.so.1"), []
+    driver, uuids = ctypes.CDLL("libcuda.so.1"), []
     count, device = ctypes.c_int(0), ctypes.c_int()
     driver.cuDeviceGetCount(ctypes.byref(count))
     for ordinal in range(count.value):
         uuid = (ctypes.c_ubyte * 16)()
         failed = driver.cuDeviceGet(ctypes.byref(device), ordinal) or driver.cuDeviceGetUuid_v2(uuid, device)
-        found.append("unknown" if failed else f"GPU-{UUID(bytes=bytes(uuid))}")
-    return found
+        uuids.append("unknown" if failed else f"GPU-{UUID(bytes=bytes(uuid))}")
+    return uuids
 
 
 def device_id() -> int:

@@ -46,8 +46,8 @@ def low_ceiling(kind: str, doubt: str) -> str:
 
 def disturbances(text: str) -> list[Disturbance]:
     """Return the disturbances in the text of the column `disturbed`, without its notes."""
-    found = map(_CAUSE.fullmatch, text.split("; "))
-    return [Disturbance(m["cause"], int(m["share"])) for m in found if m]
+    matches = map(_CAUSE.fullmatch, text.split("; "))
+    return [Disturbance(m["cause"], int(m["share"])) for m in matches if m]
 
 
 @lru_cache(maxsize=1024)
@@ -59,7 +59,7 @@ def low_ceilings(disturbed: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def was_noisy(disturbed: str) -> bool:
     """Return whether the text of the column `disturbed` makes a timed row noisy."""
-    return any(one.share_pct >= LEAST_PCT for one in disturbances(disturbed))
+    return any(disturbance.share_pct >= LEAST_PCT for disturbance in disturbances(disturbed))
 
 
 def beyond(cpus: str) -> str:

@@ -106,12 +106,12 @@ class Draw:
     @contextmanager
     def holding(self, change: Change) -> Iterator[None]:
         """Hold the values of a set with this change while the context lasts."""
-        kept = {name: (places, self.flat[name][places]) for name, (places, _) in change.items()}
+        previous = {name: (places, self.flat[name][places]) for name, (places, _) in change.items()}
         self._put(change)
         try:
             yield
         finally:
-            self._put(kept)
+            self._put(previous)
 
     def _put(self, change: Change) -> None:
         self.state = object()
@@ -176,8 +176,8 @@ def drawn(
 def _special(rng: "np.random.Generator", count: int, largest: float) -> Array:
     magnitudes = np.exp(rng.uniform(math.log(SMALLEST), math.log(largest), count))
     integers = rng.integers(1, min(INTEGERS, int(largest)), count, endpoint=True)
-    found: Array = np.choose(rng.integers(4, size=count), (np.zeros(count), integers, magnitudes, magnitudes))
-    return np.copysign(found, rng.uniform(-1, 1, count))
+    values: Array = np.choose(rng.integers(4, size=count), (np.zeros(count), integers, magnitudes, magnitudes))
+    return np.copysign(values, rng.uniform(-1, 1, count))
 
 
 def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[Array, Array]]:

@@ -105,5 +105,5 @@ def _numpy_beyond(isa: Isa) -> list[str]:
     if not isa.numpy:
         return already
     config: dict[str, dict[str, list[str]]] = np.show_config(mode="dicts")  # type: ignore[assignment]
-    found = config.get("SIMD Extensions", {}).get("found", [])
-    return already + [feature for feature in found if feature not in isa.numpy]
+    features = config.get("SIMD Extensions", {}).get("found", [])
+    return already + [feature for feature in features if feature not in isa.numpy]

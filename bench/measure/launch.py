@@ -280,9 +280,9 @@ def _readable(symbol: bytes) -> str:
 def _demangled(symbol: bytes) -> str:
     if (library := _cxx()) is None or not (text := library.__cxa_demangle(symbol, None, None, None)):
         return symbol.decode()
-    found = ctypes.string_at(text).decode()
+    name = ctypes.string_at(text).decode()
     ctypes.CDLL(None).free(ctypes.c_void_p(text))
-    return found
+    return name
 
 
 @lru_cache

@@ -35,10 +35,10 @@ def with_pycuda(
     """
     if what := beyond_pycuda(kernel, call):
         raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
-    own = pycuda_stream(device_id())
-    if stream.ptr != own.handle:
+    ours = pycuda_stream(device_id())
+    if stream.ptr != ours.handle:
         raise RuntimeError(
-            f"PyCUDA launches on its stream {own.handle:#x} alone, not on {stream.ptr:#x}; take_stream() comes first"
+            f"PyCUDA launches on its stream {ours.handle:#x} alone, not on {stream.ptr:#x}; take_stream() comes first"
         )
     function = _pycuda_function(loaded.code, loaded.symbol)
     function.prepare("".join(map(_format, arguments)))
@@ -49,7 +49,7 @@ def with_pycuda(
         for name, value in loaded.settings.items():
             function.set_attribute(getattr(function_attribute, name), value)
     grid, block = extents(call.grid), extents(call.block)
-    return partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
+    return partial(function.prepared_async_call, grid, block, ours, *arguments, shared_size=call.shared_bytes)
 
 
 def _format(value: Any) -> str:
@@ -84,9 +84,9 @@ def take_stream(device: Any) -> None:
     """
     import cupy
 
-    own = pycuda_stream(device_id())
-    if device.stream.ptr != own.handle:
-        device.run_on(cupy.cuda.Stream.from_external(_Handle(int(own.handle))))
+    stream = pycuda_stream(device_id())
+    if device.stream.ptr != stream.handle:
+        device.run_on(cupy.cuda.Stream.from_external(_Handle(int(stream.handle))))
 
 
 @lru_cache

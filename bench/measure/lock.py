@@ -48,8 +48,8 @@ def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[
     try:
         fd = _locked(path)
     except BlockingIOError as error:
-        found = f"{subject}: is being measured by process {error}"
-        raise UsageError(f"{found}; wait for its end, or {remedy}") from None
+        complaint = f"{subject}: is being measured by process {error}"
+        raise UsageError(f"{complaint}; wait for its end, or {remedy}") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be opened: {error.strerror}; remove it, or {remedy}") from None
     try:

@@ -146,14 +146,14 @@ def numa_nodes() -> list[int]:
 
 def link_facts() -> dict[str, Any]:
     """Return the host's NUMA nodes, and of a GPU its node and its link under load, as far as each is known."""
-    found: dict[str, Any] = {"numa_nodes": numa_nodes()} if numa_nodes() else {}
+    facts: dict[str, Any] = {"numa_nodes": numa_nodes()} if numa_nodes() else {}
     if cuda_missing():
-        return found
+        return facts
     command = [sys.executable, "-P", "-m", "kernelmark.bench.measure.machine"]
     with suppress(subprocess.SubprocessError, ValueError):
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-        found |= json.loads(done.stdout)
-    return found
+        facts |= json.loads(done.stdout)
+    return facts
 
 
 def gpu_link() -> dict[str, int]:
@@ -161,12 +161,12 @@ def gpu_link() -> dict[str, int]:
     import cupy
 
     bus = cupy.cuda.Device(0).pci_bus_id
-    found, monitor = {}, GpuMonitor(bus)
+    facts, monitor = {}, GpuMonitor(bus)
     if (node := _node_of(bus)) is not None:
-        found["gpu_numa_node"] = node
+        facts["gpu_numa_node"] = node
     if monitor.link():
-        found |= _under_load(monitor)
-    return found
+        facts |= _under_load(monitor)
+    return facts
 
 
 def _under_load(monitor: GpuMonitor) -> dict[str, int]:
@@ -175,14 +175,14 @@ def _under_load(monitor: GpuMonitor) -> dict[str, int]:
 
     runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
     source, target = cupy.cuda.alloc_pinned_memory(LOAD_BYTES), cupy.empty(LOAD_BYTES, cupy.uint8)
-    found: dict[str, int] = {}
+    link: dict[str, int] = {}
     until_s = now() + LOAD_S
     while now() < until_s:
         runtime.memcpyAsync(target.data.ptr, source.ptr, LOAD_BYTES, runtime.memcpyHostToDevice, stream.ptr)
         for fact, value in monitor.link().items():
-            found[fact] = max(value, found.get(fact, 0))
+            link[fact] = max(value, link.get(fact, 0))
         stream.synchronize()
-    return found
+    return link
 
 
 def _node_of(bus: str) -> int | None:

@@ -28,21 +28,21 @@ def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
         return
     available = available_bytes()
     if available is not None and nbytes > MEMORY_SHARE * available:
-        found = f"{available / 1e9:.3g} GB are available, of which {MEMORY_SHARE:.0%} may be taken"
-        raise MemoryError(f"{subject} {nbytes / 1e9:.3g} GB of host memory; {found}")
+        limit = f"{available / 1e9:.3g} GB are available, of which {MEMORY_SHARE:.0%} may be taken"
+        raise MemoryError(f"{subject} {nbytes / 1e9:.3g} GB of host memory; {limit}")
 
 
 def available_bytes() -> int | None:
     """Return the host memory that is available within the limits of control groups, or None if unknown."""
     of_system = _counter(Path("/proc/meminfo"), "MemAvailable:")
-    found = [of_system and 1024 * of_system, *(_free_of(group) for group in _groups(CGROUP))]
-    return min((free for free in found if free is not None), default=None)
+    limits = [of_system and 1024 * of_system, *(_free_of(group) for group in _groups(CGROUP))]
+    return min((free for free in limits if free is not None), default=None)
 
 
 def whole_bytes() -> int | None:
     """Return the total host memory, within the limits of control groups."""
-    found = [physical_bytes(), *(_limit_of(group) for group in _groups(CGROUP))]
-    return min((limit for limit in found if limit is not None), default=None)
+    limits = [physical_bytes(), *(_limit_of(group) for group in _groups(CGROUP))]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def physical_bytes() -> int | None:
@@ -69,11 +69,11 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     )
-    found = [(folder, two) for base in (root, root / "unified") for folder in group_folders(base, "")]
-    found += [(folder, one) for folder in group_folders(root / "memory", "memory")]
+    folders = [(folder, two) for base in (root, root / "unified") for folder in group_folders(base, "")]
+    folders += [(folder, one) for folder in group_folders(root / "memory", "memory")]
     return tuple(
         _ControlGroup(folder / limit, folder / held, folder / "memory.stat", reclaimable)
-        for folder, (limit, held, reclaimable) in found
+        for folder, (limit, held, reclaimable) in folders
         if (folder / limit).exists()
     )
 
@@ -87,8 +87,8 @@ def group_folders(base: Path, controller: str) -> Iterator[Path]:
         lines = [line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines()]
     except OSError:
         lines = []
-    own = next((path for _, controllers, path in lines if controller in controllers.split(",")), "/")
-    folder = base / own.lstrip("/")
+    folder_of_process = next((path for _, controllers, path in lines if controller in controllers.split(",")), "/")
+    folder = base / folder_of_process.lstrip("/")
     yield folder
     while folder != base:
         folder = folder.parent
@@ -108,10 +108,10 @@ def _free_of(group: _ControlGroup) -> int | None:
     if limit is None:
         return None
     try:
-        held = int(group.held.read_text())
+        used = int(group.held.read_text())
     except (OSError, ValueError):
         return None
-    return limit - held + min(held, _counter(group.counters, group.reclaimable) or 0)
+    return limit - used + min(used, _counter(group.counters, group.reclaimable) or 0)
 
 
 def _counter(path: Path, name: str) -> int | None:

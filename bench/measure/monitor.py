@@ -128,10 +128,10 @@ class CpuMonitor:
         ours = [counters[name] for cpu in self._ours if (name := b"cpu%d" % cpu) in counters]
         if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
             ours = [every]
-        used = [seconds for own in map(_usage, (_SELF, _REAPED)) for seconds in (own.ru_utime, own.ru_stime)]
+        used = [seconds for usage in map(_usage, (_SELF, _REAPED)) for seconds in (usage.ru_utime, usage.ru_stime)]
         below_s = _below_s("self") if has_children() else 0.0
-        own = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
-        return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, own, len(counters))
+        usage = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
+        return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, usage, len(counters))
 
     def clock_mhz(self) -> float | None:
         """Return the mean clock of the CPUs that we may use, in MHz, if the system measures it."""
@@ -180,9 +180,9 @@ def _denied_s() -> float:
 def _throttled(root: Path) -> tuple[tuple[str, bytes, float], ...]:
     """Return the files that count denied time, of control groups of version 2 and 1, with the counter and its unit."""
     two = [folder for base in (root, root / "unified") for folder in group_folders(base, "")]
-    found = [(folder / "cpu.stat", b"throttled_usec ", 1e-6) for folder in two]
-    found += [(folder / "cpu.stat", b"throttled_time ", 1e-9) for folder in group_folders(root / "cpu", "cpu")]
-    return tuple((str(file), name, unit_s) for file, name, unit_s in found if file.exists())
+    counters = [(folder / "cpu.stat", b"throttled_usec ", 1e-6) for folder in two]
+    counters += [(folder / "cpu.stat", b"throttled_time ", 1e-9) for folder in group_folders(root / "cpu", "cpu")]
+    return tuple((str(file), name, unit_s) for file, name, unit_s in counters if file.exists())
 
 
 def _counters(words: list[bytes]) -> _Cpus:

@@ -45,10 +45,10 @@ def occupancy(device: DeviceLimits, threads: int, registers: int, shared_bytes: 
     shared_bytes: static and dynamic. Of two equal limits the first is named, in the order warps, blocks, registers,
     shared memory.
     """
-    warps, held = -(-threads // WARP), device.sm_threads // WARP
+    warps, max_warps = -(-threads // WARP), device.sm_threads // WARP
     a_warp = -(-registers * WARP // REGISTER_GRANULARITY) * REGISTER_GRANULARITY
     fits: dict[Limiter, int] = {
-        "warps": held // warps,
+        "warps": max_warps // warps,
         "blocks": device.sm_blocks,
         "registers": REGISTERS // PARTITIONS // a_warp * PARTITIONS // warps if registers else device.sm_blocks,
         "shared memory": device.blocks_by_shared(shared_bytes),
@@ -56,4 +56,4 @@ def occupancy(device: DeviceLimits, threads: int, registers: int, shared_bytes: 
     blocks = min(fits.values())
     if threads > MAX_THREADS or blocks == 0:
         return Occupancy(0, 0.0, "does not fit")
-    return Occupancy(blocks, blocks * warps / held, min(fits, key=lambda name: fits[name]))
+    return Occupancy(blocks, blocks * warps / max_warps, min(fits, key=lambda name: fits[name]))

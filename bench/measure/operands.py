@@ -43,8 +43,8 @@ class Spots(NamedTuple):
 
     def written(self) -> Array:
         """Return which of them are no longer poisoned."""
-        found: Array = self.flat[self.places] != self.unwritten
-        return found
+        written: Array = self.flat[self.places] != self.unwritten
+        return written
 
 
 class Place(NamedTuple):
@@ -92,11 +92,11 @@ class OperandSet:
 
     def moved(self, rng: "np.random.Generator") -> "OperandSet":
         """Return a set in the same memory, whose operands begin off a cache line. Fence and load either before use."""
-        found = copy(self)
+        moved = copy(self)
         lines, steps = rng.integers(_PAGE_BYTES // _LINE_BYTES), rng.integers(1, _LINE_BYTES // _ALIGNED_BYTES)
-        found._offset, found.flat, found.change = int(lines * _LINE_BYTES + steps * _ALIGNED_BYTES), {}, {}
-        found._place()
-        return found
+        moved._offset, moved.flat, moved.change = int(lines * _LINE_BYTES + steps * _ALIGNED_BYTES), {}, {}
+        moved._place()
+        return moved
 
     def _place(self) -> None:
         for name, operand in self.specs.items():
@@ -208,11 +208,11 @@ class OperandSet:
 
     def outputs(self, order: str, snapshot: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """Return a run's outputs, on the host: the current ones, or a snapshot's."""
-        found = {}
+        outputs = {}
         for name in self.written:
             flat = self._memory[name].download(self.flat[name]) if snapshot is None else snapshot[name]
-            found[name] = logical(flat.view(numpy_dtype(self.specs[name].dtype)), self.specs[name], order)
-        return found
+            outputs[name] = logical(flat.view(numpy_dtype(self.specs[name].dtype)), self.specs[name], order)
+        return outputs
 
     @property
     def written(self) -> list[str]:

@@ -53,7 +53,7 @@ def _units() -> tuple[int, int] | None:
         family, model = int(facts.get("cpu family") or facts["CPU part"], 0), int(facts.get("model") or 0)
     except (OSError, KeyError, ValueError):
         return None
-    known = [own for own in UNITS if own[:2] == (vendor, family) and own[2] <= model]
+    known = [units for units in UNITS if units[:2] == (vendor, family) and units[2] <= model]
     return UNITS[max(known)] if known else None
 
 

@@ -105,8 +105,8 @@ def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | N
     """Return the problem whose rate bounds an operation's arithmetic, if any; on a CPU it grows with the threads."""
     kind = UNITS.get(numerics, numerics)
     fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
-    found = fed or COMPUTE.get(device, {}).get(kind)
-    return found and found.format(lanes=_THREAD_LANES * threads)
+    microbenchmark_id = fed or COMPUTE.get(device, {}).get(kind)
+    return microbenchmark_id and microbenchmark_id.format(lanes=_THREAD_LANES * threads)
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
@@ -184,9 +184,9 @@ def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
 def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
     """Return the ceilings of a run's rows, one of each kind, with the doubts about them."""
     by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
-    for one in found:
-        by_need.setdefault(one[0].need, []).append(one)
-    return [max(own, key=certainty) for own in by_need.values()]
+    for pair in found:
+        by_need.setdefault(pair[0].need, []).append(pair)
+    return [max(group, key=certainty) for group in by_need.values()]
 
 
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:

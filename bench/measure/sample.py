@@ -252,12 +252,12 @@ class Series:
     def _next_stretch(self, calls: int) -> _Stretch:
         """Draw the set of each call from the quarter that has waited longest, so that nothing is known beforehand."""
         among = max(1, min(len(self._waiting) - 1, max(2, len(self._waiting) // 4)))
-        found = []
+        stretches = []
         for _ in range(calls):
             which = self._waiting.pop(self._random.randrange(among)) if among > 1 else self._waiting.pop(0)
             self._waiting.append(which)
-            found.append(which)
-        return _Stretch(found)
+            stretches.append(which)
+        return _Stretch(stretches)
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors are warm, and choose the batch.
@@ -301,11 +301,11 @@ class Series:
         """A batch must last many steps of the clock, and a call longer than one that does nothing."""
         least = MIN_STEPS * self.clock.resolution_s
         if self.batch * self._call_s < least:
-            found = f"{self.batch} calls take {self.batch * self._call_s:.2g} s"
-            raise Unsupported(f"too short to be timed: {found}, the clock needs {least:.2g} s; take a larger problem")
+            span = f"{self.batch} calls take {self.batch * self._call_s:.2g} s"
+            raise Unsupported(f"too short to be timed: {span}, the clock needs {least:.2g} s; take a larger problem")
         if self._call_s <= overhead_s:
-            found = f"a call takes {self._call_s:.2g} s, an empty one {overhead_s:.2g} s"
-            raise Unsupported(f"too short to be timed: {found}; take a larger problem")
+            span = f"a call takes {self._call_s:.2g} s, an empty one {overhead_s:.2g} s"
+            raise Unsupported(f"too short to be timed: {span}; take a larger problem")
 
     def _time(self, calls: list[Launch], stage: str) -> float:
         with self._called(stage):
@@ -348,10 +348,10 @@ class Series:
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
-            kept = None if stretch.shared is None else operands.snapshot()
+            snapshot = None if stretch.shared is None else operands.snapshot()
             self._look_for_unwritten(stretch.spots)
-        if stretch.shared is not None and kept is not None:
-            self.snapshots[stretch.shared] = kept
+        if stretch.shared is not None and snapshot is not None:
+            self.snapshots[stretch.shared] = snapshot
             if damage := operands.repaired(self.draw):
                 self.damage = self.damage or damage
         if stretch.spots and operands.has_pages:

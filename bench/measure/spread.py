@@ -38,8 +38,8 @@ class Spread:
 
     def __getitem__(self, span: slice) -> "Spread":
         first, last, _ = span.indices(sum(part.size for part in self.parts))
-        found = [part[max(0, first - at) : max(0, last - at)] for at, part in self.placed()]
-        return Spread([part for part in found if part.size])
+        parts = [part[max(0, first - at) : max(0, last - at)] for at, part in self.placed()]
+        return Spread([part for part in parts if part.size])
 
     def placed(self) -> Iterator[tuple[int, Any]]:
         """Yield the parts, each after the number of elements that precede it."""
@@ -84,20 +84,20 @@ class Peers:
     def scatter(self, target: Spread, places: Array, values: Array) -> None:
         """Single elements from host to GPUs, complete when it returns."""
         for at, part in target.placed():
-            own = (places >= at) & (places < at + part.size)
+            inside = (places >= at) & (places < at + part.size)
             with part.device:
-                for place, value in zip((places[own] - at).tolist(), values[own].view(part.dtype), strict=True):
+                for place, value in zip((places[inside] - at).tolist(), values[inside].view(part.dtype), strict=True):
                     part[place : place + 1].set(np.array([value]))
                 part.device.synchronize()
 
     def download(self, source: Spread) -> Array:
         """GPUs to host, complete when it returns."""
-        found = []
+        parts = []
         for part in source.parts:
             with part.device:
                 part.device.synchronize()
-                found.append(np.asarray(part.get()))
-        return np.concatenate(found)
+                parts.append(np.asarray(part.get()))
+        return np.concatenate(parts)
 
     def holds(self, found: Spread, name: str, draw: Draw) -> bool:
         return draw.is_held(self.download(found), name)

@@ -217,9 +217,9 @@ def speedup(
 
 def _ratios(baseline: Sequence[float], samples: Sequence[float], quads: bool) -> Array:
     rounds = min(len(baseline), len(samples))
-    base, own = np.asarray(baseline[:rounds]), np.asarray(samples[:rounds])
+    base, times = np.asarray(baseline[:rounds]), np.asarray(samples[:rounds])
     if quads:
         even = rounds // 2 * 2
-        base, own = base[:even].reshape(-1, 2).sum(axis=1), own[:even].reshape(-1, 2).sum(axis=1)
-    ratios: Array = base / own
+        base, times = base[:even].reshape(-1, 2).sum(axis=1), times[:even].reshape(-1, 2).sum(axis=1)
+    ratios: Array = base / times
     return ratios

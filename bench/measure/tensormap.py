@@ -68,10 +68,10 @@ def spanned(rows: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -
 
     rows: the axes that y counts, as `TensorMap.rows`.
     """
-    columns, own = len(shape) - 1, sorted(axis % len(shape) for axis in rows)
-    others = [axis for axis in range(columns) if axis not in own]
-    high, deep = (math.prod(shape[axis] for axis in axes) for axes in (own, others))
-    pitch = strides[own[-1]]
+    columns, counted = len(shape) - 1, sorted(axis % len(shape) for axis in rows)
+    others = [axis for axis in range(columns) if axis not in counted]
+    high, deep = (math.prod(shape[axis] for axis in axes) for axes in (counted, others))
+    pitch = strides[counted[-1]]
     return [shape[columns], high, deep], [pitch, strides[others[-1]] if others else high * pitch]
 
 

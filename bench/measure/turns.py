@@ -97,13 +97,13 @@ class Turns:
 
     def _round(self, order: list[str]) -> None:
         for name in order:
-            one = self._series[name]
-            began = one.clock.now()
+            series = self._series[name]
+            began = series.clock.now()
             if self._pause and len(order) > 1:
                 settle()
             try:
-                one.sample()
-                one.spent_s += one.clock.now() - began
+                series.sample()
+                series.spent_s += series.clock.now() - began
             except (Exception, SystemExit) as error:
                 self._on_error(name, error)
                 self._active = [other for other in self._active if other != name]
@@ -123,11 +123,11 @@ class Turns:
         """Keep the window or set it aside, and see who has enough."""
         windows = {device: monitor.look() for device, monitor in self._monitors.items()}
         taken = [(self._series[name], marks[name]) for name in self._active]
-        longest_s = max((one.longest_s(mark) for one, mark in taken), default=0.0)
+        longest_s = max((series.longest_s(mark) for series, mark in taken), default=0.0)
         disturbed = any(window.causes for window in windows.values())
         if disturbed and self._repeats.allow(seconds, longest_s):
-            for one, mark in taken:
-                one.set_aside(mark, seconds)
+            for series, mark in taken:
+                series.set_aside(mark, seconds)
             return
         self._repeats.kept_s += seconds
         self._keep(windows)
@@ -135,10 +135,10 @@ class Turns:
     def _keep(self, windows: dict[str, Window]) -> None:
         is_late = self._baseline_is_late()
         for name in self._active:
-            one = self._series[name]
-            if window := windows.get(one.device.name):
-                one.windows.append(window)
+            series = self._series[name]
+            if window := windows.get(series.device.name):
+                series.windows.append(window)
             if self._running(name):
-                one.decide(self._budget, is_late)
+                series.decide(self._budget, is_late)
         running = [name for name in self._active if self._running(name)]
         self._active = [name for name in self._active if name in running or (name in self._baselines and running)]

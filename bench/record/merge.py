@@ -89,10 +89,10 @@ class Campaign(NamedTuple):
     @property
     def parts(self) -> dict[int, ShardRun]:
         """Return all shards after the merge, by number."""
-        found = dict(self.known)
+        shards = dict(self.known)
         for _, _, parts in self.new:
-            found |= {part.index: _later(found.get(part.index), part) or part for part in parts}
-        return dict(sorted(found.items()))
+            shards |= {part.index: _later(shards.get(part.index), part) or part for part in parts}
+        return dict(sorted(shards.items()))
 
     @property
     def missing(self) -> list[int]:
@@ -200,15 +200,15 @@ def _source(path: Path, db: Path) -> MergedFile:
 
 
 def _place(store: Store, run_id: str) -> ShardPlace:
-    found = store.machines(run_id)
+    machines = store.machines(run_id)
     best: dict[Need, Ceiling] = {}
     for ceiling, doubt in store.ceilings(run_id):
         if not doubt and ceiling.rate > (best[ceiling.need].rate if ceiling.need in best else 0):
             best[ceiling.need] = ceiling
     hosts, devices = (
-        list(dict.fromkeys(filter(None, names))) for names in ([m.host for m in found], [m.device for m in found])
+        list(dict.fromkeys(filter(None, names))) for names in ([m.host for m in machines], [m.device for m in machines])
     )
-    return ShardPlace(hosts, devices, sum(m.rows for m in found), best)
+    return ShardPlace(hosts, devices, sum(m.rows for m in machines), best)
 
 
 def _is_part(run: RunFacts) -> bool:
@@ -233,18 +233,18 @@ def _parts_of(run: RunFacts) -> list[ShardRun]:
     """Return the shard that a run is, or the shards that it was merged from."""
     if "shards" in run["plan"]:
         return _planned(run, "shards", list[ShardRun], "shards are")
-    own = {name: run[name] for name in ShardRun.__struct_fields__ if name != "index"}  # type: ignore[literal-required]
-    return [ShardRun(_shard_of(run).index, **own)]
+    facts = {name: run[name] for name in ShardRun.__struct_fields__ if name != "index"}  # type: ignore[literal-required]
+    return [ShardRun(_shard_of(run).index, **facts)]
 
 
 def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[RunFacts]) -> list[Campaign]:
     """Return the shards of each plan, with those that the store `db` has. Raises UsageError where they do not fit."""
-    found: dict[tuple[str, ...], list[tuple[Path, RunFacts]]] = {}
+    shards: dict[tuple[str, ...], list[tuple[Path, RunFacts]]] = {}
     for path, run in runs:
         if _is_part(run):
-            found.setdefault(_key(run), []).append((path, run))
+            shards.setdefault(_key(run), []).append((path, run))
     before = {_key(run): run for run in there if "shards" in run["plan"]}
-    return [_campaign(own, db, before.get(key)) for key, own in found.items()]
+    return [_campaign(parts, db, before.get(key)) for key, parts in shards.items()]
 
 
 def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts | None) -> Campaign:
@@ -255,10 +255,10 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
     seen = {part.index: (db, part) for part in (_parts_of(before) if before else [])}
     known = {index: part for index, (_, part) in seen.items()}
     for path, run in ordered:
-        found = _agreed(run)
-        for name in {**expected, **found}:
-            if found.get(name) != expected.get(name):
-                what = f"{name} is {_brief(found.get(name))}, that of {holder} is {_brief(expected.get(name))}"
+        agreed = _agreed(run)
+        for name in {**expected, **agreed}:
+            if agreed.get(name) != expected.get(name):
+                what = f"{name} is {_brief(agreed.get(name))}, that of {holder} is {_brief(expected.get(name))}"
                 raise UsageError(f"{path}: {what}; {_ELSEWHERE}")
         for part in _parts_of(run):
             where, other = seen.setdefault(part.index, (path, part))
@@ -320,7 +320,7 @@ def _run_id(run: RunFacts) -> str:
 
 def _common(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the facts that all have alike."""
-    return {name: value for name, value in facts[0].items() if all(own.get(name) == value for own in facts)}
+    return {name: value for name, value in facts[0].items() if all(others.get(name) == value for others in facts)}
 
 
 def _aliased(table: str, names: Sequence[str]) -> str:

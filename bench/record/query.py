@@ -50,12 +50,12 @@ class Queries:
         try:
             yield
         except _DAMAGE as error:
-            found = str(error)
+            reason = str(error)
             if self._looks > MOST_LOOKS:
-                found = f"a query took more than {STEPS * MOST_LOOKS:.0e} steps"
+                reason = f"a query took more than {STEPS * MOST_LOOKS:.0e} steps"
             elif isinstance(error, sqlite3.DataError):
-                found += f", expected at most {MOST_BYTES >> 20} MiB"
-            raise UsageError(f"{self.path}: cannot be read: {found}; --db names another file") from None
+                reason += f", expected at most {MOST_BYTES >> 20} MiB"
+            raise UsageError(f"{self.path}: cannot be read: {reason}; --db names another file") from None
 
     def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
         """Yield the rows of a query that has `OF_RUN` where it means the rows of this run."""

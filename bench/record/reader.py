@@ -290,16 +290,16 @@ class Reader(Queries):
     def dimensions(self, run_id: str) -> list[str]:
         """The names of all dimensions that occur in a run, in the order of their first appearance."""
         query = f"SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {OF_RUN}"
-        found = self._of_run(run_id, query, lambda values: (values[1] or "").split(","))
-        return list(dict.fromkeys(name for names in found for name in names if name))
+        lists = self._of_run(run_id, query, lambda values: (values[1] or "").split(","))
+        return list(dict.fromkeys(name for names in lists for name in names if name))
 
     # One case of a run.
 
     def find_cases(self, run_id: str, text: str, limit: int) -> list[str]:
         """Return at most `limit` cases of a run that contain a text; if one equals the text, that one alone."""
         query = 'SELECT "case" FROM result WHERE run_id = :run_id AND instr("case", :text) ORDER BY "case" != :text'
-        found = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
-        return found[:1] if text in found else found
+        cases = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
+        return cases[:1] if text in cases else cases
 
     def result(self, run_id: str, case: str) -> tuple[Result, Dims]:
         """The row of a case that the run has, with its dimensions."""

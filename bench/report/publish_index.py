@@ -84,11 +84,15 @@ def summary(store: Store, title: str, date: str, price: Price | None, data: RunD
 
 def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
     """Yield the passes of each network in each setting where every layer has a time."""
-    for network, own in by_network(layers).items():
-        parts = {layer.part for layer in own}
-        for setting, times in times_of(own, rows).items():
+    for network, members in by_network(layers).items():
+        parts = {layer.part for layer in members}
+        for setting, times in times_of(members, rows).items():
             for title, passes in PASSES.items():
-                chosen = [(one.count, fastest_of(times.get(one.problem, {}))) for one in own if one.part in passes]
+                chosen = [
+                    (member.count, fastest_of(times.get(member.problem, {})))
+                    for member in members
+                    if member.part in passes
+                ]
                 if parts.issuperset(passes) and (seconds := total(chosen)):
                     noisy = any(is_noisy(r) for _, r in chosen if r)
                     yield Network(network, title, setting.title, *seconds[:3], _joules(chosen), noisy)
@@ -96,8 +100,8 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Networ
 
 def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:
     """Return the energy of a batch where it was measured of every layer; declared watts are no measurement."""
-    found = [count * r.energy_j for count, r in layers if r and r.energy_j]
-    return sum(found) if len(found) == len(layers) else None
+    energies = [count * r.energy_j for count, r in layers if r and r.energy_j]
+    return sum(energies) if len(energies) == len(layers) else None
 
 
 def write_index(reports: Path) -> Path:
@@ -111,15 +115,15 @@ def write_index(reports: Path) -> Path:
 
 def entries(reports: Path) -> Iterator[IndexEntry]:
     """Yield the reports of a folder that have a summary, the latest first."""
-    found = []
+    entries = []
     for path in sorted(reports.glob("*/environment.json")):
         try:
             facts = msgspec.json.decode(path.read_bytes(), type=Facts)
         except msgspec.DecodeError:
             continue  # of another program, or of a version whose summary was another
         if facts.report:
-            found.append(IndexEntry(path.parent.name, facts.report))
-    yield from sorted(found, key=lambda entry: entry.summary.date, reverse=True)
+            entries.append(IndexEntry(path.parent.name, facts.report))
+    yield from sorted(entries, key=lambda entry: entry.summary.date, reverse=True)
 
 
 def _text(found: Sequence[IndexEntry]) -> str:

@@ -122,14 +122,14 @@ class RunData:
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self._store.runs()}
-        found = [run_id for run_id, tunes in plans.items() if tunes.get("search") == self.run_id]
-        return RunData(self._store, found[-1]) if found else None
+        races = [run_id for run_id, tunes in plans.items() if tunes.get("search") == self.run_id]
+        return RunData(self._store, races[-1]) if races else None
 
     @property
     def facts(self) -> dict[str, Any]:
         """Return the run's plan, machine, environment and times as plain data."""
-        found: dict[str, Any] = json.loads(msgspec.json.encode(self.run))
-        return {**found, "finished_at": self.finished_at}
+        facts: dict[str, Any] = json.loads(msgspec.json.encode(self.run))
+        return {**facts, "finished_at": self.finished_at}
 
 
 def sizes(problem: str) -> str:
@@ -139,7 +139,7 @@ def sizes(problem: str) -> str:
 
 def numbers(text: str) -> list[int]:
     """Return the numbers in an id, or in a part of it."""
-    return [int(found) for found in re.findall("[0-9]{1,18}", text)]
+    return [int(number) for number in re.findall("[0-9]{1,18}", text)]
 
 
 def variant(problem: str) -> str:

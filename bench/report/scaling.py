@@ -124,9 +124,9 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     for known in _runs(store, run_id):
         layers = store.layers(known)
         names |= dict.fromkeys(layer.network for layer in layers)
-        own = [layer for layer in layers if layer.network == network]
-        if own and (found := batches(own, store.layer_results(known))):
-            return known, own, found
+        of_network = [layer for layer in layers if layer.network == network]
+        if of_network and (found := batches(of_network, store.layer_results(known))):
+            return known, of_network, found
     where = f"run {run_id}" if run_id else f"no run in {store.path}"
     suite = network.partition(" ")[0]
     if network not in names and suite not in suite_names():
@@ -348,9 +348,9 @@ def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
     """Yield the stated figures with the fastest point of the same strategy and number of workers."""
     for stated in STATED:
         for name in stated.strategies:
-            own = [p for p in points if strategy_name(p.kernel) == name and p.workers == stated.workers]
-            if own:
-                yield stated, max(own, key=lambda point: point.speedup.median)
+            matching = [p for p in points if strategy_name(p.kernel) == name and p.workers == stated.workers]
+            if matching:
+                yield stated, max(matching, key=lambda point: point.speedup.median)
                 break
 
 

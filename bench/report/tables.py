@@ -289,13 +289,13 @@ def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
 
 
 def _find(store: Reader, run_id: str, text: str) -> str:
-    found = store.find_cases(run_id, text, _NAMED + 1)
-    if not found:
+    cases = store.find_cases(run_id, text, _NAMED + 1)
+    if not cases:
         raise UsageError(f"--row {text!r}: run {run_id} has no such case; `kernelmark export {run_id}` lists its rows")
-    if len(found) > 1:
-        named = ", ".join(map(repr, found[:_NAMED])) + (" and more" if len(found) > _NAMED else "")
+    if len(cases) > 1:
+        named = ", ".join(map(repr, cases[:_NAMED])) + (" and more" if len(cases) > _NAMED else "")
         raise UsageError(f"--row {text!r}: expected one case of run {run_id}, found {named}; give more of the name")
-    return found[0]
+    return cases[0]
 
 
 def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
@@ -313,8 +313,8 @@ def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
 
 
 def _aligned(pairs: Iterator[tuple[str, object]]) -> str:
-    found = list(pairs)
-    longest = max(len(name) for name, _ in found)
+    pairs_read = list(pairs)
+    longest = max(len(name) for name, _ in pairs_read)
     indent = " " * (longest + 2)
-    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in found)
+    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in pairs_read)
     return "\n".join(line for value in lines for line in value)

@@ -30,7 +30,7 @@ _ASV = (
 def write_github(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     """Write `customSmallerIsBetter`: medians in microseconds, with the 95 % interval as range."""
     with store.snapshot():
-        _write_joined(out, "[]", (_json(found) for run_id in run_ids for found in _entries(store, run_id)))
+        _write_joined(out, "[]", (_json(entry) for run_id in run_ids for entry in _entries(store, run_id)))
 
 
 def _entries(store: Store, run_id: str) -> Iterator[dict[str, Any]]:

@@ -69,8 +69,8 @@ class Searched(NamedTuple):
     @property
     def varied(self) -> dict[str, list[int]]:
         """Return the values of each tunable that was timed at more than one value."""
-        found = {name: sorted({trial.tile[name] for trial in self.trials}) for name in self.trials[0].tile}
-        return {name: values for name, values in found.items() if len(values) > 1}
+        tried = {name: sorted({trial.tile[name] for trial in self.trials}) for name in self.trials[0].tile}
+        return {name: values for name, values in tried.items() if len(values) > 1}
 
     def at(self, name: str, value: int) -> list[TimedTile]:
         """Return the tiles with this value of a tunable, the fastest first."""
@@ -85,12 +85,12 @@ def searches(data: RunData | None) -> list[Searched]:
     for row in data.rows:
         if row.kernel.partition("@")[0] == kernel:
             by_problem.setdefault(row.problem, []).append(row)
-    found = []
+    searched = []
     for space in data.tunes.spaces:
         rows = by_problem.get(space.problem, [])
         if any(row.kernel == kernel and is_timed(row) for row in rows):
-            found.append(Searched(data.tunes, space, rows, _trials(rows, kernel), data.resources))
-    return found
+            searched.append(Searched(data.tunes, space, rows, _trials(rows, kernel), data.resources))
+    return searched
 
 
 def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
@@ -222,8 +222,8 @@ def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decisio
 
 def _ratios(base: Groups, tiles: Mapping[Name, Groups], raced: int) -> dict[Name, Ratio]:
     """Return how many times faster than the base each tile is; all these intervals are right in 99 % of the races."""
-    found = {name: paired(base, own, RISK / raced) for name, own in tiles.items()}
-    return {name: ratio for name, ratio in found.items() if ratio is not None}
+    ratios = {name: paired(base, times, RISK / raced) for name, times in tiles.items()}
+    return {name: ratio for name, ratio in ratios.items() if ratio is not None}
 
 
 def races(data: RunData | None) -> list[Raced]:

@@ -45,20 +45,22 @@ def _pair(r: Result, ratio: Ratio) -> VariantPair:
     other, _, kernel = r.against.partition(" by ")
     if other == r.problem:
         return VariantPair(r, ratio, ("FFT", "direct"), r.problem, kernel)
-    own, theirs = r.problem.split("/"), other.split("/")
-    if own[-1] in OTHER_DISTRIBUTIONS and len(own) == len(theirs) + 1:
+    ours, theirs = r.problem.split("/"), other.split("/")
+    if ours[-1] in OTHER_DISTRIBUTIONS and len(ours) == len(theirs) + 1:
         theirs.append(UNIFORM)
-    if len(own) != len(theirs):
+    if len(ours) != len(theirs):
         return VariantPair(r, ratio, (short(r.problem), short(other)), r.op, kernel)
-    differing = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a != b]
-    one, two = ("/".join(parts[i] for i in differing) for parts in (own, theirs))
-    return VariantPair(r, ratio, (one, two), "/".join(part for i, part in enumerate(own) if i not in differing), kernel)
+    differing = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
+    one, two = ("/".join(parts[i] for i in differing) for parts in (ours, theirs))
+    return VariantPair(
+        r, ratio, (one, two), "/".join(part for i, part in enumerate(ours) if i not in differing), kernel
+    )
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:
     """Return two variants, the compared one first; the second one first if neither is compared."""
-    held = first.against.partition(" by ")[0] == second.problem
-    return (first, second) if held else (second, first)
+    is_compared = first.against.partition(" by ")[0] == second.problem
+    return (first, second) if is_compared else (second, first)
 
 
 def words(ratio: Ratio) -> str:
@@ -81,8 +83,8 @@ def variant_lines(rows: Iterable[Result]) -> list[str]:
     """
     found: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}
-    for setting, own in by_setting(pair.row for pair in pairs.values()).items():
-        for pair in (pairs[id(r)] for r in own):
+    for setting, alike in by_setting(pair.row for pair in pairs.values()).items():
+        for pair in (pairs[id(r)] for r in alike):
             best = found[pair.row.op, pair.title, setting].setdefault(pair.problem, pair)
             found[pair.row.op, pair.title, setting][pair.problem] = min(best, pair, key=_rank)
     times = Counter((op, title) for op, title, _ in found)

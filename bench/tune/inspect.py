@@ -122,8 +122,8 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
         if field.required and field.name not in (*axes, *problem_class.sizes):
             axes[field.name] = typing.get_args(field.type)[0] if typing.get_origin(field.type) is Literal else 1
     problems = [problem_class.make({**values, **axes}, kernel.id) for values in problem_class.typical()]
-    if found := [problem for problem in problems if kernel.refuses(problem) is None]:
-        return found
+    if taken := [problem for problem in problems if kernel.refuses(problem) is None]:
+        return taken
     raise UsageError(f"{kernel.id}: takes none of the {len(problems)} typical problems of {problem_class.op}")
 
 
@@ -221,11 +221,11 @@ def summary(rows: Sequence[InspectRow]) -> str:
         TableColumn("occupancy", "right"),
     )
     lines = []
-    for kernel, own in of.items():
-        archs = list(dict.fromkeys(row.arch for row in own))
-        numbers = ([row.registers for row in own], [row.spill_bytes for row in own])
-        shares = _span([round(100 * row.occupancy) for row in own]) + "%"
-        tiles = str(len({re.sub(r',?"SMS":\d+', "", row.tunables) for row in own}))
+    for kernel, rows_of_kernel in of.items():
+        archs = list(dict.fromkeys(row.arch for row in rows_of_kernel))
+        numbers = ([row.registers for row in rows_of_kernel], [row.spill_bytes for row in rows_of_kernel])
+        shares = _span([round(100 * row.occupancy) for row in rows_of_kernel]) + "%"
+        tiles = str(len({re.sub(r',?"SMS":\d+', "", row.tunables) for row in rows_of_kernel}))
         lines.append((kernel, tiles, "..".join(dict.fromkeys((archs[0], archs[-1]))), *map(_span, numbers), shares))
     return table(columns, lines)
 

@@ -59,13 +59,13 @@ class SearchDomain(NamedTuple):
 
     def near(self, config: Config) -> list[Config]:
         """Return the configurations in which one tunable is at most REACH values further up or down."""
-        there, found = set(self.configs), []
+        there, neighbours = set(self.configs), []
         for i in range(len(self.names)):
             values = self.values(i)
             at = values.index(config[i])
             close = values[max(0, at - REACH) : at + REACH + 1]
-            found += [(*config[:i], value, *config[i + 1 :]) for value in close]
-        return [other for other in found if other in there and other != config]
+            neighbours += [(*config[:i], value, *config[i + 1 :]) for value in close]
+        return [other for other in neighbours if other in there and other != config]
 
 
 def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int = 0) -> None:
@@ -130,12 +130,12 @@ class _Runner:
 
     def run(self, configs: Sequence[Sequence[int]], options: Any) -> list[dict[str, Any] | None]:
         """Return a result for each configuration, None for those beyond the budget."""
-        asked = [tuple(config) for config in configs]
-        new = list(dict.fromkeys(config for config in asked if config not in self.costs))[: options.budget.left]
+        wanted = [tuple(config) for config in configs]
+        new = list(dict.fromkeys(config for config in wanted if config not in self.costs))[: options.budget.left]
         if new:
             self.costs.update(zip(new, self._evaluate(new), strict=True))
-        options.budget.visits += len(asked)
-        return [self._result(config) for config in asked]
+        options.budget.visits += len(wanted)
+        return [self._result(config) for config in wanted]
 
     def _result(self, config: Config) -> dict[str, Any] | None:
         from kernel_tuner.util import RuntimeFailedConfig
@@ -143,8 +143,8 @@ class _Runner:
         if config not in self.costs:
             return None
         cost = self.costs[config]
-        found = {"cost": cost} if np.isfinite(cost) else {"__error__": RuntimeFailedConfig()}
-        return {**dict(zip(self._names, config, strict=True)), **found}
+        result = {"cost": cost} if np.isfinite(cost) else {"__error__": RuntimeFailedConfig()}
+        return {**dict(zip(self._names, config, strict=True)), **result}
 
 
 class _Budget:

@@ -84,8 +84,8 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     drawn = others if len(others) < most else random.Random(seed).sample(others, most - 1)
     chosen = [subject.tiles.default, *drawn]
     gpu = usual(arch)
-    found = in_parallel(lambda config: _built(subject, kernel, config, arch, gpu), chosen)
-    built = [tile for tile in found if tile]
+    compiled = in_parallel(lambda config: _built(subject, kernel, config, arch, gpu), chosen)
+    built = [tile for tile in compiled if tile]
     good = sorted((tile for tile in built if not tile.spills), key=lambda tile: tile.order)
     equal = _equal(good)
     counted = in_parallel(lambda tile: _counted(subject, kernel, tile, arch, gpu), equal) if gpu else []
@@ -105,11 +105,11 @@ def _counted(
     """Return the tile with its counts, if they can be had."""
     try:
         counted_kernel(kernel)
-        found = profiled(kernel.with_tile(subject.tile(tile.config)), subject.problem, arch, gpu, every_block=False)
+        profile = profiled(kernel.with_tile(subject.tile(tile.config)), subject.problem, arch, gpu, every_block=False)
     except UsageError:
         return tile
-    bound = found.machine.bound if found.machine else None
-    return tile._replace(counted=((bound and bound.time_s) or math.inf, found.counts.total.warp_instructions))
+    bound = profile.machine.bound if profile.machine else None
+    return tile._replace(counted=((bound and bound.time_s) or math.inf, profile.counts.total.warp_instructions))
 
 
 def arch_here(kernel: Kernel) -> str:
@@ -183,6 +183,6 @@ def _table(tiles: list[CompiledTile]) -> str:
     """Return a line for each tile: of several launches, the one with the lowest occupancy."""
     first, *rest = COLUMNS
     bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles]
-    own = cells([tile.least for tile in tiles])
-    rows = [(head, time, *others) for (head, *others), time in zip(own, bound, strict=True)]
+    texts = cells([tile.least for tile in tiles])
+    rows = [(head, time, *others) for (head, *others), time in zip(texts, bound, strict=True)]
     return table((first, TableColumn("bound", "right"), *rest), rows, titled=True)

@@ -50,10 +50,10 @@ def listing(kernel: Kernel, problem: Problem, seed: int) -> Listing:
         raise UsageError(f"{problem.id}: {reason}; take another problem")
     space, default = Space(kernel, problem, device), plain.tile_for(problem, device)
     counted = space.count()
-    found = space.valid() if counted.exact else space.sample(SAMPLE, seed)
+    drawn = space.valid() if counted.exact else space.sample(SAMPLE, seed)
     assert default is not None
     names = tuple(space.values)
-    tiles = Listing(names, [_config(tile, names) for tile in found], _config(default, names), counted)
+    tiles = Listing(names, [_config(tile, names) for tile in drawn], _config(default, names), counted)
     if not tiles.configs:
         why = next(iter(counted.refused), "none was found")
         raise UsageError(f"{kernel.id} on {problem.id}: none of {counted.size} tiles is valid: {why}")

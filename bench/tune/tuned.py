@@ -104,24 +104,24 @@ def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
     """Return the contents of a file, or nothing without one. Raises UsageError, for a file of another device too."""
     if not file.path.exists():
         return ()
-    found = read(file.path)
-    if found.device != file.device:
-        raise UsageError(f"{file.path}: is of {found.device}, here is {file.device}; name another file, or tune here")
-    return found.tiles
+    tuned = read(file.path)
+    if tuned.device != file.device:
+        raise UsageError(f"{file.path}: is of {tuned.device}, here is {file.device}; name another file, or tune here")
+    return tuned.tiles
 
 
 def read(path: Path) -> Tuned:
     """Return the contents of a file. Raises UsageError."""
     require_file(path)
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Tuned)
+        contents = msgspec.json.decode(path.read_bytes(), type=Tuned)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}; `kernelmark tune` writes one") from None
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path}: is not a file of tuned tiles: {error}; remove it, or name another file") from None
-    if found.format != _FORMAT:
-        raise UsageError(f"{path}: has format {found.format}, expected {_FORMAT}; tune again with this kernelmark")
-    return found
+    if contents.format != _FORMAT:
+        raise UsageError(f"{path}: has format {contents.format}, expected {_FORMAT}; tune again with this kernelmark")
+    return contents
 
 
 def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) -> None:
@@ -237,13 +237,13 @@ def _parts(kernel: Kernel) -> list[Path]:
 
 def versions(kernel: Kernel) -> str:
     """Return the versions of a kernel's compiler and libraries: `numba 0.62.1`."""
-    found = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
+    listed = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
     if isinstance(kernel, CudaKernel):
         try:
-            found.append(compiler())
+            listed.append(compiler())
         except Unsupported as error:
-            found.append(str(error))
-    return "; ".join(found)
+            listed.append(str(error))
+    return "; ".join(listed)
 
 
 GUARD = "KERNELMARK_TUNED_H"
@@ -280,8 +280,8 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
 def _held(file: TileFile, named: bool) -> tuple[str, Sequence[TileRecord]]:
     if not named:
         return file.device, tiles_in(file)
-    held = read(file.path)
-    return held.device, held.tiles
+    contents = read(file.path)
+    return contents.device, contents.tiles
 
 
 def header(tiles: Sequence[Adopted]) -> str:

@@ -112,8 +112,8 @@ class Screen:
         if self._rig.interrupted():
             raise Interrupted
         others = [config for config in configs if config != self.subject.tiles.default]
-        found = self._session.measure(0, self.subject.job(others, self._plan))
-        rows = {result.kernel: result for result, _ in found}
+        measured = self._session.measure(0, self.subject.job(others, self._plan))
+        rows = {result.kernel: result for result, _ in measured}
         require(rows[self.subject.kernel.base_id])
         for config in configs:
             row = rows[self.subject.contender(config)]
@@ -346,8 +346,8 @@ class Tuning:
         store, execute, suites = self._rig.store, self._rig.execute, [self._suite]
         wanted = msgspec.json.decode(msgspec.json.encode(plan))
         for run in reversed(store.runs()):
-            found = {name: value for name, value in run["plan"].items() if name != "suite_digests"}
-            if found == wanted and not (unfinished and run["finished_at"]):
+            fields = {name: value for name, value in run["plan"].items() if name != "suite_digests"}
+            if fields == wanted and not (unfinished and run["finished_at"]):
                 try:
                     return Session(store, suites, plan, execute, run["run_id"])
                 except UsageError:  # another machine, commit or library: its rows are of something else

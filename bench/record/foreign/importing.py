@@ -97,11 +97,11 @@ def read(path: Path, find: FindProblem) -> list[ForeignRun]:
 
 def _first_character(file: IO[str]) -> str:
     """Return the first character that is no space, if any, and go back to where the file begins."""
-    found = ""
-    while not found and (line := file.readline(_LONGEST_LINE)):
-        found = line.strip()[:1]
+    character = ""
+    while not character and (line := file.readline(_LONGEST_LINE)):
+        character = line.strip()[:1]
     file.seek(0)
-    return found
+    return character
 
 
 def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
@@ -116,8 +116,8 @@ def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
         return pytest_benchmark.read(root, suite, find)
     if nvbench.recognise(value):
         return nvbench.read(root, path, suite, find)
-    found = f"an object with {', '.join(list(value)[:5]) or 'nothing'}" if isinstance(value, dict) else "a list"
-    raise UsageError(f"{path}: is {found}; {EXPECTED}")
+    description = f"an object with {', '.join(list(value)[:5]) or 'nothing'}" if isinstance(value, dict) else "a list"
+    raise UsageError(f"{path}: is {description}; {EXPECTED}")
 
 
 def _from_csv(path: Path, file: IO[str]) -> list[ForeignRun]:

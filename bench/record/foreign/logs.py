@@ -115,8 +115,8 @@ def _type(text: str) -> str:
 
 
 def _types(read: str, written: str) -> str:
-    one, other = _type(read), _type(written)
-    return one if one == other else f"{one}.{other}"
+    read_type, other = _type(read), _type(written)
+    return read_type if read_type == other else f"{read_type}.{other}"
 
 
 class _Product(NamedTuple):
@@ -189,7 +189,7 @@ def _cublas(letter: str | None, values: Mapping[str, str]) -> tuple[str, dict[st
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(found) for found in re.findall(r"-?\d+", text)]
+    return [int(number) for number in re.findall(r"-?\d+", text)]
 
 
 def _cudnn(called: str, values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -238,10 +238,10 @@ def _blaslt(text: str) -> tuple[str, dict[str, Any]]:
         raise NotUnderstood(f"scales {how['ascalemode']}")
     m, n = int(d["rows"]), int(d["cols"])
     k = int(a["cols"] if op_a == "N" else a["rows"])
-    found = re.search(r" beta=([-\d.e]+)", text)
+    match = re.search(r" beta=([-\d.e]+)", text)
     leads = [int(each["ld"]) for each in (a, b, d)]
     batch = int(a.get("batchCount", 1))
-    beta = float(found[1]) if found else 0.0
+    beta = float(match[1]) if match else 0.0
     return _Product((m, n, k), (op_a, op_b), _types(a["type"], d["type"]), leads, batch, 1.0, beta).row_major()
 
 
@@ -348,8 +348,8 @@ def _onednn_matmul(problem: str, tensors: Mapping[str, tuple[str, str]]) -> dict
 
 
 def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction: str, turned: bool) -> dict[str, Any]:
-    found = {name: int(number) for name, number in re.findall(r"([a-z]+?)(\d+)", problem)}
-    if "id" in found:
+    sizes = {name: int(number) for name, number in re.findall(r"([a-z]+?)(\d+)", problem)}
+    if "id" in sizes:
         raise NotUnderstood("convolutions of 3 dimensions")
     inner, outer = ("o", "i") if turned else ("i", "o")  # a deconvolution is the input's gradient of a convolution
     if turned:
@@ -357,8 +357,8 @@ def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction
     pads, steps, gaps = [], [], []
     pairs = ("k", 1), ("s", 1), ("d", 0), ("p", 0)
     for axis in "hw":
-        size, out = found.get(f"{inner}{axis}", 1), found.get(f"{outer}{axis}", 1)
-        taps, step, gap, pad = (found.get(name + axis, default) for name, default in pairs)
+        size, out = sizes.get(f"{inner}{axis}", 1), sizes.get(f"{outer}{axis}", 1)
+        taps, step, gap, pad = (sizes.get(name + axis, default) for name, default in pairs)
         span = (taps - 1) * (gap + 1) + 1
         end = pad if (size + 2 * pad - span) // step + 1 == out else (out - 1) * step + span - size - pad
         pads.append((pad, end))
@@ -367,11 +367,11 @@ def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction
     sided = [f"{pad}-{end}" for pad, end in pads]
     names = {"n": "mb", "c": f"{inner}c", "h": f"{inner}h", "w": f"{inner}w", "k": f"{outer}c", "r": "kh", "s": "kw"}
     return {
-        **{name: found.get(own, 1) for name, own in names.items()},
+        **{name: sizes.get(letter, 1) for name, letter in names.items()},
         "pad": _pair(sided),
         "stride": _pair(steps),
         "dilation": _pair(gaps),
-        "groups": found.get("g", 1),
+        "groups": sizes.get("g", 1),
         "dtype": _types(tensors["src"][0], tensors["dst"][0]) if direction == "fprop" else _type(tensors["src"][0]),
         "layout": "nhwc" if tensors["src"][1] == "acdb" else "nchw",
         "direction": direction,
@@ -385,9 +385,9 @@ def suite_toml(found: Logged, registry: Registry, title: str) -> str:
         problem = registry.problem(name)
         fields = {each.name: each for each in msgspec.structs.fields(type(problem))}
         axes = {axis: getattr(problem, axis) for axis in problem.axes() if axis not in problem.sizes}
-        kept = {axis: value for axis, value in axes.items() if fields[axis].required or value != fields[axis].default}
+        shown = {axis: value for axis, value in axes.items() if fields[axis].required or value != fields[axis].default}
         part = "backward" if axes.get("direction", "fprop") != "fprop" else "forward"
-        head = (f"op = {_toml(problem.op)}", *(f"{axis} = [{_toml(value)}]" for axis, value in kept.items()))
+        head = (f"op = {_toml(problem.op)}", *(f"{axis} = [{_toml(value)}]" for axis, value in shown.items()))
         sizes = [getattr(problem, axis) for axis in problem.sizes]
         sweeps.setdefault((*head, f"part = {_toml(part)}"), []).append((sizes, number))
     lines = [f"title = {_toml(title)}"]

@@ -76,12 +76,12 @@ def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[Fore
 
 
 def _device(state: JsonNode, devices: dict[int, JsonNode]) -> int | None:
-    found = state.get("device")
-    if found is None:
+    device = state.get("device")
+    if device is None:
         return None
-    if found.integer() not in devices:
-        found.refuse(f"one of the devices of the file ({', '.join(map(str, devices)) or 'none'})")
-    return found.integer()
+    if device.integer() not in devices:
+        device.refuse(f"one of the devices of the file ({', '.join(map(str, devices)) or 'none'})")
+    return device.integer()
 
 
 def _machine(device: JsonNode) -> dict[str, Any]:
@@ -144,13 +144,13 @@ def _why(state: JsonNode) -> tuple[str, str]:
 
 def _summaries(state: JsonNode) -> dict[str, JsonNode]:
     """The values of the summaries by their tags; those that are null, or a text such as "inf", are left out."""
-    found = {}
+    summaries = {}
     for summary in state.items("summaries"):
         for datum in summary.items("data"):
             value = datum.get("value")
             if value is not None and value.value not in _UNKNOWN and text_under(datum, "name") == "value":
-                found[text_under(summary, "tag")] = value
-    return found
+                summaries[text_under(summary, "tag")] = value
+    return summaries
 
 
 def _add_times(
@@ -179,8 +179,8 @@ def _add_times(
 
 
 def _number(summaries: dict[str, JsonNode], tag: str, above: float = 0.0) -> float | None:
-    found = summaries.get(tag)
-    return None if found is None else found.number(above)
+    node = summaries.get(tag)
+    return None if node is None else node.number(above)
 
 
 def _samples(state: JsonNode, path: Path) -> list[float]:
@@ -198,15 +198,15 @@ def _doubles(path: Path, size: int) -> list[float]:
     """Read little-endian 32-bit floats."""
     require_file(path)
     try:
-        found = array.array("f", path.read_bytes())
+        samples = array.array("f", path.read_bytes())
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {error}; expected {size} samples of 4 bytes") from None
     if sys.byteorder == "big":
-        found.byteswap()
-    if len(found) != size or not all(0 < sample < float("inf") for sample in found):
+        samples.byteswap()
+    if len(samples) != size or not all(0 < sample < float("inf") for sample in samples):
         raise UsageError(
-            f"{path}: holds {len(found)} samples, expected {size}, each above 0; remove it to skip samples"
+            f"{path}: holds {len(samples)} samples, expected {size}, each above 0; remove it to skip samples"
         )
-    return found.tolist()
+    return samples.tolist()

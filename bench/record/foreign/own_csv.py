@@ -147,8 +147,8 @@ def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Seque
 
 def _number(text: str, column: str, where: str) -> int | float:
     whole = KINDS[column] is int
-    kept = (_COUNT if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
-    if not kept:
+    valid = (_COUNT if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
+    if not valid:
         expected = "a whole number from 0 or nothing" if whole else "a finite number or nothing"
         raise UsageError(f"{where}: {column} is {text!r}, expected {expected}")
     return int(text) if whole else float(text)

@@ -82,12 +82,12 @@ def _foreign_row(bench: JsonNode, samples: list[float], shared: dict[str, Any], 
 
 
 def _params(bench: JsonNode) -> dict[str, Any]:
-    found = bench.get("params")
-    if found is None:
+    params = bench.get("params")
+    if params is None:
         return {}
-    if not isinstance(found.value, dict):
-        found.refuse("an object")
-    return dict(found.value)
+    if not isinstance(params.value, dict):
+        params.refuse("an object")
+    return dict(params.value)
 
 
 def _samples(bench: JsonNode) -> list[float]:
@@ -96,12 +96,12 @@ def _samples(bench: JsonNode) -> list[float]:
 
 def _add_statistics(result: Any, stats: JsonNode) -> None:
     for name in ("min", "median", "mean"):
-        if (found := stats.get(name)) is not None:
-            found.refuse_above(stats.get("max"))
+        if (statistic := stats.get(name)) is not None:
+            statistic.refuse_above(stats.get("max"))
     result.samples = stats.need("rounds").integer()
     result.time_s_median = stats.need("median").seconds()
     result.time_s_min, result.time_s_mean = (
-        found.seconds() if (found := stats.get(name)) else None for name in ("min", "mean")
+        statistic.seconds() if (statistic := stats.get(name)) else None for name in ("min", "mean")
     )
     if result.samples > 1:
         result.time_s_std = number_under(stats, "stddev")
@@ -128,14 +128,14 @@ def _cpu(info: JsonNode) -> str:
 
 def _cpus(info: JsonNode) -> int | None:
     cpu = info.get("cpu")
-    found = cpu.get("count") if cpu is not None and isinstance(cpu.value, dict) else None
-    return None if found is None else found.integer()
+    count = cpu.get("count") if cpu is not None and isinstance(cpu.value, dict) else None
+    return None if count is None else count.integer()
 
 
 def _commit(root: JsonNode) -> str:
     """The commit of what was measured; empty where pytest-benchmark found no repository."""
-    found = root.get("commit_info")
-    if found is None or not isinstance(found.value, dict):
+    node = root.get("commit_info")
+    if node is None or not isinstance(node.value, dict):
         return ""
-    commit = text_under(found, "id").removeprefix("unversioned")
-    return f"{commit}-dirty" if commit and found.value.get("dirty") is True else commit
+    commit = text_under(node, "id").removeprefix("unversioned")
+    return f"{commit}-dirty" if commit and node.value.get("dirty") is True else commit

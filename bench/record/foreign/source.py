@@ -69,19 +69,19 @@ class JsonNode:
 
     def need(self, *keys: str) -> "JsonNode":
         """Return the value under these nested keys. Raises UsageError if there is none."""
-        if (found := self.get(*keys)) is None:
+        if (node := self.get(*keys)) is None:
             what = ".".join(filter(None, (self._place, *keys)))
             raise UsageError(f"{self._file}: {what} is missing; without it there is no row")
-        return found
+        return node
 
     def items(self, key: str) -> list["JsonNode"]:
         """The elements of the list under this key; none where it is absent or null."""
-        found = self.get(key)
-        if found is None:
+        node = self.get(key)
+        if node is None:
             return []
-        if not isinstance(found.value, list):
-            found.refuse("a list")
-        return [JsonNode(value, self._file, f"{found._place}[{i}]") for i, value in enumerate(found.value)]
+        if not isinstance(node.value, list):
+            node.refuse("a list")
+        return [JsonNode(value, self._file, f"{node._place}[{i}]") for i, value in enumerate(node.value)]
 
     def text(self) -> str:
         """A string."""
@@ -94,18 +94,18 @@ class JsonNode:
         try:
             if isinstance(self.value, bool):
                 raise ValueError
-            found = float(self.value)
+            number = float(self.value)
         except (TypeError, ValueError, OverflowError):
             self.refuse("a number")
-        if not (math.isfinite(found) and found > above):
+        if not (math.isfinite(number) and number > above):
             self.refuse("a finite number" if above == -math.inf else f"a finite number above {above:g}", RowRefused)
-        return found
+        return number
 
     def seconds(self) -> float:
         """Return a time above 0 whose square is finite."""
-        if (found := self.number(above=0)) > _MOST_S:
+        if (seconds := self.number(above=0)) > _MOST_S:
             self.refuse(f"at most {_MOST_S:g} seconds", RowRefused)
-        return found
+        return seconds
 
     def refuse_above(self, most: "JsonNode | None") -> None:
         """Refuse a statistic above the largest of its samples, apart from rounding."""
@@ -114,22 +114,22 @@ class JsonNode:
 
     def integer(self) -> int:
         """A count: a whole number from 0 to 2^63 - 1, the largest that the store keeps."""
-        found = self.number()
-        if not (found.is_integer() and 0 <= found < 2**63):
+        number = self.number()
+        if not (number.is_integer() and 0 <= number < 2**63):
             self.refuse("a whole number from 0 to 2^63 - 1")
-        return int(found)
+        return int(number)
 
 
 def number_under(node: JsonNode, *keys: str, above: float = -math.inf) -> float | None:
     """Return the number under these keys, or None if it is absent or null."""
-    found = node.get(*keys)
-    return None if found is None else found.number(above)
+    child = node.get(*keys)
+    return None if child is None else child.number(above)
 
 
 def text_under(node: JsonNode, *keys: str) -> str:
     """Return the string under these keys; empty if it is absent or null."""
-    found = node.get(*keys)
-    return "" if found is None else found.text()
+    child = node.get(*keys)
+    return "" if child is None else child.text()
 
 
 class ForeignRow(NamedTuple):
@@ -201,13 +201,13 @@ def add_rates(result: Result, problem: Problem | None) -> None:
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
     """Return numbers and words by name; a name that a column already has gets `param_` before it."""
-    kept: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in named.items():
         # The names of all dimensions cross the store in one string, parted by commas.
         safe = name.replace(",", " ")
-        if (found := dimension(value)) is not None:
-            kept[f"param_{safe}" if safe in COLUMNS else safe] = found
-    return kept
+        if (number := dimension(value)) is not None:
+            result[f"param_{safe}" if safe in COLUMNS else safe] = number
+    return result
 
 
 def dimension(value: Any) -> int | float | str | None:
@@ -226,7 +226,7 @@ def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
 
 def own_result(node: JsonNode) -> Result:
     """The row under a node, column by column; columns newer than the file keep their defaults. Raises UsageError."""
-    values = {name: _value(found, KINDS[name]) for name in COLUMNS if (found := node.get(name)) is not None}
+    values = {name: _value(child, KINDS[name]) for name in COLUMNS if (child := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
     if complaint := unsound(_alone(values)):

@@ -81,8 +81,8 @@ def _in_waves(found: Tallies, device: DeviceLimits, sizes: tuple[int, ...]) -> W
         return Waves(sizes, traffic.read_once, traffic.written_once)
     cache = _Cache(device.l2_bytes)
     for number, (sampled, size) in enumerate(zip(found.sampled, sizes, strict=True)):
-        own = {block: footprint for (launch, block), footprint in found.footprints.items() if launch == number}
-        blocks = _blocks(sampled, own)
+        footprints = {block: footprint for (launch, block), footprint in found.footprints.items() if launch == number}
+        blocks = _blocks(sampled, footprints)
         while wave := list(islice(blocks, size)):
             cache.run(wave)
     return Waves(sizes, SECTOR * cache.read, SECTOR * cache.written)
@@ -379,11 +379,11 @@ def _widths(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, ..
 
 def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Return the sums of numbers with one key, except those of 0."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for key, number in numbers:
         if number:
-            found[key] = found.get(key, 0) + number
-    return found
+            sums[key] = sums.get(key, 0) + number
+    return sums
 
 
 def _total(lines: Iterable[LineCounts]) -> LineCounts:

@@ -226,9 +226,9 @@ def unlike(counts: Counts, sass: Sass, agreed: Agreement) -> Iterator[str]:
     """Yield the counted accesses to shared memory that the machine code lacks."""
     yield from agreed.in_excess
     for does, emulated in (("load", counts.total.loads), ("store", counts.total.stores)):
-        found = {int(key.split()[1]) for key in emulated if key.startswith("shared ")}
+        widths = {int(key.split()[1]) for key in emulated if key.startswith("shared ")}
         known = sass.widths.get((does, "shared"), frozenset())
-        if other := sorted(found - known):
+        if other := sorted(widths - known):
             others = " and ".join(map(str, sorted(known))) or "no"
             yield f"{does}s of {' and '.join(map(str, other))} bytes counted, the machine code has {others}"
 

@@ -67,8 +67,8 @@ def nvdisasm() -> str:
         beside.append(Path(nvcc).resolve().parent)
     wheels = [folder for folder in beside if "nvidia" in folder.parts]
     for folder in (*wheels, None, *beside):
-        if found := shutil.which("nvdisasm", path=str(folder) if folder else None):
-            return found
+        if path := shutil.which("nvdisasm", path=str(folder) if folder else None):
+            return path
     raise Unsupported(f"no nvdisasm: found neither the package nvidia-cuda-nvdisasm nor a toolkit's; {INSTALL}")
 
 
@@ -221,11 +221,11 @@ class Sass(msgspec.Struct, frozen=True):
 
 def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]]:
     """Return the bytes of a lane that some code loads and stores: `("load", "shared")`: 4 and 16."""
-    found: dict[tuple[str, str], set[int]] = {}
+    result: dict[tuple[str, str], set[int]] = {}
     for name, bits in (key.split() for code in codes for key in code.widths):
         for kind in _SPACES.get(name, ()):
-            found.setdefault(kind, set()).add(int(bits) // 8)
-    return {kind: frozenset(widths) for kind, widths in found.items()}
+            result.setdefault(kind, set()).add(int(bits) // 8)
+    return {kind: frozenset(widths) for kind, widths in result.items()}
 
 
 def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None) -> Sass:
@@ -283,23 +283,23 @@ def kind(instruction: Instruction) -> Kind:
 
 def kinds_of(listed: Sequence[Instruction]) -> list[Kind]:
     """Return the kind of each instruction of a loop. With tensor cores in it, FFMA counts as `other`."""
-    found = [kind(instruction) for instruction in listed]
-    return ["other" if each == "FFMA" else each for each in found] if {"HMMA", "wgmma"} & set(found) else found
+    kinds = [kind(instruction) for instruction in listed]
+    return ["other" if each == "FFMA" else each for each in kinds] if {"HMMA", "wgmma"} & set(kinds) else kinds
 
 
 def counted(listed: Iterable[Instruction]) -> Code:
     """Return the counts of some instructions."""
-    kept = list(listed)
-    kinds = kinds_of(kept)
-    moves = (i for i, of in zip(kept, kinds, strict=True) if of in _MOVES)
-    products = (i.opcode for i, of in zip(kept, kinds, strict=True) if of in USEFUL)
+    instructions = list(listed)
+    kinds = kinds_of(instructions)
+    moves = (i for i, of in zip(instructions, kinds, strict=True) if of in _MOVES)
+    products = (i.opcode for i, of in zip(instructions, kinds, strict=True) if of in USEFUL)
     return Code(
-        instructions=len(kept),
+        instructions=len(instructions),
         mix=dict(sorted(Counter(kinds).items())),
         widths=dict(sorted(Counter(f"{i.name} {width(i)}" for i in moves).items())),
         products=dict(sorted(Counter(products).items())),
-        stall_cycles=sum(i.stall for i in kept),
-        waits=sum(i.waits > 0 for i in kept),
+        stall_cycles=sum(i.stall for i in instructions),
+        waits=sum(i.waits > 0 for i in instructions),
     )
 
 
@@ -347,8 +347,8 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
     moves = [int(kind(i) in _MOVES) for i in listed]
     for weights in (products, moves):
         works = [sum(weights[i] for i in loop) for loop in loops]
-        found = [(loop, work) for loop, work in zip(loops, works, strict=True) if work]
-        inner = [(loop, work) for loop, work in found if not any(o < loop and 3 * w >= work for o, w in found)]
+        busy = [(loop, work) for loop, work in zip(loops, works, strict=True) if work]
+        inner = [(loop, work) for loop, work in busy if not any(o < loop and 3 * w >= work for o, w in busy)]
         if inner:
             best, _ = max(inner, key=lambda pair: pair[1])
             return [listed[i] for i in sorted(best)]
@@ -390,17 +390,17 @@ def one_bank(loop: Sequence[Instruction]) -> int | None:
     Each takes another issue cycle. A register that the FFMA before kept for the same operand (`.reuse`) is not read.
     Measured on Volta (Jia and others, as above), and assumed of later architectures.
     """
-    kept: list[str] = []
+    reused: list[str] = []
     conflicts, found = 0, False
     for instruction in loop:
         sources = [source.strip(" -|") for source in instruction.operands.split(",")[1:]]
         if instruction.name != "FFMA":
-            kept = []
+            reused = []
             continue
-        read = {_bare(name) for place, name in enumerate(sources) if _bare(name) not in kept[place:][:1]}
+        read = {_bare(name) for place, name in enumerate(sources) if _bare(name) not in reused[place:][:1]}
         numbers = [int(name[1:]) for name in read if re.fullmatch(r"R\d+", name)]
         conflicts += len(numbers) == 3 and len({number % 2 for number in numbers}) == 1
-        kept = [_bare(name) if name.endswith(".reuse") else "" for name in sources]
+        reused = [_bare(name) if name.endswith(".reuse") else "" for name in sources]
         found = True
     return conflicts if found else None
 
@@ -439,12 +439,12 @@ def _work(code: Code | None) -> tuple[int, int]:
 
 def _natural(listed: Sequence[Instruction], before: Sequence[Sequence[int]], last: int) -> set[int]:
     head = (listed[last].target or 0) // WIDTH
-    found, waiting = {head}, [last]
+    body, waiting = {head}, [last]
     while waiting:
-        if (at := waiting.pop()) not in found:
-            found.add(at)
+        if (at := waiting.pop()) not in body:
+            body.add(at)
             waiting += before[at]
-    return found
+    return body
 
 
 def _predecessors(listed: Sequence[Instruction]) -> list[list[int]]:

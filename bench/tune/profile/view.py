@@ -128,8 +128,8 @@ def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
     """Yield bytes between the caches, under each assumption, against what the operation reads and writes at least."""
     total, least = counts.total, counts.traffic_bytes
     yield _traffic("to and from L2, L1 keeps nothing", total.bytes_read + total.bytes_written, least)
-    kept = counts.block_bytes_read + counts.block_bytes_written
-    yield _traffic("to and from L2, L1 keeps a block's sectors", kept, least)
+    with_l1 = counts.block_bytes_read + counts.block_bytes_written
+    yield _traffic("to and from L2, L1 keeps a block's sectors", with_l1, least)
     if counts.bytes_read_once is not None and counts.bytes_written_once is not None:
         once = counts.bytes_read_once + counts.bytes_written_once
         yield _traffic("to and from memory, L2 keeps everything", once, least)

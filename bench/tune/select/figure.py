@@ -76,14 +76,14 @@ def _panel(model: Model, registry: Registry, measured: Sequence[tuple[Any, str]]
 
 def _chosen(model: Model, registry: Registry, like: Any, channels: Array, sides: Array) -> list[str]:
     """Return the choice for each pair of channels and side; "" where there is no such problem, or none takes it."""
-    found = []
+    names = []
     for c, side in zip(channels.astype(int).tolist(), sides.astype(int).tolist(), strict=True):
         try:
             problem = msgspec.structs.replace(like, c=c, h=side, w=side)
-            found.append(choice(model, problem, registry)[1])
+            names.append(choice(model, problem, registry)[1])
         except (ValueError, UsageError):  # the filter is larger than the image, for one
-            found.append("")
-    return found
+            names.append("")
+    return names
 
 
 def _choice_figure(model: Model, tail: str, panels: list[Panel]) -> style.Figure:

@@ -47,8 +47,8 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
     is_many = [i < inputs and len(np.unique(column)) >= FEWEST_VALUES for i, column in enumerate(known.T)]
     factors = np.where(is_many, 2.0 ** rng.uniform(-OCTAVES, OCTAVES, shapes.shape), 1.0)
     factors[::AROUND] = 1.0
-    found: Array = shapes * factors
-    return found
+    around: Array = shapes * factors
+    return around
 
 
 def _means(node: TreeNode, features: Array, costs: Array) -> Array:
@@ -56,10 +56,10 @@ def _means(node: TreeNode, features: Array, costs: Array) -> Array:
     if node.below is None or node.above is None:
         return np.broadcast_to(costs[node.rows].mean(axis=0), (len(features), costs.shape[1]))
     is_below = features[:, node.feature] <= node.threshold
-    found = np.empty((len(features), costs.shape[1]))
-    for side, own in ((node.below, is_below), (node.above, ~is_below)):
-        found[own] = _means(side, features[own], costs)
-    return found
+    means = np.empty((len(features), costs.shape[1]))
+    for side, mask in ((node.below, is_below), (node.above, ~is_below)):
+        means[mask] = _means(side, features[mask], costs)
+    return means
 
 
 def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
@@ -70,7 +70,7 @@ def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
     if is_below.all() or not is_below.any():
         return _settled(node.below if is_below.any() else node.above, rows, features)
     below, above = (
-        _settled(side, rows[own], features) for side, own in ((node.below, is_below), (node.above, ~is_below))
+        _settled(side, rows[mask], features) for side, mask in ((node.below, is_below), (node.above, ~is_below))
     )
     if below.below is None and above.below is None and below.order[0] == above.order[0]:
         return node._replace(rows=rows, feature=-1, threshold=0.0, below=None, above=None)

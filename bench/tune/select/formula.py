@@ -37,8 +37,8 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return problems x kernels: the formula's logarithm of the time over the fastest one."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
-        found: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
-        return found
+        costs: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
+        return costs
 
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
         """Return why it is not a formula of a space, or nothing."""
@@ -47,8 +47,8 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len({axis.expression for axis in self.axes}) < len(self.axes):
             return "has a formula with an expression twice"
         shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels
-        found = {(len(self.weights), len(table), len(row)) for table in self.weights for row in table}
-        return "" if found == {shape} else f"has a formula whose coefficients are not {' x '.join(map(str, shape))}"
+        shapes = {(len(self.weights), len(table), len(row)) for table in self.weights for row in table}
+        return "" if shapes == {shape} else f"has a formula whose coefficients are not {' x '.join(map(str, shape))}"
 
 
 def terms(scaled: Array) -> Array:
@@ -59,10 +59,10 @@ def terms(scaled: Array) -> Array:
 
 def combination(space: FeatureSpace, known: Array) -> Array:
     """Return the number of each problem's words; an unknown word counts as the first."""
-    found = np.zeros(len(known), dtype=np.intp)
+    numbers = np.zeros(len(known), dtype=np.intp)
     for column, values in enumerate(space.words.values(), start=len(space.inputs)):
-        found = found * len(values) + np.maximum(known[:, column], 0).astype(np.intp)
-    return found
+        numbers = numbers * len(values) + np.maximum(known[:, column], 0).astype(np.intp)
+    return numbers
 
 
 def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
@@ -74,16 +74,16 @@ def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
         for text, column in zip(np.array(space.slopes)[varies].tolist(), values[:, varies].T, strict=True)
     ]
     shared = terms((values[:, varies] - [axis.centre for axis in axes]) * [axis.scale for axis in axes])
-    own = [
+    per_word = [
         shared * (known[:, column] == number)[:, None]
         for column, words in enumerate(space.words.values(), start=len(space.inputs))
         for number in range(len(words))
     ]
     degrees = np.array([0.1, *[1.0] * len(axes), *[2.0] * (shared.shape[1] - 1 - len(axes))])
-    penalty = np.square(np.concatenate([degrees, *[OWN * degrees] * len(own)]))
-    design = np.hstack([shared, *own])
+    penalty = np.square(np.concatenate([degrees, *[OWN * degrees] * len(per_word)]))
+    design = np.hstack([shared, *per_word])
     fits = np.column_stack([_ridge(design, costs[:, column], penalty) for column in range(costs.shape[1])])
-    parts = fits.reshape(1 + len(own), len(degrees), -1)
+    parts = fits.reshape(1 + len(per_word), len(degrees), -1)
     return Formula(axes, [(parts[0] + parts[1:][chosen].sum(axis=0)).tolist() for chosen in _places(space)])
 
 
@@ -95,15 +95,15 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
         return none
     rows = design[has]
     normal = rows.T @ rows + np.diag(RIDGE * len(design) * penalty)
-    found: Array = np.linalg.solve(normal, rows.T @ np.minimum(costs[has], CAP))
-    return found
+    coefficients: Array = np.linalg.solve(normal, rows.T @ np.minimum(costs[has], CAP))
+    return coefficients
 
 
 def _places(space: FeatureSpace) -> list[list[int]]:
     """Return for each combination of words their places among all words."""
-    found: list[list[int]] = [[]]
+    places: list[list[int]] = [[]]
     before = 0
     for words in space.words.values():
-        found = [[*chosen, before + number] for chosen in found for number in range(len(words))]
+        places = [[*chosen, before + number] for chosen in places for number in range(len(words))]
         before += len(words)
-    return found
+    return places

@@ -227,13 +227,13 @@ def require_here(path: Path, model: Model) -> None:
     """Raise UsageError for a selector of another device."""
     here = [device_name(device) for device in devices_present()]
     if model.device_name not in here:
-        found = f"is of {model.device_name}, here is {' and '.join(here)}"
-        raise UsageError(f"{path}: {found}; `kernelmark select --train RUN` makes one of a run on this device")
+        complaint = f"is of {model.device_name}, here is {' and '.join(here)}"
+        raise UsageError(f"{path}: {complaint}; `kernelmark select --train RUN` makes one of a run on this device")
 
 
 def chosen(model: Model) -> Counter[str]:
     """Return for how many training problems each kernel is chosen, the most frequent first."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for node in model.leaves:
-        found[model.kernels[node.order[0]]] += node.problems
-    return Counter(dict(found.most_common()))
+        counts[model.kernels[node.order[0]]] += node.problems
+    return Counter(dict(counts.most_common()))

@@ -47,8 +47,8 @@ def drawn(families: Array) -> Draws:
 
 def share(logs: Array, draws: Draws) -> Share:
     """Return the geometric mean of the numbers with these logarithms, and its interval; NaN are left out."""
-    found = _ratios(logs, np.ones_like(logs), draws)
-    ends = None if len(draws.places) < 2 else np.exp(np.nanpercentile(found, (2.5, 97.5)))
+    ratios = _ratios(logs, np.ones_like(logs), draws)
+    ends = None if len(draws.places) < 2 else np.exp(np.nanpercentile(ratios, (2.5, 97.5)))
     mean = float(np.exp(np.nanmean(logs)))
     return Share(mean, None, None) if ends is None else Share(mean, float(ends[0]), float(ends[1]))
 
@@ -63,8 +63,8 @@ def _ratios(above: Array, below: Array, draws: Draws) -> Array:
     below = np.where(np.isnan(above), np.nan, below)
     sums = np.array([[np.nansum(values[places]) for places in draws.places] for values in (above, below)])
     drawn_above, drawn_below = draws.chosen @ sums[0], draws.chosen @ sums[1]
-    found: Array = np.where(drawn_below == 0, np.nan, drawn_above / np.where(drawn_below == 0, 1, drawn_below))
-    return found
+    ratios: Array = np.where(drawn_below == 0, np.nan, drawn_above / np.where(drawn_below == 0, 1, drawn_below))
+    return ratios
 
 
 FOLDS = 5
@@ -167,13 +167,13 @@ def part(data: Data, rows: Array) -> Data:
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
     """Return each rule's orders of kernels for problems whose family it has not seen."""
-    found = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
+    orders = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
     for fold in folds(data.families):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
         if len(fold):
             for way, rule in rules(grown).items():
-                found[way][fold] = rule(part(data, rest), part(data, fold))
-    return found
+                orders[way][fold] = rule(part(data, rest), part(data, fold))
+    return orders
 
 
 def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
@@ -183,13 +183,13 @@ def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
     """
     count = candidates(times)
     oracle = _oracle(times.logs[:, :, :count])
-    own = [PolicyLosses(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
+    policies = [PolicyLosses(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
     library = next((name for name in times.problems[0].features.libraries if name in times.kernels), "")
     for way, kernel in ((LIBRARY, library), (TIMED, f"{times.setting.op}/{SELECTED}")):
         if kernel in times.kernels:
             column = times.kernels.index(kernel)
-            own.append(PolicyLosses(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
-    return [lost._replace(logs=_taken(times.means, lost.chosen) - oracle) for lost in own]
+            policies.append(PolicyLosses(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
+    return [lost._replace(logs=_taken(times.means, lost.chosen) - oracle) for lost in policies]
 
 
 def candidates(times: Times) -> int:
@@ -201,19 +201,19 @@ def _oracle(logs: Array) -> Array:
     """Return the logarithm of the oracle's time on each problem: the mean of one half's choices timed by the other."""
     chosen = np.nanargmin(logs, axis=2)
     rows = np.arange(logs.shape[1])
-    found: Array = (logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2
-    return found
+    oracle: Array = (logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2
+    return oracle
 
 
 def _first(order: Array, means: Array) -> Array:
     has = np.take_along_axis(~np.isnan(means), order, axis=1)
-    found: Array = order[np.arange(len(order)), np.argmax(has, axis=1)]
-    return found
+    first: Array = order[np.arange(len(order)), np.argmax(has, axis=1)]
+    return first
 
 
 def _taken(means: Array, chosen: Array) -> Array:
-    found: Array = np.where(chosen < 0, np.nan, means[np.arange(len(means)), chosen])
-    return found
+    taken: Array = np.where(chosen < 0, np.nan, means[np.arange(len(means)), chosen])
+    return taken
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:

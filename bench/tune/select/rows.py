@@ -63,8 +63,8 @@ class Times(NamedTuple):
     @property
     def means(self) -> Array:
         """Return problems x kernels: the logarithms of both halves together."""
-        found: Array = self.logs.mean(axis=0)
-        return found
+        means: Array = self.logs.mean(axis=0)
+        return means
 
     def only(self, chosen: Sequence[int], kernels: Sequence[str]) -> "Times":
         """Return some of the problems, with these kernels in this order; NaN for a kernel that was not measured."""
@@ -93,8 +93,8 @@ def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bo
                 key = problem.id, r.kernel
                 rows[key] = r
                 place = r.device, r.device_name, r.host
-                own = ModelSetting(problem.op, *place, r.threads, r.mode, r.isa, r.dtype, comparable(r))
-                conditions.add((r.kernel, own))
+                setting = ModelSetting(problem.op, *place, r.threads, r.mode, r.isa, r.dtype, comparable(r))
+                conditions.add((r.kernel, setting))
                 medians[key] += by_case.get(r.case) or [r.time_s_median or 0.0]
     where = f"run {' and '.join(run_ids)}"
     if not rows:
@@ -109,11 +109,11 @@ def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> Mo
         most = max(threads)  # kernels that use one thread stand beside those that use all
         settings = {setting._replace(threads=most) if setting.threads == 1 else setting for setting in settings}
     for name, values in zip(ModelSetting._fields, zip(*sorted(settings), strict=True), strict=True):
-        found = sorted(set(values))
-        if len(found) > 1:
+        distinct = sorted(set(values))
+        if len(distinct) > 1:
             what, remedy = _WORDS[name]
-            listed = ", ".join(str(value) or "none" for value in found)
-            raise UsageError(f"{where}: has rows of {len(found)} {what} ({listed}), expected one; {remedy}")
+            listed = ", ".join(str(value) or "none" for value in distinct)
+            raise UsageError(f"{where}: has rows of {len(distinct)} {what} ({listed}), expected one; {remedy}")
     return settings.pop()
 
 

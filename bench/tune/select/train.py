@@ -38,8 +38,8 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
     """
     setting, space, kernels = data.times.setting, data.space, data.times.kernels
     best = single(data.times.means, data.costs)
-    one = leaf(data.costs)._replace(order=best)
-    root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else one
+    single_leaf = leaf(data.costs)._replace(order=best)
+    root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else single_leaf
     formula = root if isinstance(root, Formula) else None
     nodes = _listed(root, space) if isinstance(root, TreeNode) else _by_choice(orders(root, space, data.known))
     ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
@@ -67,17 +67,17 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
 def _listed(root: TreeNode, space: FeatureSpace) -> list[tuple[Split, Array]]:
     """Return the nodes of a tree, each after the one above it, and the problems of each leaf."""
     nodes: list[TreeNode] = [root]
-    found = []
+    splits = []
     for node in nodes:
         if node.below is None or node.above is None:
-            found.append((Split(order=node.order.tolist()), node.rows))
+            splits.append((Split(order=node.order.tolist()), node.rows))
         else:
             below = len(nodes)
             nodes += [node.below, node.above]
             text = space.texts[node.feature]
             split = Split(expression=text, threshold=node.threshold, below=below, above=below + 1)
-            found.append((split, node.rows[:0]))
-    return found
+            splits.append((split, node.rows[:0]))
+    return splits
 
 
 def _by_choice(chosen: Array) -> list[tuple[Split, Array]]:
@@ -136,8 +136,8 @@ def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[s
 def _without(times: Times, held: Times) -> Times:
     """Return the times without the sizes of the test, in any layout, direction or place."""
     groups = {group_of(problem.id) for problem in held.problems}
-    kept = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
-    return times.only(kept, times.kernels)
+    remaining = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
+    return times.only(remaining, times.kernels)
 
 
 def _tested(

@@ -39,8 +39,8 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
     """Return the axes that no expression contains, so that all problems of a model share their value."""
-    held = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
-    return tuple(name for name in kind.axes() if name not in held)
+    contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
+    return tuple(name for name in kind.axes() if name not in contained)
 
 
 def expressions(kind: type[Problem], words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -101,9 +101,9 @@ class FeatureSpace(NamedTuple):
         count = len(self.inputs)
         octaves = np.log2(others[:, :count]) - np.log2(one[:count])
         is_like = (others[:, count:] == one[count:]).all(axis=1)
-        found: Array = np.where(is_like, np.hypot.reduce(octaves, axis=1), np.inf)
+        distances: Array = np.where(is_like, np.hypot.reduce(octaves, axis=1), np.inf)
 
-        return found
+        return distances
 
 
 def space_of(problems: Sequence[Problem]) -> FeatureSpace:
@@ -149,11 +149,11 @@ def families_of(problems: Sequence[Problem]) -> Array:
     All layouts, directions and places of a shape are in one family, so that they are held out together.
     """
     names: dict[tuple[int, ...], int] = {}
-    found = []
+    families = []
     for problem in problems:
         family = tuple(round(math.log2(getattr(problem, name))) for name in problem.sizes)
-        found.append(names.setdefault(family, len(names)))
-    return np.array(found)
+        families.append(names.setdefault(family, len(names)))
+    return np.array(families)
 
 
 def require_enough(where: str, data: Data) -> None:
@@ -178,8 +178,8 @@ def require_enough(where: str, data: Data) -> None:
 
 def everywhere(means: Array) -> Array:
     """Return, for each kernel, whether it has a time on every problem."""
-    found: Array = np.asarray(~np.isnan(means).any(axis=0))
-    return found
+    complete: Array = np.asarray(~np.isnan(means).any(axis=0))
+    return complete
 
 
 def single(means: Array, costs: Array) -> Array:

@@ -37,8 +37,8 @@ class TreeNode(NamedTuple):
 
 def costs_of(times: Array) -> Array:
     """Return the cost of each kernel on each problem, from logarithms of times; `MISSING` without a time."""
-    found = times - np.nanmin(times, axis=1, keepdims=True)
-    return np.where(np.isnan(found), MISSING, found)
+    costs = times - np.nanmin(times, axis=1, keepdims=True)
+    return np.where(np.isnan(costs), MISSING, costs)
 
 
 def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
@@ -62,10 +62,10 @@ def leaf(costs: Array) -> TreeNode:
 def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -> TreeNode:
     node = TreeNode(rows, order_of(costs[rows]))
     is_large = depth > 0 and len(rows) >= 2 * least
-    found = _split(features[rows], np.minimum(costs[rows], CLIP), least) if is_large else None
-    if found is None:
+    split = _split(features[rows], np.minimum(costs[rows], CLIP), least) if is_large else None
+    if split is None:
         return node
-    feature, threshold = found
+    feature, threshold = split
     is_below = features[rows, feature] <= threshold
     below, above = (_grown(rows[side], features, costs, depth - 1, least) for side in (is_below, ~is_below))
     if below.feature == above.feature == -1 and below.order[0] == above.order[0]:
@@ -81,11 +81,11 @@ def _split(features: Array, costs: Array, least: int) -> tuple[int, float] | Non
     sums = np.cumsum(costs[order], axis=0)[:-1]  # splits x features x kernels
     left = np.arange(1, count)[:, None]
     total = costs.sum(axis=0)
-    kept = (sums**2).sum(axis=2) / left + ((total - sums) ** 2).sum(axis=2) / (count - left)
+    explained = (sums**2).sum(axis=2) / left + ((total - sums) ** 2).sum(axis=2) / (count - left)
     open_to = (values[1:] > values[:-1]) & (left >= least) & (count - left >= least)
-    kept = np.where(open_to, kept, -np.inf)
-    at, feature = np.unravel_index(int(np.argmax(kept)), kept.shape)
-    if kept[at, feature] <= (total**2).sum() / count + 1e-9:
+    explained = np.where(open_to, explained, -np.inf)
+    at, feature = np.unravel_index(int(np.argmax(explained)), explained.shape)
+    if explained[at, feature] <= (total**2).sum() / count + 1e-9:
         return None
     return int(feature), _between(float(values[at, feature]), float(values[at + 1, feature]))
 

@@ -156,7 +156,7 @@ def bugs(findings: Sequence[Defect]) -> list[Bug]:
     for finding in findings:
         if finding.report or finding.case.id not in reported:
             bug = Bug(FAMILIES.get(_kind_of(finding), _kind_of(finding)), _lines(finding), [finding])
-            for same in [one for one in found if one.family == bug.family and one.lines & bug.lines]:
+            for same in [earlier for earlier in found if earlier.family == bug.family and earlier.lines & bug.lines]:
                 found.remove(same)
                 bug = Bug(bug.family, same.lines | bug.lines, same.seen + bug.seen)
             found.append(bug)

@@ -118,8 +118,8 @@ def _against(other: Measurement, present: Measurement) -> str:
     """Return `1.05x [1.03, 1.07] faster`, or with `tie` where the interval includes 1."""
     if other.job != present.job:
         return APART
-    found = paired([other.samples], [present.samples])
-    return f"{found} {found.side}" if found else ""
+    ratio = paired([other.samples], [present.samples])
+    return f"{ratio} {ratio.side}" if ratio else ""
 
 
 @dataclass
@@ -140,8 +140,8 @@ class Tried:
     @property
     def time_s(self) -> float | None:
         """Return the median time in its own job, if it has one."""
-        own = self.rows[0].interval if self.rows and self.rows[0].status == Status.OK else None
-        return own.median if own else None
+        interval = self.rows[0].interval if self.rows and self.rows[0].status == Status.OK else None
+        return interval.median if interval else None
 
     @property
     def good(self) -> bool:
@@ -330,5 +330,5 @@ class Log:
 def _sources(version: Version, files: Files) -> dict[str, bytes]:
     """Return the file and its includes, copies with the contents from before their includes were renamed."""
     folder = version.source.parent
-    found = with_includes(version.source, cuda_sources()).items()
-    return {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in found}
+    included = with_includes(version.source, cuda_sources()).items()
+    return {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in included}

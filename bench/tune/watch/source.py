@@ -55,10 +55,10 @@ def _watched(file: Path) -> list[Path]:
 def _stamps(file: Path) -> list[tuple[str, int, int, int]] | None:
     """Return the stamps that change when a file is saved; None while an editor has one out of the way."""
     try:
-        found = [(path.name, path.stat()) for path in _watched(file)]
+        stats = [(path.name, path.stat()) for path in _watched(file)]
     except FileNotFoundError:
         return None
-    return [(name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found]
+    return [(name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in stats]
 
 
 def contents(file: Path) -> Files | None:
