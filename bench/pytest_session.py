@@ -58,7 +58,7 @@ class BenchmarkItem(msgspec.Struct, frozen=True):
 
 
 class Opened(NamedTuple):
-    """A run that has begun, in its store."""
+    """The session of a run that has begun, and the store that it writes."""
 
     store: Store
     session: Session

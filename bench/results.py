@@ -33,7 +33,7 @@ class RowRatio(NamedTuple):
 
 
 class Samples(Mapping[str, Sequence[float]]):
-    """The samples of each case, seconds a call, in the order taken; read from the store when one is asked for."""
+    """The samples of each case, in seconds per call, in the order taken; read from the store on first use."""
 
     def __init__(self, db: Path, run_id: str, rows: Sequence[Result]) -> None:
         self._db, self._run_id, self._rows = db, run_id, rows

@@ -136,7 +136,7 @@ class Claim(TomlTable, frozen=True):
 
 
 class Catalog(TomlTable, frozen=True):
-    """The contents of a file of bench/claims/."""
+    """The experiments and claims of one TOML file in bench/claims/."""
 
     experiment: tuple[Experiment, ...] = ()
     claim: tuple[Claim, ...] = ()

@@ -40,7 +40,7 @@ class ClaimRatio(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A comparison, the rows of its experiment, the rows that it compares, and the prices of devices."""
+    """A claim's comparison with its data: all rows of the experiment, those to compare, and device prices."""
 
     asked: Contrast
     evidence: ExperimentRows

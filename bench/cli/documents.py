@@ -31,7 +31,7 @@ class ExportedCeiling(Ceiling, frozen=True, kw_only=True):
 
 
 class ExportedRow(Result, kw_only=True):
-    """A row with its samples, seconds a call, in the order in which they were taken."""
+    """A row with its samples, seconds per call, in the order in which they were taken."""
 
     samples_s: list[float]
 

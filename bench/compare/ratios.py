@@ -57,7 +57,7 @@ PAIRS = (
 
 
 class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A kernel's speed on a problem over its speed on a variant, in both runs; ratio: NEW's over BASE's."""
+    """A kernel's speed on a problem over its speed on a variant, in each run; ratio: NEW's value over BASE's."""
 
     kernel: str
     problem: str

@@ -81,7 +81,7 @@ Footprint = dict[tuple[str, bool], Array]
 
 @dataclass(frozen=True)
 class Sampled:
-    """The clusters of a launch that ran, and how many each stands for; all if `clusters` is empty."""
+    """The clusters of a launch that were run, and how many each represents; all were run if `clusters` is empty."""
 
     launch: Launch
     clusters: Mapping[int, int]

@@ -49,7 +49,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 class Translator:
-    """The statements of one asm, with the registers that it declares."""
+    """Translates the instructions of one inline asm into C++ statements, with the registers that it declares."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names

@@ -25,7 +25,7 @@ _ENTROPY = slice(2 * _LAYOUT.size, 2 * _LAYOUT.size + 16)
 
 
 class Call(NamedTuple):
-    """The call in progress for a contender of the job, by its place, and its start (monotonic clock).
+    """The call in progress: the place of its contender in the job, its stage, and its start (monotonic clock).
 
     Calls of the problem's class count for the first contender that needs them, and imports for the first of all.
     """

@@ -95,9 +95,9 @@ class Excess(msgspec.Struct, frozen=True):
 
 
 class Roofline(msgspec.Struct, frozen=True):
-    """A time under its ceilings, by column: per cent of what the nearer one (`compute` or `memory`) allows, both rates.
+    """The roofline columns of a time: per cent of the nearer ceiling (`compute` or `memory`), and both ceilings.
 
-    roofline_pct_cycles: the same in cycles, which no change of the clock affects, if it was read both times.
+    roofline_pct_cycles: the same per cycle, so that clock changes cancel; None unless the clock was read both times.
     """
 
     roofline_pct: float
@@ -220,7 +220,7 @@ class Measured(msgspec.Struct, kw_only=True):
 
 
 class Measurement(Measured, kw_only=True):
-    """A worker's report on one contender. Times in seconds a call; no samples unless status is `ok`.
+    """A worker's report on one contender. Times in seconds per call; no samples unless status is `ok`.
 
     parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` for a
     single process, whose interval does not cover the next one. state: readings of the machine during sampling, by

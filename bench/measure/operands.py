@@ -119,7 +119,7 @@ class OperandSet:
         return parts if len(parts) > 1 else logical(parts[0], self.specs[name], order)
 
     def load(self, draw: Draw) -> None:
-        """Copy all drawn values in."""
+        """Copy the drawn values into all operands."""
         self.change = {}
         for name, values in draw.flat.items():
             self._memory[name].upload(self.flat[name], values)
@@ -132,7 +132,7 @@ class OperandSet:
                 self._memory[name].scatter(self.flat[name], *self.change[name])
 
     def freshen(self, draw: Draw, change: Change) -> None:
-        """Give the inputs the drawn values with a change, in place of the last one; inouts once they are restored."""
+        """Undo the last change of the inputs and apply this one; `restore` applies it to the inouts too."""
         with draw.holding(change):
             for name in self._named("in"):
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])

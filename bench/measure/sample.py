@@ -133,7 +133,7 @@ class Series:
         self.stopped_by: str | None = None
 
     def sample(self) -> None:
-        """Take one sample: call to wake, then time a batch in stretches on fresh values; keep the seconds a call.
+        """Take one sample: wake by a call, time a batch in stretches on fresh values, keep the seconds per call.
 
         The stretches that wake differ from the others only in that their time is not kept.
         """
@@ -232,7 +232,7 @@ class Series:
         return seconds[0], seconds[1]
 
     def take_apart(self, is_checked: bool = True) -> tuple[float, float]:
-        """Return the seconds a call of a batch, and of a batch with a change and a few microseconds between calls.
+        """Return the seconds per call of a batch, and of one with a change and some microseconds between calls.
 
         is_checked: whether the output of the last of these is checked as a whole.
         """
@@ -368,7 +368,7 @@ class Series:
 
     @property
     def is_long(self) -> bool:
-        """Return whether a call is so long that waking threads and caches takes a small part of it."""
+        """Return whether a call is so long that waking threads and caches takes only a small part of its time."""
         return self._call_s >= LONG_CALL_S
 
     def mark(self) -> Mark:

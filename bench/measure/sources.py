@@ -1,4 +1,4 @@
-"""Digests of everything that a measured row depends on: the kernel's code, its declaration's values, the measuring.
+"""Digests of everything that a measured row depends on: the kernel's code, the values declared, the measuring.
 
 Paths, names of files, comments and formatting are not part of them: two checkouts of the same code agree.
 """

@@ -104,7 +104,7 @@ class CpuClock:
         return (stop - start) / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
-        """Return the seconds a call, with a pause of 0 to 5 us and `between` before the next; neither is counted."""
+        """Return the seconds per call; an untimed pause of 0 to 5 us and an untimed `between` follow each call."""
         clock, spent_s = time.perf_counter, 0.0
         pauses, between = [random.uniform(0, 5e-6) for _ in calls], between or repeat(None)
         with undisturbed():
@@ -203,7 +203,7 @@ class CudaClock:
         return span / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
-        """Return the seconds a call, with a pause of 0 to 5 us between launches, while the stream is held."""
+        """Return the seconds per call, with a pause of 0 to 5 us between launches, while the stream is held."""
         between = between or repeat(None)
 
         def after_a_pause(call: Launch) -> Launch:

@@ -94,7 +94,7 @@ NATIVE = {"f64": "fp64", "s8": "exact"} | dict.fromkeys(("f32", "f16", "bf16", "
 
 
 def operand_roundoff(numerics: str, storage: str) -> float:
-    """Return the roundoff of operands of this type in `numerics`: 0 if they are stored no more precisely."""
+    """Return the roundoff when `numerics` rounds operands of this type: 0 if it need not round them."""
     roundoff = NUMERICS[numerics].operand
     return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
 

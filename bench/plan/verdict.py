@@ -56,7 +56,7 @@ class Bound(NamedTuple):
         return self._replace(unit=np.broadcast_to(self.unit, shape)[part]) if np.ndim(self.unit) else self
 
     def limits(self, want: Array) -> Array:
-        """The largest absolute error of each element, stored."""
+        """Return the largest absolute error that each element may have once it is stored in its type."""
         dtype = DTYPES[self.stored]
         before = self.largest * (1 + dtype.roundoff) * self.unit
         found: Array = before + dtype.roundoff * np.abs(want) + dtype.underflow

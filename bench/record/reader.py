@@ -325,7 +325,7 @@ class Reader(Queries):
         return [(one[1], other[1]) for one, other in nsmallest(limit, pairs)]
 
     def samples(self, run_id: str, case: str) -> list[float]:
-        """The samples of a case, seconds a call, in the order in which they were taken."""
+        """The samples of a case, in seconds per call, in the order in which they were taken."""
         return list(self._of_case("sample_blob", lambda values: samples_of(*values), run_id, case))
 
     def by_process(self, run_id: str, case: str) -> list[Sequence[float]]:

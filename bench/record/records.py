@@ -37,7 +37,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Record(NamedTuple):
-    """A row as plain values: columns, dimensions by name, and samples in seconds a call."""
+    """A row as plain values: columns, dimensions by name, and samples in seconds per call."""
 
     values: tuple[Any, ...]
     dims: Dims
@@ -240,7 +240,7 @@ def doubles(blob: bytes) -> "array.array[float]":
 
 
 def samples_of(blob: bytes) -> "array.array[float]":
-    """Return the stored samples, seconds a call. Raises ValueError for an invalid time."""
+    """Return the stored samples, in seconds per call. Raises ValueError for an invalid time."""
     values = doubles(blob)
     if values and not (math.isfinite(sum(values)) and min(values) >= 0):
         raise ValueError("a sample is not a number of seconds")

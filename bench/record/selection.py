@@ -7,7 +7,7 @@ from kernelmark.bench.plan.globs import matches
 
 
 class Selection(NamedTuple):
-    """Rows that match one of each kind; an empty kind excludes none."""
+    """A filter of rows: a row has to match one entry of each field that is not empty."""
 
     kernels: Sequence[str] = ()
     op: Sequence[str] = ()

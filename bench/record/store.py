@@ -55,7 +55,7 @@ def resuming(run_id: str, path: Path) -> str:
 
 
 def files_of(path: Path) -> dict[str, tuple[int, int]]:
-    """Return device and number of a store's files that are not empty, by SQLite's suffixes."""
+    """Return the device and inode of each of a store's files that is not empty, by its SQLite suffix."""
     found = {}
     for end in ("", "-wal", "-shm"):
         with suppress(OSError):
@@ -187,7 +187,7 @@ class Store(Reader):
         evidence: Evidence | None = None,
         place: int = 0,
     ) -> None:
-        """Commit one result with its samples (seconds a call, in the order taken) and its ratio to the baseline.
+        """Commit one result with its samples (seconds per call, in the order taken) and its ratio to the baseline.
 
         parts: the processes that the samples come from. evidence: what accuses a result that is mistrusted. place: the
         number of its job in the whole plan.

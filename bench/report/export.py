@@ -120,7 +120,7 @@ def _nameless(name: str, texts: Iterable[str]) -> Iterable[str]:
 
 
 def write_json(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s).
+    """Write one object: the run's facts, its rows with samples (seconds per call), its ceilings (flop/s, bytes/s).
 
     Several runs are a list of such objects.
     """

@@ -106,7 +106,7 @@ Times = dict[str, dict[str, Result]]  # by problem, by kernel
 
 
 class Batch(NamedTuple):
-    """A batch forward and backward, by the fastest kernel of each layer: its seconds, and the rows of these layers."""
+    """A batch forward and backward, each layer by its fastest kernel: the seconds, and the rows of these kernels."""
 
     seconds: Ratio
     rows: list[Result]

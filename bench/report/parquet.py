@@ -43,7 +43,7 @@ def unit(column: str) -> str:
 
 
 def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
-    """Write a column for each of the CSV, null where that is empty, and `samples_s` (seconds a call).
+    """Write every column of the CSV, null where its cell is empty, and `samples_s` (seconds per call).
 
     Units are in the fields' metadata under `unit`; plan, machine and environment of the run are in the file's metadata
     under `kernelmark`, as JSON, a list for several runs. Raises UsageError if pyarrow is missing.

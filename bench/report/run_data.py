@@ -87,7 +87,7 @@ class RunData:
         return faster(self._store, one, other)
 
     def samples(self, r: Result) -> list[float]:
-        """Return the samples of a row in seconds a call, in the order in which they were taken."""
+        """Return the samples of a row in seconds per call, in the order in which they were taken."""
         return self._store.samples(self.run_id, r.case)
 
     def sample_blobs(self) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from kernelmark.bench.plan.case import Entrant, PlannedJob
 
 
 class Glimpse(msgspec.Struct, frozen=True):
-    """The samples of a contender so far, long before its row, and their median in seconds a call."""
+    """The samples of a contender so far, long before its row, and their median in seconds per call."""
 
     entrant: Entrant
     samples: int

@@ -102,9 +102,9 @@ class Session:
     def measure(
         self, number: int, planned: PlannedJob, process: int = 1, processes: int = 1
     ) -> list[tuple[Result, Measurement]]:
-        """Measure a job, by its place in the plan, in one of its processes, unless that is done already.
+        """Measure the job at this place in the plan in one of its processes, unless that is done already.
 
-        After the last process, commit its rows and return them; before, set its measurements aside.
+        After the last process, commit and return the job's rows; before, store the measurements of each process.
         """
         before = found = self._store.pending(self.run_id, number) if self._taken else []
         left = still_good(planned, before) if len(before) < process else None
@@ -146,7 +146,7 @@ class Session:
 
     @property
     def against(self) -> int:
-        """Count the rows whose status is against the user."""
+        """The number of rows whose status makes the command fail."""
         return sum(self.tally[status] for status in AGAINST)
 
 

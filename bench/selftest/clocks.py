@@ -66,7 +66,7 @@ WAYS: Mapping[str, LaunchWay] = {
 
 
 def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield for each way its event span and wall clock in seconds a call, or why these are not available."""
+    """Yield for each way its event span and wall clock in seconds per call, or why these are not available."""
     for name in names:
         way = WAYS[name]
         try:

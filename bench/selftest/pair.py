@@ -1,4 +1,4 @@
-"""A plug-in with one product in two layouts: the ratio of contenders is formed on one problem, and these are two.
+"""A plug-in that makes two layouts of a product one problem, since contenders are compared on one problem only.
 
 The operation `selftest_pair` has square A and B; kernel `nn` computes C = A B, kernel `nt` C = A B^T. Both call the
 same library on the same arrays; only the order in which B is read differs.

@@ -250,7 +250,7 @@ Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
 
 
 class SearchOptions(NamedTuple):
-    """How to search a space (None: the way that suits its size), and the file for the result."""
+    """How to search a space (None: the strategy that suits its size), and the file for the adopted tiles."""
 
     strategy: str | None = None
     budget: int | None = None

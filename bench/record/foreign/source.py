@@ -133,7 +133,7 @@ def text_under(node: JsonNode, *keys: str) -> str:
 
 
 class ForeignRow(NamedTuple):
-    """A result without a run yet, its dimensions, and its samples (seconds a call) if the file has them."""
+    """A result that belongs to no run yet, its dimensions, and its samples (seconds per call) if the file has them."""
 
     result: Result
     dims: dict[str, Any]
@@ -182,7 +182,7 @@ def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns:
 
 
 def add_samples(result: Result, samples: Sequence[float]) -> None:
-    """Add the columns that follow from samples in seconds a call; the interval holds within the process."""
+    """Add the columns computed from samples in seconds per call; the interval holds only within the process."""
     interval = median_interval(samples)
     mean = math.fsum(samples) / len(samples)
     result.samples, result.outliers, result.interval = len(samples), outliers(samples), WITHIN

@@ -1,4 +1,4 @@
-"""Wrong aggregations: strategies that save traffic or time, and lose or invent gradients.
+"""Wrong aggregations: strategies that save traffic or time by losing or inventing gradients.
 
 A result is the sum, then the residuals of the workers and of the owners, one row each.
 """
@@ -21,7 +21,7 @@ F32 = np.float32
 
 
 def quantised(name: str, x: Array, bias: float = 0.0) -> Array:
-    """Return x in a format; bias: the shift of the rounding, in units of the format's step."""
+    """Return x rounded to a format; bias: the shift of the rounding threshold, in steps of the format."""
     found = np.empty_like(x)
     for start in range(0, len(x), BLOCKS[name]):
         block = x[start : start + BLOCKS[name]]

@@ -38,11 +38,11 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class TimeBound(msgspec.Struct, frozen=True):
-    """Least times in seconds by limit, for those that are known; `limiting` is the limit with the longest of them.
+    """The least time in seconds by each known limit; `limiting` names the limit with the longest.
 
-    waves: blocks of the main launch over those that the device holds at once. tail: how much longer the multiprocessors
-    with the most blocks work than the average one; it lengthens the work of a multiprocessor, and holds if blocks have
-    equal work.
+    waves: the number of blocks of the main launch, divided by how many the device holds at once. tail: the work of the
+    multiprocessors with the most blocks over the average; it lengthens the limits within a multiprocessor, and assumes
+    that all blocks have equal work.
     """
 
     device: str
@@ -269,7 +269,7 @@ def described(function: LaunchCode) -> str:
 
 
 def mix(main: LaunchCode) -> Iterator[Sequence[str]]:
-    """Yield the rows of MIX for a launch with a main loop."""
+    """Yield the rows of the table of instructions, MIX, for a launch that has a main loop."""
     assert main.loop is not None
     loop = main.loop
     for kind, number in sorted(loop.mix.items(), key=lambda pair: -pair[1]):

@@ -306,7 +306,7 @@ def counted(listed: Iterable[Instruction]) -> Code:
 def lanes(opcode: str) -> int:
     """Return the multiply-adds of one warp instruction: 32 of FFMA, 64 of FFMA2, m n k of a matrix product.
 
-    A warp's quarter of a wgmma, which a warpgroup issues: `HGMMA.64x256x16.F32` has 65,536.
+    Four warps issue a wgmma together, and a quarter of it counts for each: 65,536 of `HGMMA.64x256x16.F32`.
     """
     name, *parts = opcode.split(".")
     if "MMA" not in name:

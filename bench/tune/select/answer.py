@@ -64,7 +64,7 @@ _SAME = ("op", "device", "device_name", "threads", "mode", "dtype", "precision",
 
 
 def document(model: Model, found: KernelChoice | None) -> str:
-    """Return a `SelectDocument`."""
+    """Return the JSON text of a `SelectDocument` with the selector and, if there is one, its choice."""
     made = SelectDocument(
         **{name: getattr(model, name) for name in _SAME},
         problems=len(model.measured),

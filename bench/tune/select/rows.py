@@ -62,7 +62,7 @@ class Times(NamedTuple):
 
     @property
     def means(self) -> Array:
-        """Return problems x kernels: the logarithms of both halves together."""
+        """Return the mean of the logarithms of both halves, problems x kernels."""
         means: Array = self.logs.mean(axis=0)
         return means
 

@@ -124,9 +124,9 @@ def _against(other: Measurement, present: Measurement) -> str:
 
 @dataclass
 class Tried:
-    """A version that was tried, and the version it is compared with. against: the comparison, in a few words.
+    """A version that was tried, and the one to compare it with, `beside`. against: its failures, in a few words.
 
-    judged: it ran somewhere and was right. launches: the launches' resources. rows: all rows of its job, its own first.
+    judged: it ran on a device or in the emulator, and was right. rows: all rows of its job, its own first.
     """
 
     version: Version
