@@ -106,7 +106,7 @@ class Wisdom:
     def write(self) -> None:
         """Write the plans, with those that other processes wrote meanwhile; the file is renamed into place.
 
-        A folder that refuses costs only time.
+        If the folder cannot be written, plans are made again in the next process.
         """
         import tempfile
 

@@ -26,7 +26,7 @@ def few(target, rows, start, stop):
 
 @jit
 def total(target, rows, start, stop):
-    """Target = the sum of rows, which stays in the cache."""
+    """Store the sum of rows in target, by stores that leave it in the cache."""
     line = LINE_BYTES // target.itemsize
     last = start + (stop - start) // line * line
     for j in range(start, last, line):
@@ -36,7 +36,7 @@ def total(target, rows, start, stop):
 
 @jit
 def total_past(target, rows, start, stop):
-    """Target = the sum of rows, stored past the caches: no line of target is read before it is written."""
+    """Store the sum of rows in target, past the caches: no line of target is read before it is written."""
     line = LINE_BYTES // target.itemsize
     ahead = -(target.ctypes.data // target.itemsize + start) % line
     first = min(stop, start + ahead)

@@ -36,7 +36,7 @@ _STEPS, _FEEDBACK = ("sum", "update"), ("plain", "ef")
 
 
 class AggregateOperands(Protocol):
-    """Operands of a set-up; `s` or, with /update, `weights` and `replicas`; `e` with /ef."""
+    """What a set-up gets: `g`; `s`, or `weights` and `replicas` with /update; and `e` with /ef."""
 
     g: Any
     s: Any

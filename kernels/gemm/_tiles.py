@@ -37,7 +37,7 @@ def blocks_per_sm(t: Tile) -> int:
 
 
 def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
-    """Return why a part does not divide its whole, each named by its tunable, or None."""
+    """Return why the first tunable of a pair does not divide the second, or None."""
     for part, whole in pairs:
         if getattr(t, whole) % getattr(t, part):
             return f"{part} = {getattr(t, part)} does not divide {whole} = {getattr(t, whole)}"
@@ -88,7 +88,7 @@ def beyond_grid(p: GemmProblem, t: Tile) -> str | None:
 
 
 def columns(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile is invalid in which a thread has a column of TM elements, or None."""
+    """Return why a tile is invalid for kernels whose threads compute a column of TM elements each, or None."""
     if reason := divides(t, ("TM", "BM")) or beyond_grid(p, t):
         return reason
     threads = t.BM * t.BN // t.TM

@@ -52,7 +52,7 @@ def grid(p: GemmProblem, t: Tile, layers: int = 1) -> tuple[int, int, int]:
 
 
 def stages_bytes(t: Tile) -> int:
-    """Shared memory of a pipeline: STAGES panels of A and of B."""
+    """Return the bytes of shared memory of a pipeline that holds STAGES panels of A and of B."""
     return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * PAD))
 
 
@@ -169,7 +169,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile as wide as WIDE is skipped, or None: half of the last one is past n, and they are few."""
+    """Return why a tile as wide as WIDE is skipped: at most two span n, the last one half empty; else None."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -177,7 +177,7 @@ def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return how deep the slices of k are and how many, to fill the device; none below DEPTH if k allows."""
+    """Return the depth and number of the slices of k that fill the device; at least DEPTH deep if k allows."""
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // tiles(p, t), p.k // t.DEPTH))
     depth = ceil_div(ceil_div(p.k, wanted), t.BK) * t.BK
     return depth, ceil_div(p.k, depth)
@@ -234,7 +234,7 @@ class Dealt(NamedTuple):
 
     @property
     def divides(self) -> bool:
-        """Whether some tile is shared by several blocks."""
+        """Return whether several blocks share a tile."""
         return self.share % self.steps != 0
 
 

@@ -171,7 +171,7 @@ def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
 
 @jit
 def append(x, border):  # type: ignore[no-untyped-def]
-    """Append the border behind the moved columns."""
+    """Copy the border to the end of x, behind the columns that were moved."""
     move(x, x.size - border.size, border, 0, border.size)
 
 

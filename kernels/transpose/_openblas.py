@@ -54,7 +54,7 @@ def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
 
 
 def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
-    """Return the bytes that imatcopy allocates for m x n, unless it is square; it touches no more than a copy."""
+    """Return the bytes that imatcopy allocates for m x n, 0 if it is square; it touches only a copy's worth."""
     return 0 if m == n else m * max(m, n) * DTYPES[dtype].itemsize
 
 

@@ -21,7 +21,7 @@ def met(tap, pad, stride, dilation, size, outputs):
 
 @part
 def by_tap(columns, x, g, at, block, first, last, back):
-    """Copy columns of pixels first:last of the image whose group of channels begins at x[at]; back: add them to it."""
+    """Copy the columns of pixels first:last of an image's channels at x[at]; back: add the columns to the image."""
     c0, c1, t0, t1 = block
     row = 0
     for c in range(c0, c1):

@@ -46,7 +46,7 @@ class Product(NamedTuple):
 
     @property
     def loaded_n(self) -> int:
-        """Columns of op(b) that may be read, with their padding if rows are padded."""
+        """The number of columns of op(b) that may be read, padding included."""
         padded = self.op[1] == "N" and isinstance(self.b.at, Scratch)
         return ceil_div(self.n, PACK) * PACK if padded else self.n
 

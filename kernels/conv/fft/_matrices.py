@@ -24,7 +24,7 @@ class Spectra(NamedTuple):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The rows and columns of the matrix."""
         size = (self.cut.channels, self.cut.places)
         return size if self.by_channel else size[::-1]
 

@@ -73,7 +73,7 @@ class Cut(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """The three tensors of a problem."""
+    """The three tensors of a problem, each cut into tiles."""
 
     x: Cut
     w: Cut
@@ -93,12 +93,12 @@ class Cuts(NamedTuple):
 
     @property
     def planes(self) -> int:
-        """Transforms."""
+        """The number of transforms of all three tensors."""
         return sum(cut.planes for cut in self)
 
     @property
     def products(self) -> int:
-        """Complex multiply-adds."""
+        """The number of complex multiply-adds."""
         return self.frequencies * self.x.planes * self.y.channels
 
     @property
@@ -109,7 +109,7 @@ class Cuts(NamedTuple):
 
 @lru_cache
 def cuts(p: ConvSizes, sides: Sides) -> Cuts:
-    """All three tensors in tiles of `sides`."""
+    """Return the three tensors of a problem, cut into tiles of `sides`."""
     height = _axes(p, sides[0], (p.h, p.r, p.p), (p.stride_h, p.dilation_h, p.pad_h.before))
     width = _axes(p, sides[1], (p.w, p.s, p.q), (p.stride_w, p.dilation_w, p.pad_w.before))
     turned = {"fprop": "w", "wgrad": "y"}.get(p.direction)

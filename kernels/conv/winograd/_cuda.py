@@ -85,7 +85,7 @@ def executed(side: int) -> Callable[[ConvProblem, Tile], int]:
 
 
 def frequencies(side: int) -> int:
-    """Products of a tile, channel and filter."""
+    """Return the number of products per tile, channel and filter."""
     return (side + TAPS - 1) ** 2
 
 

@@ -69,10 +69,10 @@ def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list
 
 
 class Planes:
-    """The input or the output's gradient: its rows between zeros, and its planes of `step` strips.
+    """The input or the output's gradient: its rows padded by zeros, and its transform in planes of `step` strips.
 
-    v: scratch for planes, one that all threads share or one for each. strides: of planes, and in one of channels and
-    tiles.
+    v: scratch for the planes, one that all threads share or one per thread. strides: the distance between planes, and
+    those between channels and between tiles within a plane.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ def _columns(count: int, lanes: int) -> int:
 class Cut(NamedTuple):
     """How threads share an image: items of strips s0:s1 of tiles and of channels f0:f1 of the output.
 
-    strips: of an item at most. channels: of the output that are multiplied at a time. is_whole: whether every item has
+    strips: the most of an item. channels: those of the output multiplied at a time. is_whole: whether every item has
     all strips, and so is the only one that uses its filters.
     """
 
@@ -109,7 +109,7 @@ class Cut(NamedTuple):
 
 
 def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
-    """Return items of strips, and of channels of the output if strips are few."""
+    """Divide the strips among threads, and the channels of the output too if there are few strips."""
     strips = images * g.down
     most = max(1, t.HELD // ((g.m + 2) ** 2 * (g.inputs + g.outputs) * g.across))
     wide = strips * g.across >= NARROW * threads
