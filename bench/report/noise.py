@@ -44,7 +44,7 @@ def marked(time: str, r: Result) -> str:
 
 
 def share(r: Result) -> str:
-    """Return the percentage of the roofline, with a mark before it if the ceiling was disturbed."""
+    """Return a row's percentage of the roofline, after a mark if the ceiling was disturbed."""
     mark = MARK * (r.roofline_pct is not None and bool(low_ceilings(r.disturbed)))
     return mark + digits(r.roofline_pct)
 

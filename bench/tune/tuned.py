@@ -66,7 +66,7 @@ class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of entries, all of one device."""
+    """The contents of a file of tuned tiles, all for one device."""
 
     format: int = _FORMAT
     device: str

@@ -63,7 +63,7 @@ class Bucket(NamedTuple):
         return self.last - self.first
 
     def of(self, name: str, row: int | None = None) -> Part:
-        """Return its part of an operand's row."""
+        """Return the bucket's part of an operand's row."""
         return Part(name, row, self.first, self.last)
 
     def room(self, name: str, row: int) -> Part:

@@ -57,7 +57,7 @@ class CopyProblem(Problem, frozen=True, kw_only=True):
         return moved("b", outputs["b"], reference, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """The whole check, which takes hardly longer than reading both."""
+        """Return a comparison of all elements, which takes hardly longer than reading both arrays."""
         return lambda outputs, now, changes, numerics: self.check(outputs, self.reference(now, rng), numerics).reason
 
     @property

@@ -123,7 +123,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return (Operand("x", x, self.dtype, "in", specials=1.0), Operand("y", y, self.dtype, "out"))
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Transformed:
-        """By NumPy in double precision."""
+        """Return the transform that NumPy computes in double precision."""
         y = self._transformed(np.ascontiguousarray(inputs["x"], np.float64))
         return Transformed(y, np.sqrt(self._squares(inputs["x"])).reshape(-1, *[1] * (y.ndim - 1)))
 

@@ -335,7 +335,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return which, row, column, now[index].astype(np.float64), before.astype(np.float64)
 
     def tolerance(self, numerics: str) -> Bound:
-        """Return the bound of the errors of the sum, of alpha and beta, of the epilogue, and of storing.
+        """Return the error bound: of the sum, of alpha and beta, of the epilogue, and of rounding to store.
 
         It is in the reference's units, and 0 for integers, whatever a kernel declares.
         """

@@ -18,7 +18,7 @@ def tile_width(p: TransposeProblem, squares: int) -> int:
 
 
 def stages(p: TransposeProblem, t: Tile) -> int:
-    """Tiles that a ring of t.RING KiB holds."""
+    """Return the number of tiles that a ring buffer of t.RING KiB holds."""
     return int(t.RING * 1024 // (tile_width(p, t.SQUARES) * t.SQUARES * VECTOR))
 
 

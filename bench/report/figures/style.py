@@ -121,7 +121,7 @@ def panel(height_mm: float, width: float = WIDTH) -> "tuple[Drawing, Axes]":
 
 
 class Label(NamedTuple):
-    """A text beside a point, and the mark of that point."""
+    """A text to write beside a point, and the marker of that point."""
 
     x: float
     y: float

@@ -308,7 +308,7 @@ def operands(rounded: Callable[[Array], Array]) -> Spoil:
 
 
 def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
-    """Return a function that rounds sums of `chunk` products and adds these exactly, or rounds the running sum."""
+    """Return a function that rounds each sum of `chunk` products, or if chained, the running sum after each."""
     rounded = nearest(bits)
 
     def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:

@@ -55,7 +55,7 @@ def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
 
 
 def choice_figures(model: Model, registry: Registry) -> style.Kind:
-    """Return a figure of the choice for each direction and storage of convolutions, over the measured winners."""
+    """Return a figure per direction and storage of convolutions: the selector's choice and the measured winners."""
     tails: dict[str, dict[tuple[int, int], list[tuple[Any, str]]]] = defaultdict(lambda: defaultdict(list))
     for measured in model.measured if model.op == "conv" else ():
         problem: Any = registry.problem(measured.problem)

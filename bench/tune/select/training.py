@@ -27,9 +27,9 @@ def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes whose values are names: layout, direction, place. Axes that kernels declare are fixed.
+    """Return the axes whose values are names: layout, direction, place; not those that kernels declare.
 
-    So is the distribution of operands, which a caller does not know.
+    The distribution of operands is left out too, since a caller does not know it.
     """
     fixed = {"dtype", "distribution", *kind.assumed}
     return tuple(

@@ -57,7 +57,7 @@ class Cut(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Elements of the buffer."""
+        """The number of elements in the buffer."""
         return self.down * self.across * self.depth * self.pitch * self.unit
 
 
