@@ -30,7 +30,7 @@ class DeviceLimits:
 
     @property
     def shared_granularity(self) -> int:
-        """Bytes to which a block's shared memory is rounded up."""
+        """The granularity, in bytes, to which a block's shared memory is rounded up."""
         return 256 if self.capability < 80 else 128
 
     def blocks_by_shared(self, nbytes: int) -> int:

@@ -63,7 +63,7 @@ class Operand(msgspec.Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """Elements of the buffer, padding included."""
+        """The number of elements in the buffer, padding included."""
         return math.prod(self.shape[:-1]) * self.ld
 
     @property

@@ -90,7 +90,7 @@ def store_bytes(p: GemmProblem, t: Tile) -> int:
 
 
 def stride_c(p: GemmProblem) -> np.int64:
-    """Elements from one product of a batch to the next."""
+    """Return the stride, in elements, from one product of a batch to the next."""
     c = p.operands()[2]
     return np.int64(c.shape[-2] * c.ld)
 
@@ -119,7 +119,7 @@ def wgmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def cluster_tiles(p: GemmProblem, t: Tile) -> int:
-    """Tiles of all products, each as large as a cluster of blocks computes."""
+    """Return the number of tiles of all products, each as large as a cluster of blocks computes."""
     return ceil_div(p.m, BM * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch
 
 
@@ -337,7 +337,7 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
 
 
 def block_slices(p: GemmProblem, t: Tile) -> int:
-    """Tiles of all products, once for each slice of k."""
+    """Return the number of tiles of all products, counted once for each slice of k."""
     return block_tiles(p, t) * slices(p, t)[1]
 
 

@@ -20,7 +20,7 @@ def few_rows(p: GemmProblem) -> str | None:
 
 
 def itemsize(p: GemmProblem) -> int:
-    """Bytes of an element of A and B."""
+    """Return the bytes of an element of A and B."""
     return DTYPES[split_dtype(p.dtype)[0]].itemsize
 
 
@@ -30,7 +30,7 @@ def rows(p: GemmProblem) -> int:
 
 
 def step(p: GemmProblem) -> int:
-    """Elements of k that a warp takes at once."""
+    """Return the number of elements along k that a warp takes at once."""
     return MEMBERS * (VECTOR // itemsize(p) if p.op_b == "T" else MEMBERS)
 
 

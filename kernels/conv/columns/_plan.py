@@ -32,12 +32,12 @@ class Plan(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Elements of the largest block of columns."""
+        """The number of elements in the largest block of columns."""
         return depth(self.blocks) * self.step
 
 
 def depth(blocks: Array) -> int:
-    """Rows of the deepest block."""
+    """The number of rows of the deepest block."""
     return int(((blocks[:, 1] - blocks[:, 0]) * (blocks[:, 3] - blocks[:, 2])).max())
 
 

@@ -60,13 +60,13 @@ class Product(NamedTuple):
         return ENTRY.format(what=what, op_a=self.op[0], op_b=self.op[1], **widths, **vars(tile))
 
     def tiles(self, t: Tile) -> tuple[int, int]:
-        """Tiles of the product: all, and along a row."""
+        """Return the number of tiles of the product, and of those along a row."""
         across = ceil_div(self.n, t.BN)
         return ceil_div(self.m, t.BM) * across, across
 
 
 def height(p: ConvProblem) -> int:
-    """Elements of a column of one group."""
+    """Return the number of elements in a column of one group."""
     return p.c // p.groups * p.r * p.s
 
 
@@ -76,7 +76,7 @@ def leading(p: ConvProblem) -> int:
 
 
 def _image_floats(p: ConvProblem) -> int:
-    """Elements of the columns of one image."""
+    """Return the number of elements in the columns of one image."""
     return leading(p) * (p.groups * height(p) if p.layout == "nchw" else p.groups * p.p * p.q)
 
 

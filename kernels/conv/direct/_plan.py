@@ -20,7 +20,7 @@ from kernelmark.kernels.conv._shape import Shape
 
 
 class Border(NamedTuple):
-    """Rows and columns of zeros around an image of `channels` x `height` x `width`."""
+    """The border of zeros, in rows and columns, around an image of `channels` x `height` x `width`."""
 
     channels: int
     height: int
@@ -33,7 +33,7 @@ class Border(NamedTuple):
 
     @property
     def strides(self) -> tuple[int, int, int, int]:
-        """Strides of the surrounded images, along n, channels, rows and columns."""
+        """The strides of images with their borders, along n, channels, rows and columns."""
         rows, columns = self.height + self.top + self.bottom, self.width + self.left + self.right
         if self.channels_last:
             return self.channels * rows * columns, 1, columns * self.channels, self.channels

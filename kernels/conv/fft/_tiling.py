@@ -48,7 +48,7 @@ class Cut(NamedTuple):
 
     @property
     def places(self) -> int:
-        """Tiles of one channel of all images."""
+        """The number of tiles in one channel of all images."""
         return self.images * self.height.tiles * self.width.tiles
 
     @property

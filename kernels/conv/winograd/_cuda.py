@@ -90,7 +90,7 @@ def frequencies(side: int) -> int:
 
 
 def transformed(v: View, side: int, ldk: int) -> Scratch:
-    """The filters in all frequencies, ldk in a row."""
+    """Return scratch for the transformed filters, in rows of ldk for each frequency and channel."""
     return Scratch("filters", 4 * frequencies(side) * v.groups * v.c * ldk)
 
 
