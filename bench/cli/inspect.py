@@ -1,7 +1,6 @@
 """The commands that look into a CUDA kernel without a GPU: `inspect` and `profile`."""
 
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ def _words(plugins: Sequence[str], *words: str | None, **options: str | None) ->
 def _end(gated: pins.Gated, after_document: bool) -> None:
     """Print what differs from the pins, after a document on standard error, and end with the gate's status."""
     click.echo(gated.text, err=after_document)
-    sys.exit(AGAINST if gated.fails else OK)
+    raise SystemExit(AGAINST if gated.fails else OK)
 
 
 def _require_baseline(baseline: Path | None, update: bool) -> None:

@@ -109,7 +109,7 @@ def claims(
                 evidence = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
             except KeyboardInterrupt:
                 click.echo(KEPT, err=True)
-                sys.exit(INTERRUPTED)
+                raise SystemExit(INTERRUPTED) from None
         else:
             evidence = ExperimentRuns([store.find_run(run_id)["run_id"]])
         if prices_path is not None:
@@ -122,8 +122,8 @@ def claims(
     if csv_path is not None:
         write_text(csv_path, lambda out: views.write_csv(answers, out))
     if not evidence.finished:
-        sys.exit(INTERRUPTED)
-    sys.exit(AGAINST if evidence.against else OK)
+        raise SystemExit(INTERRUPTED)
+    raise SystemExit(AGAINST if evidence.against else OK)
 
 
 MOST_WORKERS = 10**6

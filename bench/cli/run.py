@@ -1,7 +1,6 @@
 """The commands that measure: `run` and `verify`, here or by the workers of an executor or of several GPUs."""
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import wraps
@@ -198,7 +197,7 @@ def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
     """
     options = with_blas(options.pop("blas"), options)
     if emulated:
-        sys.exit(verify_emulated(asked_of(options)))
+        raise SystemExit(verify_emulated(asked_of(options)))
     _measure(asked_of({**options, "mode": Mode.VERIFY}), RunOutputs(json=json_to))
 
 
@@ -234,7 +233,7 @@ def _measure(request: RunRequest, wanted: RunOutputs) -> None:
             if not begun:
                 raise
             _interrupted(store, *begun[0])
-    sys.exit(AGAINST if done.session.against or noisy else OK)
+    raise SystemExit(AGAINST if done.session.against or noisy else OK)
 
 
 def _announce(session: Session, detail: Detail) -> None:
@@ -298,7 +297,7 @@ def _interrupted(store: Store, session: Session, planned: int) -> NoReturn:
     done = session.tally.total()
     if done < planned:
         click.echo(f"\n{done} of {planned} cases done; {resuming(session.run_id, store.path)}")
-    sys.exit(INTERRUPTED)
+    raise SystemExit(INTERRUPTED)
 
 
 def _run_elsewhere(store: Store, request: RunRequest, begun: list[Begun]) -> Done:

@@ -1,6 +1,5 @@
 """The command `selftest`."""
 
-import sys
 from itertools import count
 
 import click
@@ -41,7 +40,7 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
         click.echo(table(findings))
         if left_out:
             click.echo("\n" + paragraph(f"not run: {', '.join(left_out)}"))
-    sys.exit(AGAINST if any(finding.holds is False for finding in findings) else OK)
+    raise SystemExit(AGAINST if any(finding.holds is False for finding in findings) else OK)
 
 
 def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Finding]:

@@ -1,7 +1,6 @@
 """The commands that manage a store: `runs`, `merge`, `import`."""
 
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
@@ -102,7 +101,7 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
     with closing(Store(target, create=False)) as store:
         for line in merged_lines(store, merged, _problems):
             click.echo(line)
-    sys.exit(OK if merged.complete else AGAINST)
+    raise SystemExit(OK if merged.complete else AGAINST)
 
 
 def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str]]:

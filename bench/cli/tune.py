@@ -115,10 +115,10 @@ def tune(
             _carry_out(Tuning(subjects, suite, plan, SearchOptions(strategy, budget, where), rig), file)
         except (Interrupted, KeyboardInterrupt):
             click.echo(KEPT)
-            sys.exit(INTERRUPTED)
+            raise SystemExit(INTERRUPTED) from None
         except DefaultFailed as error:
             click.echo(one_line(f"kernelmark: {error}"), err=True)
-            sys.exit(AGAINST)
+            raise SystemExit(AGAINST) from None
 
 
 def _asked(
@@ -157,7 +157,7 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
             log_adopted(tuning.store, verdict)
         tuning.finish()
     print_race(tuning.store, verdicts[0].default.run_id)
-    sys.exit(OK)
+    raise SystemExit(OK)
 
 
 def print_search(store: Store, run_id: str) -> None:

@@ -370,4 +370,4 @@ def compare(
     text, fails = compare_runs((base_store, base), (new_store, new), margin, gate, anyway, csv_path, json_to)
     if json_to is None:
         click.echo(text)
-    sys.exit(AGAINST if fails else OK)
+    raise SystemExit(AGAINST if fails else OK)

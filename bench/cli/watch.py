@@ -78,11 +78,11 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
                     _print(f"\n{part}")
                 log.add(files)
                 if once:
-                    sys.exit(OK if session.good else AGAINST)
+                    raise SystemExit(OK if session.good else AGAINST)
                 _print(f"\nwaiting for {file} to be saved; Ctrl-C ends\n")
         except KeyboardInterrupt:
             _print(f"\n{session.summary()}")
-            sys.exit(INTERRUPTED)
+            raise SystemExit(INTERRUPTED) from None
 
 
 def _print(text: str) -> None:
