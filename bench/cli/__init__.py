@@ -1,4 +1,4 @@
-"""The command `kernelmark`: reads arguments, prints, sets the exit status; the work is done elsewhere."""
+"""The command `kernelmark`: it reads arguments, prints and sets the exit status; other packages do the work."""
 
 import gc
 import os
@@ -8,22 +8,22 @@ from kernelmark.bench.plan.signals import take
 
 
 def main() -> None:
-    """Run the command: every complaint is one line on standard error, with an exit status of its own.
+    """Run the command; each error is one line on standard error, and each kind of error has its own exit status.
 
-    A signal ends the process at once while the commands are imported, where an exception could leave a traceback.
+    While the commands are imported a signal ends the process at once, because an exception could print a traceback.
     """
-    gc.set_threshold(100_000)  # imports make objects and no garbage: looking for it took a tenth of `kernelmark list`
+    gc.set_threshold(100_000)  # imports create no garbage, and collecting it took a tenth of `kernelmark list`
     taken = take(_leave)
     from kernelmark.bench.cli.commands import call
 
     status = call(taken)
-    gc.freeze()  # nor need the interpreter look for garbage as it ends
+    gc.freeze()  # so that the interpreter collects no garbage at exit either
     raise SystemExit(status)
 
 
 def _leave(number: int, _: object) -> None:
     try:
-        if sys.__stderr__ is not None:  # where standard error is closed, its number may be another file's
+        if sys.__stderr__ is not None:  # if standard error is closed, another file may have its number
             os.write(sys.__stderr__.fileno(), b"kernelmark: interrupted\n")
     finally:
         os._exit(128 + number)

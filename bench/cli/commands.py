@@ -1,4 +1,4 @@
-"""The group of all commands, and the function that calls it with the words of the command line."""
+"""The group of all commands, and the function that runs it on the command line."""
 
 import atexit
 import os
@@ -18,7 +18,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.signals import give, stop
 from kernelmark.bench.run.family import adopt, end_rest, known
 
-#: Where the function of each command is, and the first sentence of its help: the list of all commands imports none.
+#: Where each command's function is, and the first sentence of its help, so that listing the commands imports none of
+# them.
 COMMANDS = {
     "list": ("listing.list_command", "List the kernels that can run here, or the suites."),
     "doctor": ("doctor.doctor", "Report what is usable here, and how to fix what is not."),
@@ -28,15 +29,15 @@ COMMANDS = {
     "crossover": ("views.crossover", "Show the fastest kernel of each problem of SUITE."),
     "export": ("views.export", "Write the rows of a run for other programs and papers."),
     "history": ("views.history", "List the versions of KERNEL that watch and tune have tried."),
-    "trend": ("report.trend", "Show a case or SUITE over all runs, and where times stepped."),
+    "trend": ("report.trend", "Show the times of a case or SUITE over all runs, and where they changed."),
     "show": ("views.show", "Print the tables of a run; by default the latest."),
     "suite": ("stores.suite", "Make a suite of the problems in an application's log."),
-    "import": ("stores.import_command", "Import results of other programs, each file as a run."),
+    "import": ("stores.import_command", "Import results of other programs; each file becomes a run."),
     "merge": ("stores.merge", "Merge the stores of shards: their rows become one run."),
     "runs": ("stores.runs", "List the runs of the store, the newest first, or remove some."),
     "claims": ("report.claims", "Test the founding claims on measured rows."),
     "report": ("report.report", "Write a page of a run, with figures and tables for a paper."),
-    "scaling": ("report.scaling", "Compute what data parallelism of NETWORK would gain."),
+    "scaling": ("report.scaling", "Compute the speedup of training NETWORK with data parallelism."),
     "run": ("run.run", "Verify and time the kernels of each SUITE."),
     "verify": ("run.verify", "Verify the kernels of each SUITE without timing them."),
     "tune": ("tune.tune", "Search the tiles of KERNEL for a faster one."),
@@ -47,7 +48,7 @@ COMMANDS = {
 
 
 class _Imported(Mapping[str, click.Command]):
-    """The commands by name; the module of one is imported when that command is asked for."""
+    """The commands by name; a command's module is imported when the command is first looked up."""
 
     def __getitem__(self, name: str) -> click.Command:
         module, function = COMMANDS[name][0].split(".")
@@ -62,10 +63,10 @@ class _Imported(Mapping[str, click.Command]):
 
 
 class Commands(click.Group):
-    """A group whose help and completion import no command, and which leaves a broken pipe to its caller."""
+    """A click group that imports no command for help or completion, and passes a broken pipe on to its caller."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command for a list: its name and its sentence."""
+        """Return a command; for help and completion, a placeholder with its name and the first sentence of its help."""
         return click.Command(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
 
     def resolve_command(
@@ -99,14 +100,14 @@ def cli(ctx: click.Context) -> None:
 
 
 def call(taken: Iterable[int]) -> int:
-    """Run the command of the given words, end what a plug-in left running, and return the exit status.
+    """Run the command line, end processes that a plug-in left running, and return the exit status.
 
-    taken: the signals that end it.
+    taken: the signals that end the command.
     """
     adopt()
     others = known()
     sys.unraisablehook = leave_if_interrupted
-    atexit.register(give, dict.fromkeys(taken, signal.SIG_DFL))  # nothing is left then that an interrupt could end
+    atexit.register(give, dict.fromkeys(taken, signal.SIG_DFL))  # at exit nothing is left for an interrupt to end
 
     def work() -> None:
         give(dict.fromkeys(taken, stop))
@@ -119,7 +120,7 @@ def call(taken: Iterable[int]) -> int:
 
 
 def _defaults() -> Mapping[str, Mapping[str, Any]]:
-    """Return the defaults of the nearest file; a shell that completes shows no complaint about it."""
+    """Return the defaults of the nearest file; during shell completion, errors in that file are not reported."""
     try:
         return default_map(cli.commands, Path.cwd())
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Defaults of options from a file: kernelmark.toml, or [tool.kernelmark] in pyproject.toml, here or in a folder above.
 
-Each key names an option, each table a command.
+Each key names an option; each table names a command.
 """
 
 import os
@@ -13,13 +13,13 @@ import click
 from kernelmark.bench.plan.errors import UsageError
 
 FILES = (("kernelmark.toml", ()), ("pyproject.toml", ("tool", "kernelmark")))
-#: What names, continues or removes a run, or changes its tiles, is given on the command line alone.
+#: Options that name, continue or remove a run, or change its tiles, can only be given on the command line.
 NEVER = ("name", "resume", "reproduce", "delete", "prune", "tuned", "shard", "list", "dry-run")
 Commands = Mapping[str, click.Command]
 
 
 class Defaults(NamedTuple):
-    """The tables of a file. path: the file; table: the name of the outermost table, or ""."""
+    """The tables of a file of defaults. path: the file; table: the name of the outermost table, or ""."""
 
     path: Path
     table: str
@@ -61,17 +61,17 @@ def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
 
 
 class Values(Mapping[str, Mapping[str, Any]]):
-    """The values of each command's parameters by name; only commands that a table names are imported early."""
+    """The values of each command's parameters by name; only the commands that have a table are imported early."""
 
     def __init__(self, defaults: Defaults, commands: Commands) -> None:
-        """Raises UsageError, with the file and the key."""
+        """Raise UsageError, which names the file and the key, if a table has a value that its command does not take."""
         self._found, self._commands = defaults, commands
         self._entries = list(_entries(defaults, commands))
         for table in {table for table, _, _ in self._entries if table}:
             self[table]
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
-        """Return what the file has for a command. Raises UsageError for a value that the option does not take."""
+        """Return the file's defaults for a command. Raises UsageError for a value that the option does not take."""
         command, values = self._commands[name], {}
         for table, key, value in self._entries:
             if table in ("", name) and (option := _option(command, key)) is not None:
@@ -92,7 +92,7 @@ def default_map(commands: Commands, folder: Path) -> Mapping[str, Mapping[str, A
 
 
 def _entries(defaults: Defaults, commands: Commands) -> Iterator[tuple[str, str, Any]]:
-    """Yield the table (or ""), the key and the value of each entry, tables last, since they override."""
+    """Yield the table (or ""), the key and the value of each entry; tables come last, since they override."""
     tables = {name: value for name, value in defaults.values.items() if isinstance(value, dict)}
     entries = [("", key, value) for key, value in defaults.values.items() if key not in tables]
     for name, table in tables.items():
@@ -107,7 +107,7 @@ def _entries(defaults: Defaults, commands: Commands) -> Iterator[tuple[str, str,
 
 
 def _option(command: click.Command, key: str) -> click.Option | None:
-    """Return the option that a key is the name of; none of those that a file has no say in."""
+    """Return the option that a key names, or None if there is none or if a file may not set it."""
     if key in NEVER:
         return None
     options = (param for param in command.params if isinstance(param, click.Option))
@@ -134,6 +134,6 @@ def _checked(defaults: Defaults, table: str, option: click.Option, command: clic
 
 
 def _in_folder(folder: Path, option: click.Option, text: str) -> str:
-    """Return a file's name as seen from the folder of the defaults; any other text as it is."""
+    """Return a file's name relative to the folder of the defaults; return any other text unchanged."""
     is_file = isinstance(option.type, click.Path) or option.name == "plugins"
     return str(folder / os.path.expanduser(text)) if is_file else text  # noqa: PTH111 # a user may have no home

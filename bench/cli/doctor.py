@@ -1,4 +1,4 @@
-"""The command `doctor`: each part of the machine, whether it is usable, and how to fix it."""
+"""The command `doctor`: it reports whether each part of the machine is usable, and how to fix it if not."""
 
 import shutil
 import sys
@@ -30,7 +30,7 @@ _MODULES = (
     ("numpy", "CPU kernels"),
     ("scipy", "gemm/scipy.*"),
     ("pyfftw", "FFT on the CPU"),
-    ("numba", "our own CPU kernels"),
+    ("numba", "kernelmark's CPU kernels"),
     ("ml_dtypes", "bfloat16"),
     ("cuda.core", "compiling and launching .cu files"),
     ("cupy", "GPU arrays, streams, events"),
@@ -41,9 +41,9 @@ _MODULES = (
 
 
 class Diagnosis(NamedTuple):
-    """A part of the machine or of kernelmark, whether it is usable, and what was found or is missing.
+    """The state of a part of the machine or of kernelmark: whether it is usable, and what was found or is missing.
 
-    kernels: those that cannot run for this reason.
+    kernels: the kernels that cannot run for this reason.
     """
 
     part: str
@@ -53,7 +53,7 @@ class Diagnosis(NamedTuple):
 
 
 class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
-    """A part that `doctor` has examined. found: what it is, or why it cannot be used and how to fix it."""
+    """A part that `doctor` has examined. found: its description, or why it cannot be used and how to fix it."""
 
     part: str
     usable: bool
@@ -61,7 +61,7 @@ class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Also name the kernels that cannot run here.")
+@click.option("--all", "everything", is_flag=True, help="Also list the kernels that cannot run here.")
 @click.option("--json", "prints_json", is_flag=True, help="Print JSON.")
 @db_option
 def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
@@ -74,7 +74,7 @@ def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
 
 
 def examine(store: Path) -> list[Diagnosis]:
-    """Return every part with its state: machine, libraries, compilers, GPU, kernels, the latest run's ceilings."""
+    """Return the state of every part: machine, libraries, compilers, GPU, kernels, and ceilings of the latest run."""
     findings = [_machine(), _clock(), *(_module(name, role) for name, role in _MODULES)]
     findings += [Diagnosis("BLAS", True, build) for build in environment()["blas"]]
     findings += [_tool("nvcc", "install the CUDA toolkit"), _tool("g++", "apt-get install g++")]
@@ -86,7 +86,7 @@ def examine(store: Path) -> list[Diagnosis]:
 def _machine() -> Diagnosis:
     cache = last_level_cache_bytes() / 2**20
     facts = (
-        f"{cpu_name()}, {cpu_count()} CPUs usable, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
+        f"{cpu_name()}, {cpu_count()} usable CPUs, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
     )
     return Diagnosis("machine", True, facts)
 
@@ -116,7 +116,7 @@ def _kernels() -> list[Diagnosis]:
 
 
 def _tuned() -> list[Diagnosis]:
-    """Report the tiles that `run --tuned auto` takes on the devices here, and each that is stale."""
+    """Report the tiles that `run --tuned auto` uses on this machine's devices, and each tile that is stale."""
     findings = []
     for file in (file_of(AUTO, device) for device in devices_present()):
         try:
@@ -131,7 +131,7 @@ def _tuned() -> list[Diagnosis]:
 
 
 def _ceilings(path: Path) -> list[Diagnosis]:
-    """Report whether the ceilings that the latest run was held against hold themselves."""
+    """Report whether the ceilings that the latest run was compared with are valid."""
     if not path.is_file():
         return []
     with closing(Store(path, create=False)) as store:
@@ -147,7 +147,7 @@ def _ceilings(path: Path) -> list[Diagnosis]:
 
 
 def render(findings: list[Diagnosis], everything: bool) -> str:
-    """Return a table with a count of kernels for each missing part; everything: list their names below it."""
+    """Return the findings as a table that counts the kernels that cannot run; everything: also list their names."""
     cells = [("yes" if f.usable else "NO", f.part, _words(f)) for f in findings]
     names = [
         paragraph(f"{count(len(f.kernels), 'kernel')} cannot run here, {f.found}: {', '.join(f.kernels)}")
@@ -155,7 +155,7 @@ def render(findings: list[Diagnosis], everything: bool) -> str:
         if f.kernels and everything
     ]
     hidden = any(f.kernels for f in findings) and not everything
-    return "\n\n".join([table(COLUMNS, cells), *names, *(["--all names the kernels that cannot run"] * hidden)])
+    return "\n\n".join([table(COLUMNS, cells), *names, *(["--all lists the kernels that cannot run"] * hidden)])
 
 
 def _words(f: Diagnosis) -> str:

@@ -1,4 +1,4 @@
-"""What each command prints under `--json`, as types; docs/schemas holds them as JSON Schema."""
+"""The types of the documents that commands print with `--json`; docs/schemas holds their JSON Schemas."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ from kernelmark.bench.tune.select.model import Model
 
 
 class ExportedCeiling(Ceiling, frozen=True, kw_only=True):
-    """A ceiling of a run, in flop/s or bytes/s. doubt: why it is invalid, or ""."""
+    """A ceiling of a run, in flop/s or bytes/s. doubt: the reason why it is invalid, or ""."""
 
     doubt: str
 
 
 class ExportedRow(Result, kw_only=True):
-    """A row with its samples, seconds per call, in the order in which they were taken."""
+    """A row with its samples, in seconds per call, in the order in which they were taken."""
 
     samples_s: list[float]
 
@@ -44,7 +44,7 @@ class Export(msgspec.Struct, forbid_unknown_fields=True):
     ceilings: list[ExportedCeiling]
 
 
-#: By the name of the file in docs/schemas: the commands that print it, and its type.
+#: The commands that print each document, and its type, by the name of its file in docs/schemas.
 DOCUMENTS: dict[str, tuple[str, Any]] = {
     "run": ("run --json, verify --json, show --json", RunDocument),
     "runs": ("runs --json", list[RunSummary]),
@@ -68,7 +68,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
 
 
 def schema(name: str) -> str:
-    """Return a document's JSON Schema as a file."""
+    """Return a document's JSON Schema as the text of a file."""
     commands, kind = DOCUMENTS[name]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"kernelmark {commands}"}
     return msgspec.json.format(msgspec.json.encode(head | msgspec.json.schema(kind)).decode(), indent=2) + "\n"

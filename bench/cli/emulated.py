@@ -1,4 +1,4 @@
-"""`verify --emulated`: CUDA kernels on any problem in the emulator, thread by thread, in three orders."""
+"""`verify --emulated`: run CUDA kernels on any problem in the emulator, with threads in three orders."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -22,7 +22,7 @@ from kernelmark.bench.plan.suites import find_suite, full_name
 from kernelmark.bench.report.format import seconds, size
 from kernelmark.bench.report.layout import TableColumn, table
 
-#: Seconds of processor time for all orders of a case, and reports that are shown of each.
+#: Limit of CPU seconds for all orders of a case, and the number of findings that are printed for each order.
 LIMIT_S, SHOWN = 3600, 8
 
 

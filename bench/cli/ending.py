@@ -1,4 +1,4 @@
-"""End the command if something goes wrong: one line on standard error, and the matching exit status."""
+"""Turn each error of a command into one line on standard error and the matching exit status."""
 
 import errno
 import io
@@ -19,22 +19,22 @@ from kernelmark.bench.plan.errors import StoreGone, Unsupported, UsageError, mes
 from kernelmark.bench.plan.signals import exit_status
 from kernelmark.bench.plan.text import MOST, one_line
 
-#: What a write to standard output fails with; the error names no file then.
+#: Errors of writes to standard output; such an error names no file.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
-#: What a call fails with where the system gives this process no more files, processes or memory.
+#: Errors of calls to which the system refuses more files, processes or memory.
 _OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 _LIMITS = "`ulimit -a` shows the limits"
 
 
 class ReaderGone(Exception):
-    """The reader of standard output has ended, as in `| head`."""
+    """The program that reads standard output has ended, as in `| head`."""
 
 
 def status_of(work: Callable[[], object]) -> int:
     """Run a command and return the exit status."""
     try:
         status = _ended(work)
-    except KeyboardInterrupt:  # a second one, while the first was reported
+    except KeyboardInterrupt:  # a second interrupt, while the first was reported
         status = INTERRUPTED
     return exit_status() if status == INTERRUPTED else status
 
@@ -63,7 +63,7 @@ def _ended(work: Callable[[], object]) -> int:
     except KeyboardInterrupt:  # before click takes interrupts, or after
         return _complain("interrupted", INTERRUPTED)
     except (ReaderGone, BrokenPipeError) as error:
-        _discard(1, 2)  # either may be what has no reader
+        _discard(1, 2)  # either may have lost its reader
         # click writes an empty line where a command is interrupted
         return INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else OK
     except OSError as error:
@@ -80,26 +80,26 @@ def _ended(work: Callable[[], object]) -> int:
 
 
 def _of_click(error: click.ClickException) -> str:
-    """Return click's message; where it has no remedy, with the command that lists what can be given."""
+    """Return click's message; if it has no remedy, add the `--help` command that lists the valid arguments."""
     complaint = error.format_message()
     refused = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
     if refused or "Did you mean" in complaint or not isinstance(error, click.UsageError) or error.ctx is None:
         return complaint
     command = " ".join(("kernelmark", *error.ctx.command_path.split()[1:]))
-    return f"{complaint.removesuffix('.')}; `{command} --help` lists what it takes"
+    return f"{complaint.removesuffix('.')}; `{command} --help` lists its options and arguments"
 
 
 def _stand_in_for_closed() -> None:
-    """Give a stream that is closed a file that takes everything; its number would go to another file."""
+    """Open the null device for each closed stream, since the next file opened would otherwise get its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(getattr(sys, name), "closed", True):  # None has no such thing
+        if getattr(getattr(sys, name), "closed", True):  # None has no such attribute
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
 
 
 class _Whole(io.FileIO):
-    """An open file that is written to the end: the system may take a part of what it is given, or nothing yet.
+    """An open file whose `write` writes all data, where the system may accept only a part, or nothing for now.
 
-    Python drops the rest where it has no buffer, as under PYTHONUNBUFFERED, and fails where a pipe does not wait.
+    Python itself drops the rest if it has no buffer, as under PYTHONUNBUFFERED, and fails on a non-blocking pipe.
     """
 
     def write(self, data: Any) -> int:
@@ -112,7 +112,7 @@ class _Whole(io.FileIO):
 
 
 def _print_everything() -> None:
-    """Print whole texts, as UTF-8 in any locale, as files hold it; bytes of a path that are none with a backslash."""
+    """Make output complete and UTF-8 in any locale, as in files; bytes of a path that are not UTF-8 are escaped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)
@@ -135,16 +135,16 @@ def _done(work: Callable[[], object]) -> int:
             raise
         raise UsageError("standard output: a plug-in closed it or standard error; expected both open") from None
     finally:
-        sys.stdout, sys.stderr = streams  # a plug-in may have closed them, or put others in their place
+        sys.stdout, sys.stderr = streams  # a plug-in may have closed or replaced them
         _stand_in_for_closed()
-    sys.stdout.flush()  # a disk that is full shows here
+    sys.stdout.flush()  # a full disk makes this fail
     if isinstance(status, str):  # a plug-in's words
         raise UsageError(status)
     return status or OK
 
 
 def _flush() -> None:
-    """Write what was printed before, while its failure can be met."""
+    """Write the buffered output while a failure can still be handled."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -161,7 +161,7 @@ def _complain(text: str, status: int) -> int:
 
 
 def _defect(error: BaseException) -> int:
-    """Report a defect of kernelmark's own, with its traceback in a file; one of a plug-in is bad input."""
+    """Report a defect of kernelmark and save its traceback to a file; an error of a plug-in counts as bad input."""
     if found := _of_plugin(error) or _of_environment(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
@@ -169,7 +169,7 @@ def _defect(error: BaseException) -> int:
 
 
 def _of_plugin(error: BaseException) -> str | None:
-    """Return a complaint about the plug-in that raised an error, or None. What finds it is loaded where one is."""
+    """Return a complaint about the plug-in that raised an error, or None; with plug-ins, `discovery` is loaded."""
     discovery = sys.modules.get("kernelmark.bench.plan.discovery")
     return discovery.of_plugin(error) if discovery else None
 
@@ -179,7 +179,7 @@ def _of_environment(error: BaseException) -> str | None:
     if message(error).startswith("Key backend:"):  # Matplotlib's words
         return f"MPLBACKEND: is {os.environ.get('MPLBACKEND')!r}, expected a backend of Matplotlib; unset it"
     if isinstance(error, OverflowError) and "timestamp" in message(error):
-        return "the clock of this machine: is beyond the times that Python counts, expected a date until 2262; set it"
+        return "the clock of this machine: is set past the range of Python's times, expected a date up to 2262; set it"
     library = str(Path(os.__file__).parent)
     folders = sys.path[: sys.path.index(library)] if library in sys.path else []
     for file in (file for folder in folders for file in Path(folder).glob("*.py")):
@@ -189,7 +189,7 @@ def _of_environment(error: BaseException) -> str | None:
 
 
 def _saved(error: BaseException) -> str:
-    """Write what the authors need to know to a file of its own, and return its name."""
+    """Write a report for the authors to a new file, and return its name."""
     import tempfile
     import traceback
 
@@ -207,7 +207,7 @@ def _saved(error: BaseException) -> str:
 
 
 def _discard(*outputs: int) -> None:
-    """Send what is still to be written nowhere: at its end the interpreter would complain of it, and exit with 120."""
+    """Discard buffered output, which the interpreter would fail to write at exit, ending with status 120."""
     null = os.open(os.devnull, os.O_WRONLY)
     for output in outputs:
         os.dup2(null, output)

@@ -1,4 +1,4 @@
-"""The commands that look into a CUDA kernel without a GPU: `inspect` and `profile`."""
+"""The commands that examine CUDA kernels without a GPU: `inspect` and `profile`."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -20,13 +20,15 @@ from kernelmark.bench.tune.subject import limits_here
 
 
 def _pin_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    update = click.option("--update", is_flag=True, help="With --baseline: pin what is found now.")
-    text = "Exit with 1 if the kernel takes more than this file of pins allows."
+    update = click.option(
+        "--update", is_flag=True, help="With --baseline: write the current figures to the file of pins."
+    )
+    text = "Exit with 1 if the kernel exceeds the figures in this file of pins."
     return file_option("--baseline", text=text)(update(function))
 
 
 def _words(plugins: Sequence[str], *words: str | None, **options: str | None) -> str:
-    """Return the command line that selects the same kernels again, by which pins are found."""
+    """Return the command line that selects the same kernels; pins are stored under it."""
     given = [*options.items(), *(("plugin", plugin) for plugin in plugins)]
     return shlex.join(
         [*filter(None, words), *(word for name, value in given if value for word in (f"--{name}", value))]
@@ -34,14 +36,14 @@ def _words(plugins: Sequence[str], *words: str | None, **options: str | None) ->
 
 
 def _end(gated: pins.Gated, after_document: bool) -> None:
-    """Print what differs from the pins, after a document on standard error, and end with the gate's status."""
+    """Print differences from the pins (on standard error after a document) and exit with the gate's status."""
     click.echo(gated.text, err=after_document)
     raise SystemExit(AGAINST if gated.fails else OK)
 
 
 def _require_baseline(baseline: Path | None, update: bool) -> None:
     if update and baseline is None:
-        raise UsageError("--update: has no file to write; name it by --baseline")
+        raise UsageError("--update: has no file to write; name one with --baseline")
 
 
 @click.command()
@@ -51,9 +53,14 @@ def _require_baseline(baseline: Path | None, update: bool) -> None:
     "--kernels",
     metavar="GLOB",
     shell_complete=complete_kernels,
-    help="Show each tile of the kernels whose whole id matches.",
+    help="Show each tile of the kernels whose full id matches.",
 )
-@click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
+@click.option(
+    "--arch",
+    "archs",
+    metavar="sm_90a,..",
+    help="Architectures to compile for. [default: all that kernels are built for]",
+)
 @click.option("--format", "style", type=Choice(["table", "csv", "json"]), default="table", show_default=True)
 @_pin_options
 @plugin_option
@@ -69,8 +76,8 @@ def inspect(
 ) -> None:
     """Show registers, shared memory, spills and occupancy.
 
-    Compiles the hand-written CUDA kernels, a line each; needs no GPU. With KERNEL PROBLEM, shows the tile that a run
-    takes for PROBLEM, and how many tiles KERNEL has for it.
+    Compiles the hand-written CUDA kernels and prints one line for each; needs no GPU. With KERNEL PROBLEM, shows the
+    tile that a run uses for PROBLEM, and how many tiles KERNEL has for it.
     """
     _require_baseline(baseline, update)
     registry, wanted = discover(plugins), archs.split(",") if archs else ARCHS
@@ -119,11 +126,13 @@ def _print_rows(
     "--on",
     "device_name",
     metavar="DEVICE",
-    help="Bound the time on this GPU: h100-sxm, h200, a100, ... [default: one of the architecture]",
+    help="Bound the time on this GPU: h100-sxm, h200, a100, ... [default: a GPU of the architecture]",
 )
-@click.option("--every-block", is_flag=True, help="Run all blocks, even where a few could stand for the rest.")
+@click.option("--every-block", is_flag=True, help="Emulate all blocks, even where a few could represent the rest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the annotated sources, a page.")
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with the annotated sources."
+)
 @_pin_options
 @plugin_option
 def profile(
@@ -141,7 +150,7 @@ def profile(
     """Count the memory traffic and instructions of a CUDA kernel.
 
     Counts sectors, wavefronts, idle lanes and instructions in the emulator and in the machine code, without a GPU.
-    Nothing is timed: the last table is a lower bound of the time, by the limits of a GPU that NVIDIA publishes.
+    Nothing is timed: the last table is a lower bound of the time, from the limits that NVIDIA publishes for a GPU.
     """
     _require_baseline(baseline, update)
     registry = discover(plugins)

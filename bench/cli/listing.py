@@ -30,7 +30,7 @@ SUITE_COLUMNS = {
 
 
 class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
-    """A kernel of `list`. here: `yes` or `no`; reason: why it cannot run here, or ""."""
+    """A kernel in the output of `list`. here: whether it can run here, `yes` or `no`; reason: why not, or ""."""
 
     kernel: str
     device: str
@@ -42,7 +42,7 @@ class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
-    """A suite of `list --suites`."""
+    """A suite in the output of `list --suites`."""
 
     suite: str
     title: str
@@ -52,7 +52,7 @@ class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
 @click.command("list")
 @click.argument("operation", required=False, metavar="[OP]")
 @click.option("--op", help="List only kernels of this operation.")
-@click.option("--device", type=Choice(["cpu", "cuda"]), help="List only kernels of this device.")
+@click.option("--device", type=Choice(["cpu", "cuda"]), help="List only kernels for this device.")
 @click.option("--suites", "only_suites", is_flag=True, help="List suites instead of kernels.")
 @click.option("--all", "everything", is_flag=True, help="Also list kernels that cannot run here, with the reason.")
 @click.option("--json", "prints_json", is_flag=True, help="Print JSON, of all kernels.")
@@ -101,7 +101,7 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
 
 
 def _values(axis: str, values: Sequence[Any]) -> str:
-    """Return the values of an axis in words: `f32|f64`, and of numbers, which need a name, `batch 1`, `work 1..64`."""
+    """Return the values of an axis in words, such as `f32|f64`; before numbers stands the axis: `work 1..64`."""
     if values == (None,):
         return f"no {axis}"
     if not all(isinstance(value, int | float) for value in values):
@@ -110,8 +110,8 @@ def _values(axis: str, values: Sequence[Any]) -> str:
 
 
 def suites() -> list[ListedSuite]:
-    """Return a row for each suite; none is expanded."""
-    import tomllib  # a list of kernels starts faster without these
+    """Return a row for each suite, without expanding any."""
+    import tomllib  # listing kernels starts faster without these
 
     from kernelmark.bench.plan.suites import FOLDER, suite_names
 
@@ -125,7 +125,7 @@ def suites() -> list[ListedSuite]:
 def render(rows: list[ListedKernel], everything: bool) -> str:
     """Return the kernels that can run here as a table; below it, by reason, the number of kernels that cannot.
 
-    everything: also show those that cannot run, which are shown anyway if there are no others.
+    everything: also show the kernels that cannot run; they are shown anyway if no kernel can.
     """
     if not rows:
         return "no kernel matches; `kernelmark list` without --op and --device shows all"
@@ -135,7 +135,7 @@ def render(rows: list[ListedKernel], everything: bool) -> str:
 
 
 def _blocked(rows: list[ListedKernel], named: bool) -> Iterator[str]:
-    """Yield why kernels cannot run and how to fix it, reason by reason, with their table if they are to be named."""
+    """Yield each reason why kernels cannot run and its remedy; named: also a table of these kernels."""
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         blocked = [row for row in rows if row.reason == reason]
         more = "" if named else "; --all names them"

@@ -17,12 +17,12 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.selection import Selection
 
 OK, AGAINST, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 3, 130
-#: What an interrupted command says that measures what is missing.
-KEPT = "interrupted; every row is kept, and the same command goes on"
+#: The message of an interrupted command that continues where it stopped when it is called again.
+KEPT = "interrupted; all rows so far are stored, and the same command continues"
 
 
 def complete_suites(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The suites that come with kernelmark, and TOML files."""
+    """Return the names of the suites that come with kernelmark, and TOML files."""
     from kernelmark.bench.plan.suites import suite_names
 
     return _beginning([(name, "") for name in (*suite_names(), *_files(incomplete))], incomplete)
@@ -35,7 +35,7 @@ def _files(incomplete: str) -> list[str]:
 
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names and ids of the runs of the store, the newest first, each with its suites."""
+    """Return the names and ids of the runs in the store, newest first, each with its suites."""
     from kernelmark.bench.record.store import Store, default_store
 
     try:
@@ -53,7 +53,7 @@ def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the ids of kernels, including kernels of the plug-ins that the line has named so far."""
+    """Return the ids of kernels, including kernels of plug-ins named earlier on the command line."""
     from kernelmark.bench.plan.discovery import discover
 
     try:
@@ -74,39 +74,41 @@ def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def file_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return an option for a file to write."""
+    """Return an option that takes a file to write."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
 
 
 def folder_option(
     *names: str, text: str, default: Path | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return an option for a folder to write."""
+    """Return an option that takes a folder to write to."""
     kind = click.Path(path_type=Path, file_okay=False)
     return click.option(*names, type=kind, default=default, metavar="DIR", help=text, show_default=default is not None)
 
 
 def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Read a run's name, which no id of a run can be. Raises click.BadParameter."""
+    """Read the name of a run, which cannot look like a run's id. Raises click.BadParameter."""
     if value and not re.fullmatch(r"[^\W\d_][\w.+-]{0,59}", value):
-        raise click.BadParameter(f"is {value!r}, expected a letter, then letters, digits and . _ + -, 60 at most")
+        raise click.BadParameter(
+            f"is {value!r}, expected a letter, then letters, digits or . _ + -, at most 60 characters"
+        )
     return value
 
 
 #: The optional argument RUN.
 run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=complete_runs)
-#: `--name NAME`, by which a run is found as by its id.
+#: `--name NAME`, which later commands accept in place of the run's id.
 name_option = click.option(
     "--name",
     default="",
     metavar="NAME",
     callback=_name,
-    help="Name the run; a RUN may be given by its name.",
+    help="Give the run a name, which every argument RUN accepts in place of the id.",
 )
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--json`: the command gets `json_to`, the stream to write it to, or None; all other output goes to stderr."""
+    """`--json`: pass the command `json_to`, the stream for its JSON, or None; all other output goes to stderr."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
@@ -121,17 +123,17 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--kernels`, `--op`, `--problem` and `--status`, any of them several times, as one `selection`."""
+    """`--kernels`, `--op`, `--problem` and `--status`, each repeatable, passed to the command as one `selection`."""
 
     @click.option(
         "--kernels",
         multiple=True,
         metavar="GLOB",
         shell_complete=complete_kernels,
-        help="Use only rows of kernels whose whole id matches; may be repeated, as may the next three.",
+        help="Use only rows of kernels whose full id matches; may be repeated, as may the next three options.",
     )
     @click.option("--op", multiple=True, metavar="OP", help="Use only rows of this operation.")
-    @click.option("--problem", multiple=True, metavar="GLOB", help="Use only rows of problems whose whole id matches.")
+    @click.option("--problem", multiple=True, metavar="GLOB", help="Use only rows of problems whose full id matches.")
     @click.option(
         "--status",
         multiple=True,
@@ -148,12 +150,12 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """A value that a function parses: the single type of options that are numbers."""
+    """The type of an option whose value is parsed by a function; options that are numbers all have it."""
 
     name = "text"
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
-        """parse: raises ValueError with what was found and expected."""
+        """parse: the function; it raises ValueError, whose text has the value that was found and what was expected."""
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -163,8 +165,8 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
             self.fail(str(error), param, ctx)
 
 
-class Choice(click.Choice):  # type: ignore[type-arg] # its earlier releases take no argument
-    """One of several words; for another word, the complaint suggests a similar one."""
+class Choice(click.Choice):  # type: ignore[type-arg] # not generic in earlier releases of click
+    """The type of an option that takes one of several words; the error for any other word suggests a similar one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -174,7 +176,7 @@ class Choice(click.Choice):  # type: ignore[type-arg] # its earlier releases tak
 
 
 def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return an option of a plan, with the name of the plan's field."""
+    """Return an option of a plan; its parameter has the name of the plan's field."""
     if isinstance(option.default, bool):
         names = f"--{option.name}/--no-{option.name}" if option.default else f"--{option.name}"
         return click.option(names, option.field, is_flag=True, default=option.default, help=option.text)

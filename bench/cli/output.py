@@ -1,4 +1,4 @@
-"""Input and output of commands: a store, JSON and code on standard output or in a file, figures in a folder."""
+"""Input and output of commands: opening a store, printing JSON, writing files, drawing figures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def reading(db: Path | None, selection: Selection | None = None) -> Store:
 
 
 def as_json(document: object) -> str:
-    """Return a document, indented, without the end of its last line."""
+    """Return a document as indented JSON, without a newline at its end."""
     return msgspec.json.format(msgspec.json.encode(document).decode(), indent=2)
 
 
@@ -34,7 +34,7 @@ def print_or_write(text: str, output: Path | None) -> None:
 
 
 def drawn_in(folder: Path, kinds: Sequence[Kind]) -> str:
-    """Draw figures to a folder; return their place, and why others are not drawn. Raises UsageError."""
+    """Draw figures to a folder; return a text with their place and why others were not drawn. Raises UsageError."""
     from kernelmark.bench.report.figures import draw
 
     with writing(folder, "; --figures DIR names another"):

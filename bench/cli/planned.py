@@ -1,4 +1,4 @@
-"""The plan and the jobs of `run`, before anything is measured; `--list` and `--dry-run` print no more."""
+"""Make the plan and the jobs of `run` before anything is measured; `--list` and `--dry-run` print only these."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -30,11 +30,11 @@ from kernelmark.bench.tune.tuned import with_tuned
 
 
 class RunRequest(NamedTuple):
-    """The request of a run's command. options: those of its plan.
+    """The arguments of `run` and `verify`. options: the options that make up the plan.
 
-    executor, start_timeout_s: the file of an executor that measures instead of this machine, and the seconds in which
-    its first worker must start. gpus: the numbers of the GPUs that measure. known: the plan of a run that is resumed,
-    or measured again. detail: how much is printed.
+    executor: the file of an executor whose workers measure instead of this machine; start_timeout_s: the seconds in
+    which its first worker must start. gpus: the numbers of the GPUs to measure on. known: the plan of a run that is
+    resumed or reproduced. detail: how much is printed.
     """
 
     suites: tuple[str, ...]
@@ -54,7 +54,7 @@ class RunRequest(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A run that has begun. planned: the number of cases when it is complete."""
+    """A run that has begun. planned: the number of cases that it will have when it is complete."""
 
     session: Session
     planned: int
@@ -69,21 +69,21 @@ class Done(NamedTuple):
 
 
 def asked_of(given: dict[str, Any]) -> RunRequest:
-    """Return the request of the command. Raises UsageError for contradictions, whatever the machine."""
+    """Return the arguments as a request. Raises UsageError for arguments that contradict each other on any machine."""
     fields = {name: value for name, value in given.items() if name in RunRequest._fields}
     request = RunRequest(**fields, options={name: value for name, value in given.items() if name not in fields})
     if "" in (request.resume, request.reproduce):
         option = "resume" if request.resume == "" else "reproduce"
         raise UsageError(f"--{option} '': is empty, expected a run; `kernelmark runs` lists them")
     if not request.suites and request.resume is None and request.reproduce is None:
-        raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
+        raise UsageError("no SUITE was named; `kernelmark list --suites` lists the suites")
     if request.name and request.resume is not None:
         raise UsageError(f"--name {request.name}: a resumed run keeps its name; leave the option out")
     return request
 
 
 def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with the plug-ins of the selectors that `--select` names."""
+    """Return the options, with plug-ins added for the selectors that `--select` names."""
     if where is None:
         return options
     threads = options["threads"] or (default_threads(),)
@@ -91,7 +91,7 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_blas(files: Sequence[Path], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with a plug-in for each library that `--blas` names. Raises UsageError."""
+    """Return the options, with a plug-in added for each library that `--blas` names. Raises UsageError."""
     plugins = []
     for file in files:
         if not file.is_file():
@@ -107,9 +107,11 @@ def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
         complaint = f"--executor {request.executor}: --list and --dry-run plan for this machine"
         raise UsageError(f"{complaint}; leave one of them out")
     if request.resume is not None:
-        raise UsageError("--resume: continues a run, but --list and --dry-run start none; leave one of them out")
+        raise UsageError("--resume: continues a run, but --list and --dry-run measure nothing; leave one of them out")
     if not request.suites:
-        raise UsageError("--reproduce: has the suites of its run, and --list and --dry-run need a SUITE; name one")
+        raise UsageError(
+            "--reproduce: without SUITE uses the suites of its run, but --list and --dry-run need a SUITE; name one"
+        )
     plan = plan_asked(request.suites, request.options)
     registry = discover(plan.plugins, plan.timeout_s)
     plan, _, expanded = expanded_plan(plan, request.tuned or "", request.shard, registry)
@@ -122,9 +124,9 @@ def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
 def expanded_plan(
     plan: Plan, tuned: str, shard: Shard | None, registry: Registry, store: Store | None = None
 ) -> tuple[Plan, list[Suite], list[PlannedJob]]:
-    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError without jobs.
+    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError if there are no jobs.
 
-    shard: the part whose jobs these are; a shard may have none if there are fewer comparison groups than shards.
+    shard: the part of the plan to return jobs for; it has none if there are fewer comparison groups than shards.
     """
     if tuned:
         plan = _with_tuned(plan, tuned, registry)
@@ -141,7 +143,7 @@ def expanded_plan(
 
 
 def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
-    """Return in a line why no kernel contends: none is selected, or those that are need a device that is not used."""
+    """Return one line on why there are no jobs: no kernel is selected, or the selected ones need an unused device."""
     which = (
         f"no kernel matches{''.join(f' --kernels {glob!r}' for glob in plan.kernels)} on {' and '.join(plan.devices)}"
     )
@@ -156,9 +158,9 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
 def _reproduced(
     planned_jobs: Sequence[PlannedJob], registry: Registry, store: Store, run_id: str
 ) -> Iterator[PlannedJob]:
-    """Yield the jobs with what the values of a run's rows were drawn from; those drawn apart are measured apart.
+    """Yield the jobs with the entropy of a run's rows; kernels with different entropy go into different jobs.
 
-    Kernels without a row are measured beside those that have one.
+    Kernels without a row join a job of kernels that have one.
     """
     mode, known = Mode(store.run(run_id).plan.get("mode", Mode.COLD)), store.entropies(run_id)
     missing = total = 0
@@ -173,12 +175,12 @@ def _reproduced(
         for entropy, entrants in alike.items():
             yield msgspec.structs.replace(planned, job=msgspec.structs.replace(job.only(entrants), entropy=entropy))
     if missing:
-        complaint = f"run {run_id} has no `entropy` of {missing} of {total} cases"
+        complaint = f"run {run_id} has no `entropy` for {missing} of {total} cases"
         click.echo(f"--reproduce: {complaint}; their values are drawn anew", err=True)
 
 
 def _with_tuned(plan: Plan, where: str, registry: Registry) -> Plan:
-    """Return the plan with tuned tiles; remarks on those that are not used go to standard error."""
+    """Return the plan with tuned tiles; remarks on tiles that are not used go to standard error."""
     plan, remarks = with_tuned(plan, where, registry)
     for remark in remarks:
         click.echo(remark, err=True)
@@ -190,7 +192,7 @@ def _name_tiles(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
     for tile in taken:
         click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)
     if plan.tiles and not taken:
-        click.echo("tuned: none of the tiles is for a kernel and a problem of this run", err=True)
+        click.echo("tuned: no tile is for both a kernel and a problem of this run", err=True)
 
 
 def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> None:
@@ -215,7 +217,7 @@ def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> No
 
 
 def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, db: Path) -> None:
-    """Print the kernels of a run or a shard, and the time and bytes that it would take."""
+    """Print the kernels of a run or a shard, the time that it would take and the bytes that it would store."""
     store = Store(db, create=False) if db.is_file() else None
     try:
         expected = estimate(store, jobs, plan, machine())
@@ -244,7 +246,7 @@ def _times(expected: Estimate) -> Iterator[str]:
         yield f"time: about {_about(expected.seconds)}{span} for {which}, as in {runs} on this machine"
     if expected.unknown:
         which = f"{expected.unknown} of {expected.cases} cases without a complete run here with these options"
-        yield f"time: unknown for {which}; their time limits of sampling add up to {_about(expected.limit_s)}"
+        yield f"time: unknown for {which}; their time limits for sampling add up to {_about(expected.limit_s)}"
 
 
 def _bytes(expected: Estimate, cases: int, db: Path) -> str:
@@ -255,7 +257,7 @@ def _bytes(expected: Estimate, cases: int, db: Path) -> str:
 
 
 def _about(seconds: float) -> str:
-    """Return a time to plan with: `40 s`, `7 min`, `2.5 h`."""
+    """Return a rough time, such as `40 s`, `7 min` or `2.5 h`."""
     unit, length = next(((unit, s) for unit, s in (("h", 3600), ("min", 60)) if seconds >= 2 * s), ("s", 1))
     number = seconds / length
     return f"{f'{number:.0f}' if number >= 10 else f'{number:.2g}'} {unit}"

@@ -1,4 +1,4 @@
-"""Print `run`'s progress; then a line per problem, or with `--verbose` tables as they become complete."""
+"""Print the progress of `run`, and then a line per problem; with `--verbose`, print each table once it is complete."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import run_table
 from kernelmark.bench.run.progress import Glimpse, Progress
 
-#: What a kernel is being called for, as the line of progress names it.
+#: The words of the progress line for each phase of a kernel.
 PHASES = {
     "operands": "planning the operands of",
     "set-up": "compiling",
@@ -39,12 +39,12 @@ _EVERY_S = 60.0
 
 
 class Detail(Enum):
-    """How much `run` prints: the verdict, a line or a table per problem, a line of progress per job."""
+    """How much `run` prints: the verdict only, also a line per problem, or also a table per problem."""
 
     QUIET, LINES, TABLES = range(3)
 
 
-#: Clears a terminal's line from the cursor on (ECMA-48).
+#: Clears a terminal's line from the cursor to its end (ECMA-48).
 _CLEAR = "\033[K"
 _PROVISIONAL = (
     TableColumn("provisional"),
@@ -56,10 +56,10 @@ _PROVISIONAL = (
 
 
 class Display(Progress):
-    """A line of progress on a terminal, lines in a pipe (both on standard error); tables as they come.
+    """Show progress on standard error, as one changing line in a terminal or lines in a pipe; print finished tables.
 
-    jobs: the planned ones, in order; they may end in another. processes: how many passes are made over them. again: the
-    run was resumed, and has some of its tables already.
+    jobs: the planned jobs in order; they may finish in another order. processes: the number of passes over them. again:
+    the run was resumed, and some of its tables were printed before.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Display(Progress):
         again: bool = False,
     ) -> None:
         following = [*(planned.job.problems for planned in jobs[1:]), ()]
-        self._jobs = jobs  # kept, so that no other object gets the id of one
+        self._jobs = jobs  # keeps the jobs alive, so that no other object gets the id of one
         self._following = {id(planned): problems for planned, problems in zip(jobs, following, strict=True)}
         self._registry, self._processes, self._detail = registry, processes, detail
         self._style = table_style() if detail is Detail.TABLES and not again else None
@@ -92,7 +92,7 @@ class Display(Progress):
         self._show("")
 
     def row(self, result: Result) -> None:
-        """Keep a row until its table is complete."""
+        """Hold a row back until its table is complete."""
         self._rows.append(result)
 
     def begins(self, planned: PlannedJob, process: int) -> None:
@@ -109,7 +109,7 @@ class Display(Progress):
         self._show(f"[{self._where}] {PHASES[stage]} {short(entrant.kernel)}{so_far} on {entrant.problem}")
 
     def waits(self, left_s: float) -> None:
-        self._show(f"process {self._process} is done; the next starts in {left_s:.0f} s")
+        self._show(f"process {self._process} has ended; the next one starts in {left_s:.0f} s")
         if not self._waiting:
             self._note(f"[the next process starts in {left_s:.0f} s]")
         self._waiting = True
@@ -127,7 +127,7 @@ class Display(Progress):
 
     @property
     def _where(self) -> str:
-        """Return `12/199, about 2 min left`."""
+        """Return the state of the run, such as `12/199, about 2 min left`."""
         part = f"{self._done}/{self._total}"
         if self._process > self._processes:
             part = f"process {self._process}, in place of disturbed ones, {part}"
@@ -137,7 +137,7 @@ class Display(Progress):
 
     @property
     def _left_s(self) -> float:
-        """Return the time limits of the jobs left, times what those done took in comparison with theirs."""
+        """Return the limits of the remaining jobs, scaled by the time over the limits of the finished jobs."""
         pace = (now() - self._began_s) / self._done_s if self._done_s else 1.0
         return max(0.0, self._total_s - self._done_s) * pace
 
@@ -153,7 +153,7 @@ class Display(Progress):
             show_line(text)
 
     def _note(self, text: str) -> None:
-        """Print a line of progress in a pipe."""
+        """Print a line of progress if standard error is a pipe."""
         if not self._terminal and self._detail is not Detail.QUIET:
             click.echo(text, err=True)
             self._printed_s = now()
@@ -164,23 +164,23 @@ class Display(Progress):
 
 
 def show_line(text: str) -> None:
-    """Replace the line of progress, if there is one, with the text."""
+    """Replace the line of progress with the text if standard error is a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r{text[: shutil.get_terminal_size().columns - 1]}{_CLEAR}", nl=False, err=True)
 
 
 def _least_s(planned: PlannedJob) -> float:
-    """Return what a job would take if its cases used their time limits and nothing else took any."""
+    """Return a job's time in seconds if each case used its time limit and nothing else took time."""
     return planned.job.budget.max_time_s * len(planned.job.entrants)
 
 
 def _rounded(duration_s: float) -> str:
-    """Write `40 s` or `12 min`: an estimate has no more digits than that."""
+    """Return a time as `40 s` or `12 min`, since an estimate deserves no more digits."""
     return f"{max(5, 5 * round(duration_s / 5))} s" if duration_s < _MINUTE_S else f"{duration_s / 60:.0f} min"
 
 
 def _provisional(glimpses: Sequence[Glimpse], registry: Registry) -> str:
-    """Return the times so far as a table that cannot be mistaken for a result."""
+    """Return the times so far as a table that is marked as provisional."""
     cells = []
     for one in sorted(glimpses, key=lambda glimpse: (glimpse.entrant.problem, glimpse.median_s)):
         problem = registry.problem(one.entrant.problem)
@@ -191,13 +191,13 @@ def _provisional(glimpses: Sequence[Glimpse], registry: Registry) -> str:
 
 
 def print_run(store: Store, run_id: str, page: int = 1) -> None:
-    """Print the output of `show` for a run, below its id."""
+    """Print the output of `show` for a run, which begins with its id."""
     for part in filter(None, run_page(store, run_id, page, table_style())):
         click.echo(f"\n{part}")
 
 
 def print_end(store: Store, run_id: str, detail: Detail, again: bool) -> None:
-    """Print the end of `run`. again: the run was resumed, and has printed no table."""
+    """Print the end of the output of `run`. again: the run was resumed, and has printed no table."""
     if detail is Detail.QUIET:
         click.echo(verdict_line(RunData(store, run_id)))
     elif detail is Detail.TABLES and again:
@@ -210,5 +210,5 @@ def print_end(store: Store, run_id: str, detail: Detail, again: bool) -> None:
 
 
 def table_style() -> str:
-    """Return the style of tables on standard output: a terminal's, or plain in a pipe."""
+    """Return the style of tables for standard output: that of a terminal, or plain in a pipe."""
     return TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"

@@ -66,7 +66,7 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
 
 def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: bool = True) -> Path:
-    """Write the page of a run with all that belongs to it, and return the page; pdf: write figures as PDF, too."""
+    """Write the page of a run with its figures and tables, and return the page's path; pdf: write PDF figures, too."""
     with store.snapshot():
         answers = claims_rows(store, [run_id], registry)
     page = write_report(store, run_id, out, registry, statements(answers), pdf)
@@ -77,12 +77,12 @@ def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: 
 @click.command()
 @run_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@file_option("--csv", "csv_path", text="Also write a row for each number to this file.")
+@file_option("--csv", "csv_path", text="Also write each number as a row of this CSV file.")
 @click.option(
     "--prices",
     "prices_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML: what an hour of each device costs. [default: the founding texts' figures]",
+    help="TOML file with the price of an hour of each device. [default: the prices in the founding texts]",
 )
 @click.option("--only", metavar="ID,..", help="Test only these claims.")
 @db_option
@@ -97,7 +97,7 @@ def claims(
     """Test the founding claims on measured rows.
 
     Each claim is confirmed, refuted or neither. With RUN, only the rows of that run count. Without RUN, the latest cold
-    rows of this machine count, and what is missing is measured first, in about ten minutes.
+    rows of this machine count; missing rows are measured first, which takes about ten minutes.
     """
     wanted = tuple(name.strip() for name in only.split(",")) if only is not None else ()
     chosen, paid, registry = catalog.claims(wanted), prices.load_prices(prices_path), discover()
@@ -131,7 +131,7 @@ _UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "Mbit": 1e6 / 8, "Gbit": 
 
 
 def _workers(text: str) -> tuple[int, ...]:
-    """`1,2,4` as integers, each once, ascending. Raises ValueError."""
+    """Return `1,2,4` as ascending integers without duplicates. Raises ValueError."""
     words = text.split(",")
     if all(re.fullmatch("[0-9]{1,7}", word) and 1 <= int(word) <= MOST_WORKERS for word in words):
         return tuple(sorted({int(word) for word in words}))
@@ -139,7 +139,7 @@ def _workers(text: str) -> tuple[int, ...]:
 
 
 def _rate(text: str) -> float:
-    """`8GB/s` or `10Gbit/s` as bytes a second. Raises ValueError."""
+    """Return `8GB/s` or `10Gbit/s` in bytes per second. Raises ValueError."""
     match = re.fullmatch(rf"({DECIMAL})({'|'.join(_UNITS)})/s", text)
     rate = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 1 <= rate <= 1e18:
@@ -156,7 +156,7 @@ def _rate(text: str) -> float:
     default="1,2,4,8,16,96",
     show_default=True,
     metavar="N,..",
-    help="Numbers of workers, each of which has a batch of its own.",
+    help="Numbers of workers; each worker processes its own batch.",
 )
 @click.option(
     "--link",
@@ -165,7 +165,11 @@ def _rate(text: str) -> float:
     metavar="RATE",
     help="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
 )
-@click.option("--aggregation", metavar="RUN", help="The run with aggregations. [default: the latest that fits]")
+@click.option(
+    "--aggregation",
+    metavar="RUN",
+    help="The run with the times of aggregations. [default: the latest run that has them]",
+)
 @folder_option("--figures", text="Also draw the speedups to this folder, as SVG and PDF.")
 @json_option
 @plugin_option
@@ -181,10 +185,10 @@ def scaling(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Compute what data parallelism of NETWORK would gain.
+    """Compute the speedup of training NETWORK with data parallelism.
 
-    Computes a speedup for each strategy of aggregation from the measured times of its layers in RUN, measured times of
-    aggregations, and the stated rate of a link. Nothing is measured.
+    Computes a speedup for each strategy of aggregation from the measured times of the network's layers in RUN, measured
+    times of aggregations, and the stated rate of a link. Nothing is measured.
     """
     store = reading(db)
     result = computed(store, discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
@@ -218,10 +222,11 @@ def trend(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Show a case or SUITE over all runs, and where times stepped.
+    """Show the times of a case or SUITE over all runs, and where they changed.
 
-    CASE is a part of a row's name: kernel, problem, mode and threads. A step is a change between two runs of several
-    processes that is certain among all that are tested; it names what else changed: commit, versions, tile.
+    CASE is a part of a row's name: kernel, problem, mode and threads. A step is a statistically certain change between
+    two runs of several processes, corrected for the number of changes tested; beside each step stands what else
+    changed: commit, versions, tile.
     """
     try:
         problems, text = [entry.problem.id for entry in find_suite(subject, discover(plugins)).entries()], ""

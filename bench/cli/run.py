@@ -1,4 +1,4 @@
-"""The commands that measure: `run` and `verify`, here or by the workers of an executor or of several GPUs."""
+"""The commands `run` and `verify`, which measure here, on the workers of an executor or on several GPUs."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, plan_again, plan_of, run_jobs
 from kernelmark.bench.run.station import Task
 
-#: The remedy where another process measures the run.
+#: The remedy if another process is measuring the run.
 _OWN_RUN = "start a run of your own"
 
 
@@ -70,13 +70,13 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
             multiple=True,
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Add a contender: the products of a library with CBLAS, such as libblis.so; may be repeated.",
+            help="Also measure GEMM of this library, which has a CBLAS interface, such as libblis.so; may be repeated.",
         )(function)
         function = click.option(
             "--reproduce",
             metavar="RUN",
             shell_complete=complete_runs,
-            help="Draw the values of this run again; without SUITE, measure its cases.",
+            help="Use the operand values of this run; without SUITE, also measure its cases.",
         )(json_option(name_option(db_option(_detailed(function)))))
         for option in reversed(options):
             function = plan_option(option)(function)
@@ -86,10 +86,10 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
 
 
 def _detailed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--verbose` and `--quiet`: the command gets `detail`."""
+    """`--verbose` and `--quiet`, passed to the command as `detail`."""
 
     @click.option("--verbose", is_flag=True, help="Print a table for each problem, as `show` does.")
-    @click.option("--quiet", is_flag=True, help="Print the verdict alone.")
+    @click.option("--quiet", is_flag=True, help="Print only the verdict.")
     @wraps(function)
     def command(verbose: bool, quiet: bool, **options: Any) -> Any:
         if verbose and quiet:
@@ -101,7 +101,7 @@ def _detailed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _parse_gpus(text: str) -> tuple[int, ...]:
-    """Return the numbers, each once, in their order; none for all. Raises ValueError."""
+    """Return the numbers in ascending order without duplicates; an empty tuple for `all`. Raises ValueError."""
     if text == "all":
         return ()
     if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", text):
@@ -116,14 +116,16 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
     "--resume",
     metavar="RUN",
     shell_complete=complete_runs,
-    help="Continue an interrupted run; without SUITE, with the suites that it has.",
+    help="Continue an interrupted run; without SUITE, use the run's suites.",
 )
-@click.option("--noisy-again", is_flag=True, help="With --resume: measure the problems with disturbed cases again.")
-@folder_option("--report", "report_to", text="Write the page of the run to this folder, as `report` does, but no PDFs.")
+@click.option("--noisy-again", is_flag=True, help="With --resume: also measure problems with disturbed cases again.")
+@folder_option(
+    "--report", "report_to", text="Write the page of the run to this folder, as `report` does, but without PDFs."
+)
 @click.option(
     "--tuned",
     metavar="FILE",
-    help="Use the tiles that `tune` has found, except for baselines; auto: this device's file.",
+    help="Use the tiles in this file that `tune` wrote, except for baselines; auto: the file of this device.",
 )
 @click.option(
     "--select",
@@ -134,7 +136,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
     "--shard",
     type=Read(parse_shard),
     metavar="I/N",
-    help="Measure part I of N. Other machines measure the other parts, and `kernelmark merge` makes them one run.",
+    help="Measure part I of N. Other machines measure the other parts, and `kernelmark merge` joins them into one run.",
 )
 @click.option(
     "--executor",
@@ -159,7 +161,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 )
 @click.option("--list", "only_list", is_flag=True, help="Print what would be measured, and measure nothing.")
 @click.option("--dry-run", is_flag=True, help="Print kernels, time and bytes, and measure nothing.")
-@click.option("--fail-noisy", is_flag=True, help="Exit with 1 if a case was disturbed by other load.")
+@click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
 def run(
     csv_path: Path | None,
     json_to: IO[str] | None,
@@ -177,7 +179,7 @@ def run(
     """
     options = with_blas(options.pop("blas"), with_selector(select, options))
     if noisy_again and options["resume"] is None:
-        raise UsageError("--noisy-again: has no run to measure again; name it by --resume")
+        raise UsageError("--noisy-again: has no run to measure again; name one with --resume")
     if only_list or dry_run:
         if json_to is not None:
             raise UsageError("--json: prints the rows of a run, and --list and --dry-run measure none; leave one out")
@@ -202,7 +204,7 @@ def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
 
 
 class RunOutputs(NamedTuple):
-    """The files to write at the end, and whether noise is a failure."""
+    """The files to write at the end of a run. fail_noisy: exit with 1 if a case was disturbed."""
 
     csv: Path | None = None
     json: IO[str] | None = None
@@ -228,7 +230,7 @@ def _measure(request: RunRequest, wanted: RunOutputs) -> None:
             store.require_in_place()
             if not done.finished:
                 raise KeyboardInterrupt
-        except KeyboardInterrupt:  # at any moment, so that the last line is always there
+        except KeyboardInterrupt:  # at any moment, so that the last line is always printed
             ignore()
             if not begun:
                 raise
@@ -242,7 +244,7 @@ def _announce(session: Session, detail: Detail) -> None:
 
 
 def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
-    """Return the request with a run to be reproduced and its seed; without SUITE, its plan for the kernels asked for.
+    """Return the request with the run to reproduce and its seed; without SUITE, with its plan for the given kernels.
 
     Raises UsageError.
     """
@@ -284,7 +286,7 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs, de
     if wanted.csv is not None:
         write_file(store, run_id, "csv", wanted.csv)
     if wanted.report is not None:
-        from kernelmark.bench.cli.report import write_folder  # takes long to import, and few runs ask for a page
+        from kernelmark.bench.cli.report import write_folder  # slow to import, and few runs write a page
 
         page = write_folder(store, run_id, wanted.report, registry, pdf=False)
         if detail is not Detail.QUIET:
@@ -293,7 +295,7 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs, de
 
 
 def _interrupted(store: Store, session: Session, planned: int) -> NoReturn:
-    """Name the command that goes on with the run."""
+    """Print the command that continues the run, and exit."""
     done = session.tally.total()
     if done < planned:
         click.echo(f"\n{done} of {planned} cases done; {resuming(session.run_id, store.path)}")
@@ -323,12 +325,16 @@ def _run_elsewhere(store: Store, request: RunRequest, begun: list[Begun]) -> Don
 
 
 def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:
-    """Return the executor's file and the UUIDs of GPUs, one of which is empty. Raises UsageError."""
+    """Return the executor's file, or "", and the UUIDs of the chosen GPUs, or (). Raises UsageError."""
     if request.executor is not None and request.gpus is not None:
-        raise UsageError("--executor and --devices: each chooses who measures; a worker of an executor has one GPU")
+        raise UsageError(
+            "--executor and --devices: each chooses the workers; leave one out (an executor's worker has one GPU)"
+        )
     if request.executor is not None:
         if request.tuned == "auto":
-            raise UsageError("--tuned auto: is the file of this machine's device, and --executor measures elsewhere")
+            raise UsageError(
+                "--tuned auto: means the file of this machine's device, but --executor measures elsewhere; name a file"
+            )
         return _file(request.executor), ()
     present = gpu_uuids()
     if request.gpus is not None:
@@ -337,10 +343,10 @@ def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:
         except ValueError as error:
             raise UsageError(f"--devices: {error}") from None
     known = request.known
-    assert known is not None  # no option chooses, so the run goes on as it was asked for before
+    assert known is not None  # without these options the run continues on its earlier workers
     if missing := [gpu for gpu in known.gpus if gpu not in present]:
         which = f"--resume {request.resume}" if request.resume else f"--reproduce {request.reproduce}"
-        raise UsageError(f"{which}: {missing[0]} is not here; it is measured only on its own GPUs")
+        raise UsageError(f"{which}: GPU {missing[0]} is missing; the run continues only on the GPUs that it began on")
     return (_file(Path(known.executor)) if known.executor else ""), known.gpus
 
 
@@ -351,7 +357,7 @@ def _file(path: Path) -> str:
 
 
 def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, ...]) -> tuple[Plan, Host]:
-    """Return the plan, which the first worker makes for its machine, and that worker's host."""
+    """Return the plan, which the first worker makes for its own machine, and the host of that worker."""
     plan = request.known
     plugins = [str(Path(plugin).absolute()) for plugin in (plan.plugins if plan else request.options["plugins"])]
     here = Host("", git_commit(), __version__, plugins=digests(plugins))
@@ -365,9 +371,9 @@ def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, 
 
 
 def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
-    """Return the machine and the environment that the run records.
+    """Return the machine and the environment to record for the run.
 
-    A run that goes on keeps those that it has: other hosts of the same versions may take part now.
+    A resumed run keeps its own, since other hosts with the same versions may take part now.
     """
     if resume is None:
         return {"machine": host.machine, "environment": host.environment}
@@ -377,7 +383,7 @@ def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
 
 
 def _chosen_gpus(numbers: tuple[int, ...], present: list[str]) -> tuple[str, ...]:
-    """Return the UUIDs of these numbers among those present; all for no number. Raises ValueError."""
+    """Return the UUIDs of the GPUs with these numbers, or of all GPUs if there are none. Raises ValueError."""
     if missing := [number for number in numbers if number >= len(present)]:
         there = f"0 to {len(present) - 1}" if present else "none"
         raise ValueError(f"there is no GPU {missing[0]} here, expected {there}")

@@ -30,18 +30,20 @@ from kernelmark.bench.tune.select.view import answered, trained
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="PROBLEM | RUN...", shell_complete=complete_runs)
-@click.option("--train", is_flag=True, help="Make the selector of a device and an operation from the rows of RUN.")
+@click.option("--train", is_flag=True, help="Train a selector for a device and an operation on the rows of RUN.")
 @click.option(
     "--test",
     "tests",
     multiple=True,
     metavar="RUN",
-    help="With --train: judge on the rows of this run, whose shapes are left out of the training; may be repeated.",
+    help="With --train: test on the rows of this run, and train without its shapes; may be repeated.",
 )
 @click.option("--model", "where", default="auto", metavar="FILE", help="The selector to use. [default: this device's]")
 @click.option("--format", "style", type=Choice(["c", "python", "json"]), help="Print the selector as code.")
 @file_option("-o", "--output", text="The file for --format. [default: standard output]")
-@folder_option("--figures", text="With --train: also draw regret and choices to this folder, as SVG and PDF.")
+@folder_option(
+    "--figures", text="With --train: also draw figures of regret and choices to this folder, as SVG and PDF."
+)
 @select_options
 @json_option
 @plugin_option
@@ -61,8 +63,9 @@ def select(
 ) -> None:
     """Choose the kernel to call for PROBLEM, measured or not.
 
-    The answer states what its choices cost on shapes that were held out of the training. Where one kernel does as well
-    on all of them, the answer is that kernel. --train makes the selector from the rows of each RUN.
+    The answer states how much slower its choices were than the fastest kernels on shapes held out of the training. If a
+    single kernel does as well on all of these shapes, the answer is that kernel. --train makes the selector from the
+    rows of each RUN.
     """
     _check(names, train, tests, style, output, figures, selection, json_to)
     registry = discover(plugins)
@@ -98,11 +101,11 @@ def _check(
         )
     only = {"--test": tests, "--figures": figures, "--kernels, --op, --problem or --status": any(selection)}
     if not train and (given := next((name for name, value in only.items() if value), None)):
-        raise UsageError(f"{given}: belongs to --train; add that, or leave it out")
+        raise UsageError(f"{given}: works only with --train; add --train, or leave it out")
     if output is not None and style is None:
         raise UsageError(f"-o {output}: is the file for --format; add --format c, python or json")
     if style is not None and json_to is not None:
-        raise UsageError(f"--json: prints what was found, and --format {style} the selector; leave one of them out")
+        raise UsageError(f"--json: prints the answer, but --format {style} prints the selector; leave one of them out")
 
 
 def _answer(
@@ -128,7 +131,7 @@ def _trained(
     registry: Registry,
     db: Path | None,
 ) -> Trained:
-    """Train on the runs, by default the latest, and keep the selector."""
+    """Train a selector on the runs, by default the latest, and save it."""
     store = reading(db, selection)
     with store.snapshot():
         runs = [store.find_run(name)["run_id"] for name in names or (None,)]

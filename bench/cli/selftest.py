@@ -14,23 +14,33 @@ from kernelmark.bench.selftest.finding import Checks, Finding, table
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Run only known durations, cheats and the ratio, in at most three minutes.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Run only the checks of known durations, cheats and the ratio, in at most three minutes.",
+)
 @click.option("--only", metavar="CHECK,..", help="Run only these checks.")
 @click.option(
     "--adversaries",
     is_flag=True,
-    help="Run only kernels that cheat and results that are wrong, and print what catches each.",
+    help="Run only cheating kernels and wrong results, and print which check catches each.",
 )
-@click.option("--seeds", type=click.IntRange(min=1), help="Draws of the operands on which each adversary is tried.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    help="Try each cheating kernel and wrong result on this many draws of the operands.",
+)
 @click.option("--json", "prints_json", is_flag=True, help="Print JSON.")
 def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None, prints_json: bool) -> None:
     """Test how far timings of this machine can be trusted.
 
     Measures known durations, kernels that cheat, the coverage of intervals and false alarms, each against a bound; the
-    exit status is 1 if a bound is missed. Takes about half an hour, and the machine should do nothing else.
+    exit status is 1 if a bound is missed. Takes about half an hour, during which the machine should be idle otherwise.
     """
     if adversaries and (only or quick):
-        raise UsageError(f"--adversaries {'--quick' if quick else f'--only {only}'}: each chooses the checks; take one")
+        raise UsageError(
+            f"--adversaries {'--quick' if quick else f'--only {only}'}: each chooses the checks; leave one out"
+        )
     names = checks.chosen(",".join(checks.ADVERSARIES) if adversaries else only, quick)
     left_out = [name for name in checks.NAMES if name not in names]
     findings = _with_progress(names, seeds)

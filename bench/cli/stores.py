@@ -31,13 +31,13 @@ from kernelmark.bench.report.runs import merged_lines, removed_line, runs_table,
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.session import new_run_id
 
-#: Reasons of lines that were not understood, by name.
+#: The number of reasons for unread lines that are named.
 _NAMED = 3
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Read `30d`, `12h`, `2w` or a date in UTC as a moment of the past. Raises click.BadParameter."""
+    """Convert `30d`, `12h`, `2w` or a UTC date to a time in the past. Raises click.BadParameter."""
     if value is None:
         return None
     now = datetime.now(UTC)
@@ -59,17 +59,21 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     "--delete", multiple=True, metavar="RUN", shell_complete=complete_runs, help="Remove this run; may be repeated."
 )
 @click.option(
-    "--prune", metavar="OLDER", callback=_moment, help="Remove runs begun before: an age (30d) or a date (2026-01-31)."
+    "--prune",
+    metavar="OLDER",
+    callback=_moment,
+    help="Remove runs that began before this age (30d) or date (2026-01-31).",
 )
 @json_option
 @db_option
 def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db: Path | None) -> None:
-    """List the runs of the store, the newest first, or remove some.
+    """List the runs of the store, newest first, or remove some.
 
-    --delete and --prune list what they remove, and ask nothing. A RUN is an id, a name, or the beginning of one.
+    --delete and --prune list the runs that they remove, and do not ask first. A RUN is an id, a name, or the beginning
+    of an id or name.
     """
     if delete and prune:
-        raise UsageError("--delete and --prune: each chooses the runs to remove; take one")
+        raise UsageError("--delete and --prune: each chooses the runs to remove; leave one out")
     with closing(reading(db)) as store:
         listed = summaries(store)
         if delete or prune:
@@ -93,8 +97,8 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
 def merge(files: tuple[Path, ...], db: Path | None) -> None:
     """Merge the stores of shards: their rows become one run.
 
-    The result goes into the store --db; runs that are not sharded are copied. Files may be given in any order, and
-    merged again or later. Shards that are missing or have not ended are listed, and the exit status is 1.
+    The result goes into the store --db; runs that are not sharded are copied. Files may be given in any order, in
+    several commands, and more than once. Missing and unfinished shards are listed, and make the exit status 1.
     """
     target = db or default_store()
     merged = merge_files(target, files)
@@ -129,10 +133,10 @@ def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str
 @plugin_option
 @db_option
 def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path | None) -> None:
-    """Import results of other programs, each file as a run.
+    """Import results of other programs; each file becomes a run.
 
-    Reads the JSON of pytest-benchmark and nvbench, and the CSV of kernelmark. Either all files are imported or none.
-    Where a benchmark's name, group or parameter is the id of a problem, its row stands beside the kernels on it.
+    Reads the JSON of pytest-benchmark and nvbench, and the CSV of kernelmark. Either all files are imported or none. If
+    a benchmark's name, group or parameter is the id of a problem, it is listed with the kernels on that problem.
     """
     registry = discover(plugins)
     for imported in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
@@ -142,7 +146,7 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
             f"from {escaped(str(imported.path))}{again}"
         )
         for refused in imported.refused:
-            click.echo(one_line(f"kernelmark: {refused}; this benchmark has no row"), err=True)
+            click.echo(one_line(f"kernelmark: {refused}; this benchmark was not imported"), err=True)
 
 
 @click.command()
@@ -159,8 +163,8 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
 def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
     """Make a suite of the problems in an application's log.
 
-    Each problem stands there once; `count` is how often it was solved. What was not understood is counted and
-    named on standard error.
+    Each problem appears once; `count` is the number of times that it was solved. Lines that were not understood are
+    counted by reason on standard error.
     """
     registry = discover(plugins)
     require_file(log)
@@ -169,7 +173,7 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
     if not logged.problems:
         skipped = f" ({count(sum(logged.skipped.values()), 'line')} not understood)" if logged.skipped else ""
         raise UsageError(
-            f"{log}: has no problem of a known library{skipped}; `kernelmark suite --help` names the libraries"
+            f"{log}: has no problem of a known library{skipped}; `kernelmark suite --help` lists the libraries"
         )
     print_or_write(suite_toml(logged, registry, f"From {log.name}"), output)
     calls = sum(logged.problems.values())
@@ -178,7 +182,7 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
 
 
 def _skipped(skipped: Mapping[str, int]) -> str:
-    """Return `; not understood: oneDNN reorder (2)`: the most frequent reasons by name, the others by their number."""
+    """Return `; not understood: oneDNN reorder (2)`, with the most frequent reasons by name and the rest as a count."""
     ordered = sorted(skipped.items(), key=lambda item: -item[1])
     named = [f"{reason} ({number})" for reason, number in ordered[:_NAMED]]
     if rest := ordered[_NAMED:]:
@@ -187,7 +191,7 @@ def _skipped(skipped: Mapping[str, int]) -> str:
 
 
 def _problem(registry: Registry, text: str) -> Problem | None:
-    """The problem with this id, or None for what is no id. Raises UsageError for one of a plug-in without figures."""
+    """Return the problem with this id, or None if there is none. Raises UsageError for a plug-in without figures."""
     try:
         problem = registry.problem(text)
     except UsageError:

@@ -72,17 +72,17 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
     "--budget",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Tiles to measure. [default: all up to {ALL}, {BUDGET} of more]",
+    help=f"Number of tiles to measure. [default: all if there are at most {ALL}, otherwise {BUDGET}]",
 )
 @click.option("--static", is_flag=True, help="Only compile the tiles of a CUDA kernel and rank them; nothing is timed.")
-@click.option("--strategy", type=Choice(STRATEGIES), help="How a space that exceeds the budget is searched.")
+@click.option("--strategy", type=Choice(STRATEGIES), help="How to search a space of more tiles than the budget.")
 @click.option(
     "--tuned",
     "where",
     default="auto",
     show_default=True,
     metavar="FILE",
-    help="Where the tile is kept; auto is the file of this device, which `run --tuned auto` reads.",
+    help="The file to save the tile in; auto: the file of this device, which `run --tuned auto` reads.",
 )
 @_asks
 def tune(
@@ -97,9 +97,9 @@ def tune(
 ) -> None:
     """Search the tiles of KERNEL for a faster one.
 
-    The default stays unless another tile is certainly faster. Tiles are measured in short jobs, each beside the
-    default; then the best three race the default in fresh processes. After an interruption the same command goes on.
-    KERNEL@A=1 searches the tiles with this value alone.
+    The default stays unless another tile is certainly faster. Tiles are measured in short jobs, each in turn with the
+    default; then the best three race the default in fresh processes. After an interruption the same command continues.
+    KERNEL@A=1 searches only tiles with this value.
     """
     with ExitStack() as stack:
         workers = stack.enter_context(Workers())
@@ -125,7 +125,9 @@ def _asked(
     workers: Workers, kernel_id: str, suite_name: str, static: bool, options: dict[str, Any]
 ) -> tuple[Registry, Suite, Plan, list[Subject]]:
     if options["threads"] and len(options["threads"]) > 1:
-        raise UsageError(f"--threads {','.join(map(str, options['threads']))}: a tuning has one number of threads")
+        raise UsageError(
+            f"--threads {','.join(map(str, options['threads']))}: expected one number; a tuning has only one"
+        )
     plan = plan_asked([suite_name], {**options, "devices": "auto", "kernels": (), "isas": None})
     workers.load(plan)
     registry = discover(plan.plugins, plan.timeout_s)
@@ -179,7 +181,7 @@ def print_race(store: Store, run_id: str) -> None:
 
 
 def _tell(screen: Screen) -> None:
-    """Show how far the search is: on a terminal in one line, in a pipe in a line for each job."""
+    """Show the progress of the search: one changing line in a terminal, a line for each job in a pipe."""
     show_line(progress(screen))
     if not sys.stderr.isatty():
         click.echo(f"[{progress(screen)}]", err=True)

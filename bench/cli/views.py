@@ -54,13 +54,21 @@ from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
     type=Choice(["problem", "network", "overlap"]),
     default="problem",
     show_default=True,
-    help="One table for each problem, the seconds that networks take for a batch, or what overlapped transfers hide.",
+    help="Print a table for each problem, the seconds per batch of networks, or the time that overlap hides.",
 )
-@click.option("--step", is_flag=True, help="With --by network: the share of a step that moving the parameters takes.")
 @click.option(
-    "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which page of 100 tables of a long run."
+    "--step", is_flag=True, help="With --by network: print the share of a training step spent on moving the parameters."
 )
-@click.option("--row", metavar="CASE", help="Print one row in full, with evidence; CASE is a part of its name.")
+@click.option(
+    "--page",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Print this page of a long run; a page has 100 tables.",
+)
+@click.option(
+    "--row", metavar="CASE", help="Print one row in full, with its evidence; CASE is a part of the row's name."
+)
 @select_options
 @json_option
 @db_option
@@ -97,15 +105,15 @@ def show(
 
 def _check_view(by: str, page: int, row: str | None, json_to: IO[str] | None) -> None:
     if row is not None and (by, page) != ("problem", 1):
-        raise UsageError("--row: shows one row, not the tables of --by and --page; take the one or the others")
+        raise UsageError("--row: shows one row, not the tables of --by and --page; leave out --row or the others")
     if json_to is not None and (by, page, row) != ("problem", 1, None):
         raise UsageError("--json: prints all rows; leave out --by, --page and --row, and choose rows by --problem")
 
 
 def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tuple[Store, str]:
-    """Return the store, of which the selected rows alone are visible, and the id of the run.
+    """Return the store, with only the selected rows visible, and the id of the run.
 
-    Raises UsageError where no row of the run is selected.
+    Raises UsageError if no row of the run is selected.
     """
     store = reading(db, selection)
     run: str = store.find_run(run_id)["run_id"]
@@ -114,26 +122,26 @@ def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tupl
     return store, run
 
 
-#: Less holds no table.
+#: A narrower page has no room for a table.
 LEAST_MM = 40
 
 
 def _millimetres(text: str) -> float:
-    """Read a width. Raises ValueError."""
+    """Read a width in whole millimetres. Raises ValueError."""
     if re.fullmatch("[0-9]{2,3}", text) and int(text) >= LEAST_MM:
         return float(text)
     raise ValueError(f"is {text!r}, expected whole millimetres from {LEAST_MM} to 999")
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """`problem,ratio` as a tuple."""
+    """Return `problem,ratio` as a tuple of names."""
     return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 @click.command()
 @click.argument("suite_name", metavar="SUITE", shell_complete=complete_suites)
 @run_argument
-@file_option("--csv", "csv_path", text="Write the table here too.")
+@file_option("--csv", "csv_path", text="Also write the table to this CSV file.")
 @select_options
 @json_option
 @plugin_option
@@ -153,7 +161,7 @@ def crossover(
     problems.
     """
     suite, store = listed(find_suite(suite_name, discover(plugins))), reading(db, selection)
-    with store.snapshot():  # one transaction, where each of a hundred thousand questions would begin its own
+    with store.snapshot():  # one transaction, not one for each of a hundred thousand queries
         chosen = find_run(suite, store, run_id)
         contests = standings(suite, store, chosen)
         if json_to is not None:
@@ -183,33 +191,31 @@ def crossover(
     type=Choice(list(METRICS)),
     default="time",
     show_default=True,
-    help="The values in tables of problems x kernels, in Markdown and LaTeX.",
+    help="The metric in tables of problems x kernels, in Markdown and LaTeX.",
 )
-@click.option(
-    "--sizes", is_flag=True, help="With a column for each size of a problem (M, N, K), in Markdown and LaTeX."
-)
-@click.option("--siunitx", is_flag=True, help="Write the numbers of LaTeX with the commands of siunitx 3.")
+@click.option("--sizes", is_flag=True, help="Add a column for each size of a problem (M, N, K), in Markdown and LaTeX.")
+@click.option("--siunitx", is_flag=True, help="In LaTeX, write numbers with the commands of siunitx 3.")
 @click.option(
     "--width",
     type=Read(_millimetres),
     default=f"{COLUMN_MM:g}",
     show_default=True,
     metavar="MM",
-    help="Split a LaTeX table only if it is wider than this.",
+    help="Width of the page; wider LaTeX tables are split.",
 )
 @file_option("-o", "--output", text="[default: standard output]")
 @click.option(
     "--spreadsheet",
     is_flag=True,
-    help="Write CSV that is safe to open in a spreadsheet: a cell that begins like a formula gets a ' before it.",
+    help="Write CSV that is safe to open in a spreadsheet: put a ' before each cell that begins like a formula.",
 )
 @click.option(
     "--tuned",
     "where",
     metavar="FILE",
-    help="With --format c: the file of tiles; RUN is then the race that adopted them. [default: this machine's]",
+    help="With --format c: the file of tiles; RUN is the tuning race that chose them. [default: this machine's file]",
 )
-@click.option("--identify", is_flag=True, help="Write the names of hosts and devices, not hashes of them.")
+@click.option("--identify", is_flag=True, help="Write the names of hosts and devices, not their hashes.")
 @select_options
 @db_option
 def export(
@@ -230,8 +236,7 @@ def export(
 ) -> None:
     """Write the rows of a run for other programs and papers.
 
-    Without RUN, writes those of the latest run. Several runs, of any machine and commit that the store has, become one
-    file.
+    Without RUN, writes the rows of the latest run. Several runs, of any machines and commits, go into one file.
     """
     _check_style(style, {
         "--columns": (bool(columns), ("csv", "json")), "--no-empty": (no_empty, ("csv",)),
@@ -241,7 +246,7 @@ def export(
     })  # fmt: skip
     if style == "c":
         if len(run_id) > 1:
-            raise UsageError("--format c: takes one run, the race of a tuning; name one")
+            raise UsageError("--format c: takes one run, the race of a tuning; name only that")
         _export_constants(next(iter(run_id), None), output, where, selection, db)
         return
     style = "spreadsheet" if spreadsheet else style
@@ -251,7 +256,7 @@ def export(
     partial = "\n".join(filter(None, (summary_of(store, run).partial(store.path) for run in runs)))
     if style == "parquet":
         if output is None:
-            raise UsageError("--format parquet: is binary; name a file by -o FILE")
+            raise UsageError("--format parquet: is binary; name a file with -o FILE")
         write_parquet_file(store, runs, output)
     elif output is None:
         WRITERS[style](store, runs, sys.stdout, options)
@@ -259,7 +264,7 @@ def export(
     else:
         check_writable(output)
         write_runs(store, runs, style, output, options)
-    if partial:  # after what can be refused, of which one line is all that is printed
+    if partial:  # last, because an error above must be the only line printed
         click.echo(partial, err=True)
 
 
@@ -267,14 +272,16 @@ _TABLES = ("markdown", "latex")
 
 
 def _check_style(style: str, options: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
-    """Raise UsageError for an option that the format has no use for."""
+    """Raise UsageError for an option that does not apply to the format."""
     for name, (given, styles) in options.items():
         if given and style not in styles:
-            raise UsageError(f"{name}: is of --format {' and '.join(styles)}, not of {style}; leave one of the two out")
+            raise UsageError(
+                f"{name}: applies to --format {' and '.join(styles)}, not to {style}; leave one of the two out"
+            )
 
 
 def _all_selected(db: Path | None, run_ids: Sequence[str], selection: Selection) -> tuple[Store, list[str]]:
-    """Return what `_selected` does, of several runs, each once."""
+    """Return the store, with only the selected rows visible, and the ids of several runs without duplicates."""
     store, first = _selected(db, next(iter(run_ids), None), selection)
     return store, list(dict.fromkeys([first, *(store.find_run(run_id)["run_id"] for run_id in run_ids[1:])]))
 
@@ -291,20 +298,20 @@ def _export_constants(
 @click.command()
 @click.argument("kernel_id", metavar="KERNEL", shell_complete=complete_kernels)
 @click.argument("problem_id", metavar="PROBLEM")
-@click.option("--diff", is_flag=True, help="Also print the changes of the sources from version to version.")
+@click.option("--diff", is_flag=True, help="Also print a diff of the sources from version to version.")
 @json_option
 @db_option
 def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None, db: Path | None) -> None:
     """List the versions of KERNEL that watch and tune have tried.
 
-    Each has its verdict on PROBLEM, its rate, its resources and what changed. A rate without a mark comes from samples
-    that were taken in turn with those of the version or kernel that it is compared with.
+    Each version has its verdict on PROBLEM, its rate, its resources and its changes. A rate without a mark was sampled
+    in turn with the version or kernel that it is compared with.
     """
     if "@" in kernel_id:
-        raise UsageError(f"{kernel_id}: a history covers all tiles of a kernel; leave out the @ and the tile")
+        raise UsageError(f"{kernel_id}: a history covers all tiles of a kernel; leave out @ and the tile")
     with closing(reading(db)) as store:
         versions = store.versions(kernel_id, problem_id)
-    if not versions:  # one with versions may be of a plug-in, which is not loaded here
+    if not versions:  # a kernel with versions may belong to a plug-in that is not loaded
         discover().problem(problem_id)
     document = history_document(kernel_id, problem_id, versions)
     if json_to is not None:
@@ -323,21 +330,19 @@ PER_CENT = Read(per_cent)
     "--fail-slower",
     metavar="P%",
     type=PER_CENT,
-    help="Exit with 1 if a case got slower by more than this, is missing, or is no longer `ok`.",
+    help="Exit with 1 if a case is more than P% slower, is missing, or is no longer `ok`.",
 )
-@click.option("--fail-unclear", is_flag=True, help="Also exit with 1 if a slowdown by P% could go unseen.")
-@click.option("--allow-missing", is_flag=True, help="Pass cases that are no longer there, `unsupported` or `oom`.")
+@click.option("--fail-unclear", is_flag=True, help="Also exit with 1 if a slowdown by P% could go undetected.")
+@click.option("--allow-missing", is_flag=True, help="Ignore cases that are missing, `unsupported` or `oom` in NEW.")
 @click.option(
     "--margin",
     metavar="P%",
     type=PER_CENT,
     default="2%",
     show_default=True,
-    help="Call a case `same` if its ratio is within this of 1.",
+    help="Call a case `same` if its ratio differs from 1 by no more than this.",
 )
-@click.option(
-    "--anyway", is_flag=True, help="Compare runs of different machines, too; the output then shows what differs."
-)
+@click.option("--anyway", is_flag=True, help="Compare even runs of different machines; the output shows what differs.")
 @file_option("--csv", "csv_path", text="Also write every case to this file.")
 @file_option("--base-db", text="The store that holds BASE. [default: that of NEW]")
 @select_options
@@ -359,11 +364,11 @@ def compare(
 ) -> None:
     """Compare two runs: which cases got slower or faster.
 
-    Cases are judged by the medians of their processes. Both runs need several processes (`run --processes 5`), since
+    Cases are compared by the medians of their processes. Both runs need several processes (`run --processes 5`), since
     one process cannot show run-to-run variation.
     """
     if fail_slower is None and (fail_unclear or allow_missing):
-        raise UsageError("--fail-unclear and --allow-missing: belong to --fail-slower P%, which is not given")
+        raise UsageError("--fail-unclear and --allow-missing: work only with --fail-slower P%; add it")
     gate = None if fail_slower is None else Gate(fail_slower, fail_unclear, allow_missing)
     new_store = reading(db, selection)
     base_store = reading(base_db, selection) if base_db else new_store

@@ -28,23 +28,25 @@ from kernelmark.bench.tune.watch.contenders import VersionTiming, counterparts, 
 from kernelmark.bench.tune.watch.session import Log, WatchSession
 from kernelmark.bench.tune.watch.source import contents, keep, saves
 
-#: The architecture to compile for where there is no GPU, if the kernel has it.
+#: The architecture to compile for without a GPU, if the kernel supports it.
 DEFAULT_ARCH = "sm_90a"
 
 
 @click.command()
 @click.argument("file", metavar="FILE.cu", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("problem_id", metavar="PROBLEM")
-@click.option("--kernel", metavar="ID", help="The kernel to watch, where several of FILE.cu take PROBLEM.")
+@click.option("--kernel", metavar="ID", help="The kernel to watch, if several kernels of FILE.cu take PROBLEM.")
 @click.option(
-    "--against", metavar="GLOB", help="GPU kernels to time beside it. [default: the vendor's of the same numerics]"
+    "--against",
+    metavar="GLOB",
+    help="GPU kernels to time in turn with it. [default: the vendor's kernels with the same numerics]",
 )
 @click.option("--tile", metavar="NAME=VALUE,..", help="Test only tiles with these values, such as T=32. [default: all]")
 @click.option(
     "--vs",
     metavar="OTHER.cu",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Compare with this source as it is now, not with the version before.",
+    help="Compare with this source as it is now, not with the previous version.",
 )
 @click.option(
     "--arch", metavar="sm_90a", help="Compile for this architecture. [default: the GPU's, or sm_90a without one]"
@@ -55,17 +57,17 @@ DEFAULT_ARCH = "sm_90a"
     default=1.0,
     show_default=True,
     metavar="S",
-    help="Seconds for the timing of each kernel.",
+    help="Seconds to spend on timing each kernel.",
 )
-@click.option("--once", is_flag=True, help="Look at the file once and exit, with status 1 if something is wrong.")
+@click.option("--once", is_flag=True, help="Check the file once and exit, with status 1 if something is wrong.")
 @plugin_option
 @db_option
 def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: Any) -> None:
     """Verify and time FILE.cu each time it is saved.
 
-    Compiles it, verifies it on PROBLEM, and compares it with the version before. Every tile is tested in the emulator,
-    on small problems; timing needs a GPU. Ctrl-C ends with a summary. What was found of each version is kept:
-    `kernelmark history KERNEL PROBLEM`.
+    Compiles the file, verifies it on PROBLEM, and compares it with the previous version. Every tile is tested in the
+    emulator, on small problems; timing needs a GPU. Ctrl-C ends with a summary. The results of each version are stored;
+    `kernelmark history KERNEL PROBLEM` lists them.
     """
     with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder, ExitStack() as stack:
         session = _session(file, problem_id, Path(folder), **options)

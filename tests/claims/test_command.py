@@ -93,7 +93,7 @@ def test_a_second_interrupt_says_that_the_rows_are_kept(called, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("kernelmark.bench.cli.report.measure_missing", measured)
-    assert called("claims")[::2] == (130, "interrupted; every row is kept, and the same command goes on\n")
+    assert called("claims")[::2] == (130, "interrupted; all rows so far are stored, and the same command continues\n")
 
 
 def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registry, tiny, monkeypatch):

@@ -28,7 +28,7 @@ FILES = {
 #: Commands beside a store of two runs, and what their line has.
 REFUSED = [
     ("lst", "No such command 'lst'"),
-    ("list --xyz", "No such option '--xyz'; `kernelmark list --help` lists what it takes"),
+    ("list --xyz", "No such option '--xyz'; `kernelmark list --help` lists its options and arguments"),
     ("list --op gem", "--op: 'gem' is not an operation; expected one of "),
     ("run", "no SUITE was named"),
     ("run smokey", "suite 'smokey': is not a suite"),
@@ -48,14 +48,14 @@ REFUSED = [
     (f"run {NT} --kernels no/such", "no kernel matches --kernels 'no/such' on cpu; `kernelmark list --all` "),
     ("run transfer/n8/f32/p2p", "no kernel matches on cpu; on cuda, transfer/cuda.peer would; "),
     (f"run {NT} --dry-run --json", "--json: prints the rows of a run, and --list and --dry-run measure none"),
-    ("run --resume r --list", "--resume: continues a run, but --list and --dry-run start none"),
+    ("run --resume r --list", "--resume: continues a run, but --list and --dry-run measure nothing"),
     ("run --resume ''", "--resume '': is empty, expected a run; `kernelmark runs` lists them"),
     ("run --resume 19700101 --db results.db", "run '19700101': is not a run of /"),
     ("run s.toml --resume 19700101 --db results.db", "run '19700101': is not a run of /"),
     ("run --resume 2026 --db none.db", "there is no store"),
-    (f"run {NT} --noisy-again", "--noisy-again: has no run to measure again; name it by --resume"),
+    (f"run {NT} --noisy-again", "--noisy-again: has no run to measure again; name one with --resume"),
     ("run s.toml --executor none.py", "there is no such file"),
-    ("run s.toml --executor broken.py --devices all", "--executor and --devices: each chooses who measures"),
+    ("run s.toml --executor broken.py --devices all", "--executor and --devices: each chooses the workers"),
     ("run s.toml --executor none.py --list", "--list and --dry-run plan for this machine"),
     (f"run {NT} --isa sse9", "--isa sse9: unknown; expected "),
     (f"run {NT} --max-time 0", "'--max-time'"),
@@ -92,8 +92,8 @@ REFUSED = [
         for command in ("show r9", "export r9", "export r9 -o rows.csv", "compare r9 r8", "crossover s.toml r9")
     ),
     ("compare r9 r8 --fail-slower much", "is 'much', expected per cent above 0"),
-    ("compare r9 r8 --fail-unclear", "belong to --fail-slower P%, which is not given"),
-    ("compare r9 r8 --allow-missing", "belong to --fail-slower P%, which is not given"),
+    ("compare r9 r8 --fail-unclear", "work only with --fail-slower P%; add it"),
+    ("compare r9 r8 --allow-missing", "work only with --fail-slower P%; add it"),
     ("compare r9 r8 --margin -1%", "is '-1%', expected per cent above 0"),
     ("compare r9 r8 --base-db absent.db --db results.db", "absent.db: there is no store"),
     ("compare r9", "Missing argument 'NEW'"),
@@ -112,9 +112,9 @@ REFUSED = [
         "--delete and --prune: each chooses the runs to remove",
     ),
     ("history copy/a.c@A=1 copy/m3n5/f32 --db results.db", "copy/a.c@A=1: a history covers all tiles of a kernel"),
-    ("selftest --adversaries --quick", "--adversaries --quick: each chooses the checks; take one"),
-    ("selftest --adversaries --only ratio", "--adversaries --only ratio: each chooses the checks; take one"),
-    ("tune", "Missing argument 'KERNEL'; `kernelmark tune --help` lists what it takes"),
+    ("selftest --adversaries --quick", "--adversaries --quick: each chooses the checks; leave one out"),
+    ("selftest --adversaries --only ratio", "--adversaries --only ratio: each chooses the checks; leave one out"),
+    ("tune", "Missing argument 'KERNEL'; `kernelmark tune --help` lists its options and arguments"),
     ("inspect --arch sm_1", "arch 'sm_1': its limits are not known"),
     (f"inspect gemm/cuda.async {PRODUCT} --arch foo", "arch 'foo': its limits are not known"),
     (f"profile gemm/cuda.async {PRODUCT} --arch sm_{'9' * 5000}", ", sm_100, sm_120"),
@@ -135,10 +135,10 @@ REFUSED = [
     ("select", "select: has no PROBLEM, expected one problem"),
     (f"select {NT} {NT}", "select: has 2 names, expected one problem"),
     (f"select {NT}", "is not there; `kernelmark select --train RUN` makes it"),
-    (f"select {NT} --test a", "--test: belongs to --train; add that"),
-    (f"select {NT} --op gemm", "--kernels, --op, --problem or --status: belongs to --train"),
+    (f"select {NT} --test a", "--test: works only with --train; add --train"),
+    (f"select {NT} --op gemm", "--kernels, --op, --problem or --status: works only with --train"),
     (f"select {NT} -o x", "-o x: is the file for --format"),
-    (f"select {NT} --json --format c", "--json: prints what was found, and --format c the selector"),
+    (f"select {NT} --json --format c", "--json: prints the answer, but --format c prints the selector"),
     ("select gemm/m5/f32/NT", "gemm/m5/f32/NT: sizes are 'm5'"),
     (
         "select --train base --kernels gemm/* --db results.db",
@@ -271,16 +271,26 @@ def test_spreadsheets_are_csv_that_a_switch_asks_for(exported):
     assert exported("--spreadsheet").out == exported().out
     for style in ("json", "markdown", "latex", "parquet"):
         assert (
-            f"--spreadsheet: is of --format csv, not of {style}" in exported("--format", style, "--spreadsheet").refusal
+            f"--spreadsheet: applies to --format csv, not to {style}"
+            in exported("--format", style, "--spreadsheet").refusal
         )
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("--metric", "ratio"), "--metric: is of --format markdown and latex, not of csv; leave one of the two out"),
-        (("--format", "json", "--no-empty"), "--no-empty: is of --format csv, not of json; leave one of the two out"),
-        (("--format", "github", "--columns", "k"), "--columns: is of --format csv and json, not of github; leave one"),
+        (
+            ("--metric", "ratio"),
+            "--metric: applies to --format markdown and latex, not to csv; leave one of the two out",
+        ),
+        (
+            ("--format", "json", "--no-empty"),
+            "--no-empty: applies to --format csv, not to json; leave one of the two out",
+        ),
+        (
+            ("--format", "github", "--columns", "k"),
+            "--columns: applies to --format csv and json, not to github; leave one",
+        ),
         (("--columns", "tme"), "--columns tme: is no column of these rows"),
     ],
 )

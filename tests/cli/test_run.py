@@ -414,9 +414,9 @@ def test_a_dry_run_gives_what_was_measured_and_counts_what_was_not(called, tmp_p
     words = ("run", "s.toml", *ONE_KERNEL, "--db", "r.db")
     unknown = " ".join(called(*words, "--dry-run").out.split())
     assert "time: unknown for 10 of 10 cases" in unknown
-    assert "their time limits of sampling add up to 0.1 s" in unknown
+    assert "their time limits for sampling add up to 0.1 s" in unknown
     longer = " ".join(called(*words, "--max-time", "10.5", "--dry-run").out.split())
-    assert "their time limits of sampling add up to 105 s" in longer
+    assert "their time limits for sampling add up to 105 s" in longer
     assert "kernels: copy/numpy.copyto" in unknown
     assert "store: unknown" in unknown
     assert not (tmp_path / "r.db").exists()

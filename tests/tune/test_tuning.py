@@ -378,7 +378,7 @@ RACE = ("--processes", "3", "--spread", "0")
         (("copy/numpy.copyto", PROBLEM), "copy/numpy.copyto: has no tunables; those of copy that have some are copy/"),
         ((f"{KERNEL}@X=1", PROBLEM), f"{KERNEL}@X=1: X is unknown, expected one of "),
         ((KERNEL, "copy/m3"), "copy/m3: "),
-        ((KERNEL, PROBLEM, "--threads", "1,2"), "--threads 1,2: a tuning has one number of threads"),
+        ((KERNEL, PROBLEM, "--threads", "1,2"), "--threads 1,2: expected one number; a tuning has only one"),
         (
             (KERNEL, PROBLEM, "--processes", "1"),
             "Invalid value for '--processes': is '1', expected an integer ",
@@ -409,7 +409,7 @@ def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, 
     words = ("tune", "copy/mine.interrupting", PROBLEM, *QUICK, *RACE, "--db", "r.db")
     stopped = kernelmark(*words)
     assert (stopped.returncode, complaints(stopped.stderr)) == (130, [])
-    assert stopped.stdout.endswith("interrupted; every row is kept, and the same command goes on\n")
+    assert stopped.stdout.endswith("interrupted; all rows so far are stored, and the same command continues\n")
     done = kernelmark(*words)
     assert (done.returncode, complaints(done.stderr)) == (0, [])
     assert done.stdout.splitlines()[0] == stopped.stdout.splitlines()[0]
@@ -436,7 +436,7 @@ def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, 
             ("--format", "c", "--tuned", "no.json"),
             "no.json: cannot be read: No such file or directory; `kernelmark tune",
         ),
-        (("--tuned", "auto"), "--tuned: is of --format c, not of csv; leave one of the two out"),
+        (("--tuned", "auto"), "--tuned: applies to --format c, not to csv; leave one of the two out"),
         (("no-run", "--format", "c"), "there is no store; "),
     ],
 )
