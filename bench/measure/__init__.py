@@ -1,1 +1,1 @@
-"""Measure: operands, verdicts, clocks, intervals, devices."""
+"""Measuring kernels: operands, verdicts, clocks, intervals and devices."""

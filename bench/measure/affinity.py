@@ -1,4 +1,4 @@
-"""Choose the CPUs of a worker, and find out which of its threads work."""
+"""Choose the CPUs of a worker, and count which of its threads have worked."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -10,10 +10,10 @@ CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 PROC = Path("/proc")
 TASKS = PROC / "self/task"
-#: A thread that ran less than this share of the busiest one's time has not worked but waited.
+#: A thread that ran for less than this share of the busiest thread's time counts as waiting, not working.
 WORKING_SHARE = 0.1
 _PIECE_BYTES = 2**16
-#: Held since before a plug-in could replace them.
+#: Bound at import, before a plug-in could replace them.
 _open, _read, _close, _list = os.open, os.read, os.close, os.listdir
 
 
@@ -25,14 +25,14 @@ def pin(threads: int) -> None:
     if threads >= len(usable):
         return
     chosen = spread(usable, threads)
-    # Threads that libraries made when they were loaded keep the CPUs they had then; 0 is the calling one.
+    # Threads that libraries started at import keep their CPUs; 0 is the calling thread.
     for task in names(TASKS) or ["0"]:
         with suppress(ProcessLookupError):  # it has ended meanwhile
             os.sched_setaffinity(int(task), chosen)
 
 
 def spread(usable: Iterable[int], count: int) -> list[int]:
-    """Choose this many CPUs: one of each core before a second of any, one NUMA node's cores before the next one's."""
+    """Choose `count` CPUs: each core's first CPU before any second one, the cores of one NUMA node before the next."""
     left = set(usable)
     nodes = [sorted(node & left) for node in _nodes()] or [sorted(left)]
     nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the one with most room first
@@ -46,7 +46,7 @@ def _first_of_each_core(cpus: list[int]) -> list[int]:
 
 
 def core_of(cpu: int) -> frozenset[int]:
-    """The hardware threads of the core that this CPU belongs to, itself among them."""
+    """Return the hardware threads of this CPU's core, including the CPU itself."""
     return _core_of(CPUS, cpu)
 
 
@@ -61,7 +61,7 @@ def _core_of(root: Path, cpu: int) -> frozenset[int]:
 
 
 def _nodes() -> list[set[int]]:
-    """Return the CPUs of each NUMA node; none where the system does not report them."""
+    """Return the CPUs of each NUMA node; none if the system does not report nodes."""
     try:
         return [cpus_in(path.read_text()) for path in sorted(NODES.glob("node*/cpulist"))]
     except (OSError, ValueError):
@@ -69,18 +69,18 @@ def _nodes() -> list[set[int]]:
 
 
 def cpus_in(text: str) -> set[int]:
-    """The CPUs of a list as the kernel writes it: `0-3,8`."""
+    """Return the CPUs of a list in the Linux kernel's notation: `0-3,8`."""
     ranges = [part.partition("-") for part in text.strip().split(",") if part]
     return {cpu for low, _, high in ranges for cpu in range(int(low), int(high or low) + 1)}
 
 
 def affinity() -> str:
-    """The CPUs that this process may use, as the kernel writes a list: `0-3,8`; empty where the system has none."""
+    """Return the CPUs that this process may use, such as `0-3,8`; "" if the system has no affinity."""
     return listed(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ""
 
 
 def listed(cpus: Iterable[int]) -> str:
-    """Return the CPUs as the kernel writes a list: `0-3,8`."""
+    """Return the CPUs as a list in the Linux kernel's notation: `0-3,8`."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][-1] + 1:
@@ -91,14 +91,14 @@ def listed(cpus: Iterable[int]) -> str:
 
 
 def working_threads(before: Mapping[str, int]) -> int | None:
-    """Return how many threads of this process have worked since `before`, or None if the system does not report it."""
+    """Return the number of threads of this process that have worked since `before`, or None if it is unknown."""
     grown = [ns - before.get(task, 0) for task, ns in thread_times().items()]
     busiest = max(grown, default=0)
     return sum(ns > WORKING_SHARE * busiest for ns in grown) if busiest > 0 else None
 
 
 def thread_times() -> dict[str, int]:
-    """Nanoseconds that each thread has been on a CPU."""
+    """Return the nanoseconds for which each thread of this process has run on a CPU."""
     times = {}
     with suppress(OSError, ValueError, IndexError):  # a thread may end between listing and reading it
         for task in names(TASKS):
@@ -107,7 +107,7 @@ def thread_times() -> dict[str, int]:
 
 
 def family_times() -> dict[str, int]:
-    """Return the nanoseconds that each thread of this process and of its descendants has been on a CPU."""
+    """Return the nanoseconds for which each thread of this process and of its descendants has run on a CPU."""
     times, processes = {}, ["self"]
     for process in processes:
         tasks = f"{PROC}/{process}/task"
@@ -119,8 +119,8 @@ def family_times() -> dict[str, int]:
 
 
 def children_of(pid: str) -> list[str]:
-    """Return the children of a process; none if the system has no lists."""
-    children, tasks = [], f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
+    """Return the ids of a process's children; none if the system does not list children."""
+    children, tasks = [], f"{PROC}/{pid}/task"  # strings, since Path objects would double the time
     for task in names(tasks):
         with suppress(OSError):  # the thread has ended meanwhile
             children += contents(f"{tasks}/{task}/children").decode().split()
@@ -128,7 +128,7 @@ def children_of(pid: str) -> list[str]:
 
 
 def cpus_beyond(before: Mapping[str, int]) -> set[int]:
-    """Return the CPUs outside this process's own on which threads that have worked since `before` may run."""
+    """Return the CPUs outside this process's affinity that threads which have worked since `before` may run on."""
     grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
     beyond: set[int] = set()
     for task, ns in grown.items():
@@ -139,7 +139,7 @@ def cpus_beyond(before: Mapping[str, int]) -> set[int]:
 
 
 def contents(path: Path | str) -> bytes:
-    """Return the contents of a file, in half the time of Path.read_text. Raises OSError."""
+    """Return the contents of a file in half the time that Path.read_text takes. Raises OSError."""
     fd, data = _open(path, os.O_RDONLY | os.O_CLOEXEC), b""
     try:
         while piece := _read(fd, _PIECE_BYTES):
@@ -150,7 +150,7 @@ def contents(path: Path | str) -> bytes:
 
 
 def names(folder: Path | str) -> list[str]:
-    """Return the names in a folder, without building paths as Path.iterdir does; none if it does not exist."""
+    """Return the names in a folder, without the Path objects of Path.iterdir; none if the folder does not exist."""
     try:
         return _list(folder)
     except OSError:

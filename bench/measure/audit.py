@@ -1,6 +1,6 @@
-"""Audit the samples of a right kernel: it may skip work that it knows, or write its output late.
+"""Audit the samples of a correct kernel, which may reuse earlier results or write its output late.
 
-Each audit returns why a kernel is mistrusted, or None.
+Each audit returns the reason to mistrust a kernel, or None.
 """
 
 from statistics import median
@@ -8,16 +8,16 @@ from statistics import median
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
-#: How much longer a call on new values may take than one on values that it knows; calls of each, samples to find out.
+#: The accepted ratio of the time on new values to that on known values; the calls of each kind; the samples to take.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
-#: The share of an output's pages that may be new after a call, in most of so many calls.
+#: The accepted share of an output's pages that a call has left unmapped, in the median of at least so many calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
-#: How much faster a sample may be after one waking call than after two, which wake threads all the better.
+#: The accepted ratio of a sample's time after two waking calls to that after one; two wake threads better than one.
 AHEAD_RATIO = 1.5
 
 
 def complaint(series: Series) -> str | None:
-    """Return why the samples of a series cannot be trusted."""
+    """Return why the samples of a series cannot be trusted, or None."""
     reason = _spared_work(series) or _skipped(series) or _worked_ahead(series)
     if series.unwritten:  # by a sample, or by a call of these comparisons
         return f"returned before {series.unwritten} was written"
@@ -27,18 +27,18 @@ def complaint(series: Series) -> str | None:
 
 
 def _moved_nothing(series: Series) -> str | None:
-    """Look for outputs whose pages nobody has written, since they were mapped from elsewhere."""
+    """Look for outputs whose pages the kernel has mapped from elsewhere instead of writing them."""
     mark = series.mark()
     while 0 < len(series.made) < LEAST_MADE:
         series.sample()
     series.forget(mark)
     if len(series.made) < LEAST_MADE or (made := median(series.made)) <= MADE_SHARE:
         return None
-    return f"moves no bytes: {made:.0%} of the pages of its output were created only by writes after a call"
+    return f"moves no bytes: {made:.0%} of the pages of its output did not exist until they were written after a call"
 
 
 def _spared_work(series: Series) -> str | None:
-    """Compare calls alone in their stretches: some met new values, and some the values that the call before had met."""
+    """Compare single calls on new values with single calls on the values of the previous call."""
     if not series.meets_known:
         return None
     mark = series.mark()
@@ -55,12 +55,12 @@ def _spared_work(series: Series) -> str | None:
     new, known = map(median_interval, (series.new_s, series.known_s))
     if new.low < SPARED_RATIO * known.high:
         return None
-    times = f"{new.median:.2g} s a call when its operands have changed, {known.median:.2g} s when not"
-    return f"spares itself the work: {times}"
+    times = f"{new.median:.2g} s per call when operands have changed, {known.median:.2g} s when they have not"
+    return f"skips work: {times}"
 
 
 def _skipped(series: Series) -> str | None:
-    """Compare batches with batches whose calls are a few microseconds apart, where one may see that it is timed."""
+    """Compare plain batches with batches whose calls are microseconds apart, to catch calls skipped in a batch."""
     if not series.cuts:
         return None
     batches = [series.take_apart(is_checked=number % 3 == 2) for number in range(LEAST_ALONE)]
@@ -68,25 +68,25 @@ def _skipped(series: Series) -> str | None:
     empty_s = median(series.clock.time_apart([lambda: None] * APART) for _ in range(LEAST_ALONE))
     if apart.low - empty_s < SPARED_RATIO * together.high:
         return None
-    times = f"{apart.median:.2g} s a call after a pause, {together.median:.2g} s in a batch"
-    return f"spares itself the work: {times}"
+    times = f"{apart.median:.2g} s per call after a pause, {together.median:.2g} s in a batch"
+    return f"skips work: {times}"
 
 
 def _worked_ahead(series: Series) -> str | None:
-    """Compare samples after one waking call with samples after two: a call that works ahead does so for the next."""
+    """Compare samples after one waking call with samples after two, to catch calls that do work of the next call."""
     groups = [[s for s, woken in zip(series.samples, series.woken, strict=True) if woken == n] for n in (1, 2)]
     if any(len(group) < MIN_SAMPLES for group in groups):
         return None
     once, twice = map(median_interval, groups)
     if twice.low < AHEAD_RATIO * once.high:
         return None
-    return f"works ahead: {once.median:.2g} s a call after one other call, {twice.median:.2g} s after two"
+    return f"works ahead: {once.median:.2g} s per call after one other call, {twice.median:.2g} s after two"
 
 
 def spared_when_renewed(series: Series) -> str | None:
-    """Compare calls after all operands have changed with calls after a few elements have, as in samples.
+    """Compare calls after all operands have changed with calls after a few elements have changed, as in samples.
 
-    Both follow another call and as many writes, so that starting up costs both the same.
+    Both kinds follow one other call and equally many writes, so that starting up costs both the same.
     """
     pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST_ALONE:
@@ -97,4 +97,4 @@ def spared_when_renewed(series: Series) -> str | None:
     if renewed.low < SPARED_RATIO * changed.high:
         return None
     all_s, few_s = f"{renewed.median:.2g} s", f"{changed.median:.2g} s"
-    return f"spares itself the work: {all_s} a call when all operands have changed, {few_s} when a few elements have"
+    return f"skips work: {all_s} per call when all operands have changed, {few_s} when a few elements have"

@@ -1,7 +1,7 @@
-"""Compiling .cu files to cubins, without a GPU or a driver, with the resources that the compiler reports for them.
+"""Compile .cu files to cubins, without a GPU or a driver, and read the resources that the compiler reports.
 
-Cubins are cached on disk by content, wherever the sources and the compiler's headers lie: in `$XDG_CACHE_HOME`, and in
-`build/cubins` of the checkout, which a copy of it brings along.
+Cubins are cached on disk by content, whatever the paths of the sources and of the compiler's headers: in
+`$XDG_CACHE_HOME`, and in `build/cubins` of the checkout, which is copied with the checkout.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ from kernelmark.bench.plan.files import cache_folder
 
 #: The architectures that every kernel is compiled for, as far as it supports them.
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
-_FORMAT = 2  # of the cached file
-#: Cubins that were compiled beforehand, for a machine that the checkout is copied to.
+_FORMAT = 2  # version of the cached file
+#: Cubins compiled in advance for a machine that the checkout is copied to.
 AHEAD = Path(kernelmark.__file__).parents[1] / "build" / "cubins"
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
 INSTALL = "pip install 'kernelmark[compile]'"
-#: Where the headers of CUDA's C++ library lie.
+#: The folder of the headers of CUDA's C++ library.
 _CCCL = ("cub/", "cuda/", "nv/", "thrust/")
 
 
@@ -49,7 +49,7 @@ class CompilerOutput(NamedTuple):
 
 
 class BuildFailed(Exception):
-    """The compiler's log."""
+    """The compilation failed; the argument is the compiler's log."""
 
 
 def cuda_sources() -> Path:
@@ -62,13 +62,13 @@ def cuda_sources() -> Path:
 
 @lru_cache
 def compiler() -> str:
-    """The compiler in use with its version, such as `NVRTC 13.0.88`. Raises Unsupported if there is none."""
+    """Return the compiler in use with its version, such as `NVRTC 13.0.88`. Raises Unsupported if there is none."""
     try:
         import cuda.core  # noqa: F401
         from cuda.bindings import nvrtc
 
         _, major, minor = nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError) as error:  # RuntimeError: the bindings are there and the library is not
+    except (ImportError, RuntimeError) as error:  # RuntimeError: the bindings are installed but not the library
         if nvcc := find_nvcc():
             return _nvcc_version(nvcc)
         reason = str(error).split("\n")[0]
@@ -77,7 +77,7 @@ def compiler() -> str:
 
 
 def find_nvcc() -> str | None:
-    """Path of nvcc, or None."""
+    """Return the path of nvcc, or None."""
     roots = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     return shutil.which("nvcc") or next((p for root in roots if root and (p := shutil.which(f"{root}/bin/nvcc"))), None)
 
@@ -90,9 +90,9 @@ def _nvcc_version(nvcc: str) -> str:
 
 @lru_cache
 def header_folders() -> tuple[str, ...]:
-    """Return the folders with CUDA's own headers: NVIDIA's wheels before toolkits; none if neither exists.
+    """Return the folders of the CUDA headers: NVIDIA's wheels before toolkits; none if neither exists.
 
-    A root may lack some of them: `crt/mma.h` comes in a wheel of its own, and a toolkit has it too.
+    A folder may lack some headers: `crt/mma.h` comes in a separate wheel, and a toolkit has it, too.
     """
     spec = importlib.util.find_spec("nvidia")
     wheels = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations or () if spec else ())]
@@ -108,7 +108,7 @@ def header_folders() -> tuple[str, ...]:
 
 @lru_cache
 def header_version() -> str:
-    """Return CUDA_VERSION of CUDA's own headers, such as `13000`; "" without headers."""
+    """Return CUDA_VERSION of the CUDA headers, such as `13000`; "" without headers."""
     files = [file for folder in header_folders() if (file := Path(folder, "cuda.h")).is_file()]
     match = re.search(rb"#define\s+CUDA_VERSION\s+(\d+)", files[0].read_bytes()) if files else None
     return match[1].decode() if match else ""
@@ -121,7 +121,7 @@ def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
 def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed."""
     include = [str(cuda_sources()), str(path.parent), *header_folders()]
-    if cuda_sources() in path.resolve().parents:  # our own need no header of the host
+    if cuda_sources() in path.resolve().parents:  # kernelmark's files need no host headers
         return _with_nvrtc(path, name, entries, arch, include, None)
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
         host_headers.write(Path(folder), with_includes(path, cuda_sources()).values())
@@ -133,7 +133,7 @@ def _with_nvrtc(
 ) -> CompilerOutput:
     from cuda.core import Program, ProgramOptions
 
-    # Where there is a driver, NVRTC answers from a cache of its own, and then leaves ptxas and its log out.
+    # If there is a driver, NVRTC may answer from its own cache, without running ptxas, and then has no log.
     options = ProgramOptions(
         name=name,
         arch=arch,
@@ -158,20 +158,20 @@ def _with_nvrtc(
 
 
 def _missing_header(log: str) -> str | None:
-    """Return a line about a header that is in none of the folders, and what brings it; None where none is missing."""
+    """Return a line about a header that was not found and how to install it, or None if none is missing."""
     if not (
         match := re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
     ):
         return None
     file, line, header = match.groups()
-    remedy = "pip install nvidia-cuda-cccl" if header.startswith(_CCCL) else "NVRTC has no headers of the host"
-    return f"{file}:{line}: {header} is in none of the folders of headers; {remedy}"
+    remedy = "pip install nvidia-cuda-cccl" if header.startswith(_CCCL) else "NVRTC has no host headers"
+    return f"{file}:{line}: {header} is in none of the include folders; {remedy}"
 
 
 def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed.
 
-    Nvcc has no name expressions: pointers to the kernels instantiate them, and their relocations name them.
+    Nvcc has no name expressions, so pointers to the kernels instantiate them, and relocations give their symbols.
     """
     number = arch.removeprefix("sm_")
     pointers = [f"__device__ const void *km_entry_{i} = (const void *){entry};" for i, entry in enumerate(entries)]
@@ -181,7 +181,7 @@ def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Compi
         command = [find_nvcc() or "nvcc", "-std=c++17", "-lineinfo", "-cubin", "-Xptxas", "-v"]
         command += [f"-gencode=arch=compute_{number},code=sm_{number}", f"-I{cuda_sources()}", f"-I{path.parent}"]
         command += ["-o", str(out), str(wrapper)]
-        environment = {**os.environ, "TMPDIR": folder}  # of what nvcc leaves where it is interrupted, nothing stays
+        environment = {**os.environ, "TMPDIR": folder}  # if nvcc is interrupted, its files are removed with this folder
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
             raise BuildFailed((done.stderr + done.stdout).strip())
@@ -194,7 +194,7 @@ class CompileError(UsageError):
 
 
 class Cubin(msgspec.Struct, frozen=True):
-    """Machine code for one architecture; lowered symbols and resources by name expression; the compiler and its log."""
+    """Machine code for one architecture, with symbols and resources by name expression, the compiler and its log."""
 
     code: bytes
     arch: str
@@ -205,7 +205,7 @@ class Cubin(msgspec.Struct, frozen=True):
 
 
 class Program(NamedTuple):
-    """A program to compile: the .cu, the name expressions of its kernels, and a kernel's id for messages."""
+    """A program to compile: the .cu file, the name expressions of its kernels, and a kernel's id for messages."""
 
     source: str
     entries: tuple[str, ...]
@@ -215,8 +215,8 @@ class Program(NamedTuple):
 def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = "") -> Cubin:
     """Return the cubin of `source` (below `cuda/`, or absolute) with the kernels of these name expressions.
 
-    arch is `sm_90a` or the like, `kernel` the id for error messages. Raises CompileError, Unsupported without a
-    compiler, UsageError if the file or the architecture does not exist.
+    arch: an architecture such as `sm_90a`; kernel: the id for error messages. Raises CompileError, Unsupported if there
+    is no compiler, UsageError if the file or the architecture does not exist.
     """
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise UsageError(f"arch {arch!r}: expected sm_ and the compute capability, such as sm_90a")
@@ -243,8 +243,8 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
 def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) -> list[str]:
     """Compile programs on all processors into a folder that compile_cubin reads; return a line for each that fails.
 
-    Cubins are found again by the same version of the compiler. Raises Unsupported without a compiler, OSError if the
-    folder cannot be written.
+    A cubin is reused only with the same version of the compiler. Raises Unsupported if there is no compiler, OSError if
+    the folder cannot be written.
     """
     version = compiler()
     folder.mkdir(parents=True, exist_ok=True)
@@ -264,7 +264,7 @@ def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) 
 def in_parallel(compiled: Callable[[Wanted], Made], wanted: Sequence[Wanted]) -> list[Made]:
     """Compile on all processors, and return the results in order.
 
-    The first is compiled alone: threads that import the compiler at once fail.
+    The first is compiled before the others start, since threads that import the compiler at the same time fail.
     """
     results = [compiled(words) for words in wanted[:1]]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -272,7 +272,7 @@ def in_parallel(compiled: Callable[[Wanted], Made], wanted: Sequence[Wanted]) ->
 
 
 def _key(path: Path, entries: Sequence[str], arch: str, compiler_: str) -> str:
-    """Return a hash of everything that the cubin follows from, but for places: the same sources anywhere have one."""
+    """Return a hash of everything that determines the cubin; it does not depend on the folder of the sources."""
     digest = hashlib.sha256(repr((_FORMAT, tuple(entries), arch, compiler_, header_version())).encode())
     for text in with_includes(path, cuda_sources()).values():
         digest.update(hashlib.sha256(text).digest())
@@ -282,7 +282,7 @@ def _key(path: Path, entries: Sequence[str], arch: str, compiler_: str) -> str:
 def with_includes(path: Path, include: Path) -> dict[Path, bytes]:
     """Return the file and every file that it includes from its folder and from `include`, with their contents.
 
-    CUDA's headers are left out: they follow from the compiler's version.
+    CUDA's headers are left out, because the compiler's version determines them.
     """
     texts: dict[Path, bytes] = {}
     waiting = [path]
@@ -296,13 +296,13 @@ def with_includes(path: Path, include: Path) -> dict[Path, bytes]:
 
 
 def included(name: str, file: Path, path: Path, include: Path) -> Path | None:
-    """Return the header that `file` includes by this name: beside it, beside the .cu `path`, or in `include`."""
+    """Return the header that `file` includes by this name: in its folder, in the folder of `path` or in `include`."""
     places = (folder / name for folder in (file.parent, path.parent, include))
     return next((place for place in places if place.is_file()), None)
 
 
 def _load(file: Path) -> Cubin | None:
-    """Return a cached cubin, or None where the file is absent or damaged."""
+    """Return a cached cubin, or None if the file is missing or damaged."""
     with suppress(OSError, msgspec.MsgspecError):
         content = file.read_bytes()
         if hashlib.sha256(content[32:]).digest() == content[:32]:
@@ -311,14 +311,14 @@ def _load(file: Path) -> Cubin | None:
 
 
 def _store(file: Path, cubin: Cubin) -> None:
-    """Write a cubin into the cache. A folder that refuses costs only time."""
+    """Write a cubin to the cache; if the folder cannot be written, the cubin is compiled again next time."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         _write(file, cubin)
 
 
 def _write(file: Path, cubin: Cubin) -> None:
-    """Write beside and rename, so that no reader sees half of it."""
+    """Write a temporary file and rename it, so that no reader sees half of the cubin."""
     content = msgspec.msgpack.encode(cubin)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
     with os.fdopen(handle, "wb") as out:

@@ -1,4 +1,4 @@
-"""A kernel on its way through a job: set up, verified, timed, concluded."""
+"""A contender of a job: its set-up, verification, timing and report."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,11 +36,11 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.verdict import Verdict
 
-OF_A_TIMED_CALL = "the output of a timed call, on operands of which a few elements had changed: "
+OF_A_TIMED_CALL = "the output of a timed call, after a few elements of its operands had changed:  "
 
 
 class Contender:
-    """A kernel on its way through a job, with the results of its set-up."""
+    """A kernel in a job, with its launches, its series of samples and its report."""
 
     def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, called: Called) -> None:
         self.kernel, self.problem, self.device = kernel, problem, device
@@ -63,7 +63,7 @@ class Contender:
 
     @property
     def place(self) -> Place:
-        """Return where the operands lie."""
+        """Return where the kernel's operands lie."""
         return place_of(self.kernel, self.problem, self.device)
 
     @property
@@ -72,7 +72,7 @@ class Contender:
         return self.report.status == Status.OK
 
     def fail(self, error: BaseException) -> None:
-        """Turn an exception of the kernel into a status and a reason. Raises DeviceLost where the device is gone."""
+        """Turn the kernel's exception into a status and a reason. Raises DeviceLost if the device does not respond."""
         if broken := self.device.broken():
             raise DeviceLost(self.report.entrant, broken)
         text = message(error).split("\n")[0] or "no message"
@@ -87,14 +87,14 @@ class Contender:
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Lay any exception to the kernel, which may raise whatever it wants and must not harm the others."""
+        """Attribute any exception to the kernel; it may raise anything, and must not harm the other contenders."""
         try:
             yield
         except (Exception, SystemExit) as error:
             self.fail(error)
 
     def set_up(self, sets: list[OperandSet], moved: OperandSet | None = None) -> None:
-        """Make one launch for each set of operands, with shared scratch; moved: one more, which is not timed."""
+        """Make a launch for each set of operands, with shared scratch; moved: another set, which is not timed."""
         with self._blamed(), self.called("set-up"):
             if reason := self._refusal():
                 raise Unsupported(reason)
@@ -119,14 +119,14 @@ class Contender:
         return launch
 
     def _refuse_strayed(self) -> None:
-        """Raise RuntimeError here, before another contender is blamed for the stream that this one has left current."""
+        """Raise RuntimeError if this contender has left another stream current, before the next contender is blamed."""
         if reason := self.device.strayed():
             raise RuntimeError(reason)
 
     def _refusal(self) -> str | None:
         """Return why the kernel cannot run here, in this mode or on this problem, or None.
 
-        What a hand-written kernel refuses depends on the device, for which the launcher asks.
+        Whether a hand-written kernel refuses a problem depends on the device; the launcher checks that.
         """
         if reason := unavailable(self.kernel) or self._job.mode.refuses(self.kernel):
             return reason
@@ -152,7 +152,7 @@ class Contender:
     def judge(
         self, which: int, sets: list[OperandSet], draw: Draw, references: References, moved: OperandSet | None = None
     ) -> None:
-        """Verify the launch on one set, or on the moved one."""
+        """Verify the launch of one operand set, or of the moved set."""
         launch, operands, device = self.launches[which], sets[which], self.device
         if moved and self._moved:
             launch, operands = self._moved, moved
@@ -172,7 +172,7 @@ class Contender:
             self._take(verdict)
 
     def audit_renewed(self) -> None:
-        """Mistrust a kernel that recomputes only what depends on changed elements, after all outputs were judged."""
+        """Mistrust a kernel that recomputes only what depends on changed elements, once all outputs are judged."""
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * median(self.series.samples):
                 return
@@ -188,7 +188,7 @@ class Contender:
             self._refuse_strayed()
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
-        """Keep the error that comes closest to its bound; a wrong kernel loses its samples."""
+        """Keep the error that is closest to its bound; a wrong kernel gets no samples."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
         self.report.compression_error = finite(verdict.compression_error) or self.report.compression_error
@@ -206,12 +206,12 @@ class Contender:
         shared: Sequence[Change],
         checksums: Checksums,
     ) -> None:
-        """Warm up, ready for sampling. shared: the changes of the operands on which the kernel is judged."""
+        """Warm up before sampling. shared: the changes of the operands on which the kernel's outputs are judged."""
         does = self._job.mode.does
         with self._blamed():
-            if does.replays:  # captured once it has run freely, so that nothing is loaded or tuned inside
+            if does.replays:  # captured after an ordinary call, so that the graph contains no loading or tuning
                 self.launches = [captured(launch, self.device.stream) for launch in self.launches]
-            # PyCUDA launches without giving the interpreter up, so a held stream's watchdog could not run beside it.
+            # PyCUDA does not release the GIL when it launches, so the watchdog of a held stream could not run.
             clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
             self.report.call_overhead_s = call_overhead(clock)
             numerics = self.kernel.numerics_for(self.problem)
@@ -258,15 +258,15 @@ class Contender:
                 self.mistrust(reason)
 
     def mistrust(self, reason: str) -> None:
-        """Remove the time, and keep it as evidence."""
+        """Mark the row as mistrusted: its time moves to the evidence."""
         if self.series:
             self._keep_samples(self.series)
         self.report.mistrust(reason)
 
     def judge_snapshot(self, number: int, references: References) -> None:
-        """Verify the output of a timed call, which was copied at once, against the reference of the change it ran on.
+        """Verify the saved output of a timed call against the reference for the operands that it ran on.
 
-        This finds a kernel that does less when it is timed, or that returns an old result.
+        This detects a kernel that does less work when it is timed, or returns an old result.
         """
         assert self.series is not None
         if (snapshot := self.series.snapshots.pop(number, None)) is None:
@@ -278,7 +278,7 @@ class Contender:
             self._take(verdict, OF_A_TIMED_CALL)
 
     def conclude(self) -> None:
-        """Report the samples and their interval, once both verdicts are known."""
+        """Report the samples and their interval, once all outputs have been judged."""
         if not self.live or self.series is None:
             return
         self._keep_samples(self.series)
@@ -291,7 +291,7 @@ class Contender:
             self.report.mistrust(reason)
 
     def _keep_samples(self, series: Series) -> None:
-        """Fill in what the series has found."""
+        """Copy the results of the series to the report."""
         self.report.samples, self.report.stopped_by = series.samples, series.stopped_by or "time"
         self.report.interval = median_interval(series.samples, series.alpha)
         self.report.interval_scope = WITHIN

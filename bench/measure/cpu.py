@@ -1,4 +1,4 @@
-"""The CPU as a device: host memory, wall-clock time, and the system's facts on name, cores and caches."""
+"""The CPU as a device: host memory, wall-clock time, and the processor's name, cores and caches."""
 
 import math
 import mmap
@@ -22,7 +22,7 @@ from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.plan.dtypes import Array, numpy_dtype
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 
-#: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
+#: Assumed if the system does not report its last-level cache: enough for desktop and server CPUs of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
 CPUS = Path("/sys/devices/system/cpu")
 ALIGNMENT = 4096
@@ -31,9 +31,9 @@ TRANSPARENT = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 class InFile(np.ndarray[Any, Any]):
-    """An array in a file without a name, which other processes can map; its views refer to the file too.
+    """An array in an unnamed file that other processes can map; its views keep the file open.
 
-    The file is closed with the last view, and nothing of it remains.
+    The file is closed and deleted with the last view.
     """
 
     file: "MemoryFile | None" = None
@@ -43,7 +43,7 @@ class InFile(np.ndarray[Any, Any]):
 
 
 class MemoryFile:
-    """A file in memory, mapped here as a whole. fd: its descriptor; base: its address here."""
+    """A memory file, mapped as a whole. fd: its descriptor; base: its address in this process."""
 
     def __init__(self, nbytes: int) -> None:
         self.fd, self.nbytes = os.memfd_create("kernelmark"), nbytes
@@ -62,7 +62,7 @@ class MemoryFile:
 
 
 def _huge(nbytes: int) -> Array:
-    """Raise Unsupported where the system has no huge pages for those that ask."""
+    """Return memory of huge pages. Raises Unsupported if the system has none."""
     try:
         choice = TRANSPARENT.read_text()
     except OSError:
@@ -80,7 +80,7 @@ def _shared(nbytes: int) -> Array:
 
 def _anonymous(nbytes: int, advice: str) -> Array:
     if not hasattr(mmap, advice):
-        raise Unsupported(f"the size of pages cannot be chosen here: there is no {advice}")
+        raise Unsupported(f"the page size cannot be chosen on this system: there is no {advice}")
     pages = mmap.mmap(-1, nbytes + HUGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     pages.madvise(getattr(mmap, advice))
     return _aligned(np.frombuffer(pages, np.uint8), nbytes, HUGE_BYTES)
@@ -91,7 +91,7 @@ def _aligned(raw: Array, nbytes: int, alignment: int) -> Array:
     return raw[start : start + nbytes]
 
 
-#: What allocates pages of each kind of host memory that a CPU's kernel may declare.
+#: The functions that allocate each kind of host memory that a CPU kernel may declare.
 PAGES: Mapping[str, Callable[[int], Array]] = {
     "": lambda nbytes: _aligned(np.empty(nbytes + ALIGNMENT, np.uint8), nbytes, ALIGNMENT),
     "small": lambda nbytes: _anonymous(nbytes, "MADV_NOHUGEPAGE"),
@@ -101,13 +101,13 @@ PAGES: Mapping[str, Callable[[int], Array]] = {
 
 
 class HostMemory:
-    """Host memory in NumPy arrays, of the pages that `allocate` returns."""
+    """Host memory as NumPy arrays in the pages that `allocate` returns."""
 
     def __init__(self, allocate: Callable[[int], Array]) -> None:
         self._allocate = allocate
 
     def bytes(self, nbytes: int) -> Array:
-        """Uninitialised bytes, aligned to a page. Raises MemoryError, or Unsupported if no page of the kind exists."""
+        """Return uninitialised, page-aligned bytes. Raises MemoryError, or Unsupported without pages of this kind."""
         refuse_what_does_not_fit(nbytes, "a buffer needs")
         return self._allocate(nbytes)
 
@@ -128,7 +128,7 @@ class HostMemory:
 
 
 class _Eviction:
-    """Twice the last-level cache, a share for each CPU of this process: operands lie in the caches of all of them."""
+    """A buffer of twice the last-level cache, with a share for each CPU, since operands lie in all CPUs' caches."""
 
     def __init__(self, nbytes: int) -> None:
         self._shares = np.array_split(np.ones(nbytes // 8, np.uint64), cpu_count())
@@ -137,7 +137,7 @@ class _Eviction:
         self._threads = ThreadPoolExecutor(max(1, len(self._shares) - 1), initializer=keep)
 
     def run(self) -> None:
-        """Read and write all shares, one on this thread."""
+        """Read and write all shares, each on its own thread, one of them on the calling thread."""
         own, *others = self._shares
         pending = [self._threads.submit(np.add, share, 1, out=share) for share in others]
         np.add(own, 1, out=own)
@@ -146,7 +146,7 @@ class _Eviction:
 
 
 class Cpu(HostMemory):
-    """The CPU, and host memory as NumPy allocates it."""
+    """The CPU as a device, with host memory as NumPy allocates it."""
 
     name = "cpu"
     device_uuid = ""
@@ -160,11 +160,11 @@ class Cpu(HostMemory):
         self._eviction: _Eviction | None = None
 
     def clock(self, hold: bool) -> Clock:
-        """Wall-clock time."""
+        """Return a clock of wall time."""
         return CpuClock()
 
     def host_memory(self, kind: str) -> Memory:
-        """Host memory with pages of another kind."""
+        """Return host memory with pages of this kind."""
         return HostMemory(PAGES[kind])
 
     def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
@@ -172,9 +172,9 @@ class Cpu(HostMemory):
         raise Unsupported("host memory lies on no GPU")
 
     def evict(self) -> None:
-        """Read and write twice the last-level cache, so that no operand stays in it.
+        """Read and write twice as many bytes as the last-level cache has, so that no operand stays in it.
 
-        Raises Unsupported if the system refuses the threads, which is no fault of the kernel.
+        Raises Unsupported if the system refuses threads, which is not the kernel's fault.
         """
         if self._eviction is None:
             self._eviction = _Eviction(2 * self.llc_bytes)
@@ -185,10 +185,10 @@ class Cpu(HostMemory):
             raise Unsupported(f"emptying the caches of all CPUs: {error}; {hint}") from None
 
     def synchronize(self) -> None:
-        """Calls on the CPU return when they are done."""
+        """Do nothing: calls on the CPU return when they are done."""
 
     def monitor(self) -> Monitor:
-        """Read clock, load and steal time of the CPUs that this process may use now."""
+        """Return a monitor of clock, load and steal time of the CPUs that this process may use now."""
         return CpuMonitor()
 
     def release(self) -> None:
@@ -214,7 +214,7 @@ def default_threads() -> int:
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the CPUs that each control group of this process may use, of version 2 and 1."""
+    """Yield the CPU quota of each control group (version 2 and 1) of this process, in CPUs."""
     two = [folder for base in (CGROUP, CGROUP / "unified") for folder in group_folders(base, "")]
     files = [[folder / "cpu.max"] for folder in two]
     version_1 = group_folders(CGROUP / "cpu", "cpu")
@@ -230,7 +230,7 @@ def _quotas() -> Iterator[float]:
 
 @lru_cache
 def cpu_name() -> str:
-    """The processor's name as the system gives it."""
+    """Return the processor's name as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -241,9 +241,10 @@ def cpu_name() -> str:
 
 @lru_cache
 def last_level_cache_bytes() -> int:
-    """Return the last-level caches of all CPUs of this process together, or the value of KERNELMARK_LLC_BYTES.
+    """Return the total bytes of the last-level caches of this process's CPUs, or the value of KERNELMARK_LLC_BYTES.
 
-    Some processors have one for each few cores, and each socket has its own. Raises UsageError for an invalid size.
+    Each socket has its own last-level cache, and some processors have one per few cores. Raises UsageError for an
+    invalid size.
     """
     if given := os.environ.get("KERNELMARK_LLC_BYTES"):
         if re.fullmatch("0*[1-9][0-9]{0,17}", given):
@@ -254,7 +255,7 @@ def last_level_cache_bytes() -> int:
 
 
 def _last_level_cache(cpu: int) -> list[tuple[str, int]]:
-    """Return the CPUs that share the last-level cache of one, as a list, and its bytes; nothing where unknown."""
+    """Return the CPUs that share a CPU's last-level cache, as a text, with its bytes; [] if unknown."""
     caches = []
     for folder in (CPUS / f"cpu{cpu}/cache").glob("index*"):
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Read a cubin, which is a 64-bit ELF file: sections, the attributes of kernels, and relocations."""
+"""Read sections, kernel attributes and relocations from a cubin, which is a 64-bit ELF file."""
 
 import re
 import struct
@@ -17,14 +17,14 @@ _MAX_THREADS = 1024
 
 
 class ElfSection(NamedTuple):
-    """The place of a section in the file, and its size in bytes."""
+    """A section's offset in the file and its size, in bytes."""
 
     offset: int
     size: int
 
 
 def elf_sections(code: bytes) -> dict[str, ElfSection]:
-    """The sections of a 64-bit ELF file by name."""
+    """Return the sections of a 64-bit ELF file by name."""
     (table,) = struct.unpack_from("<Q", code, 0x28)
     size, count, names = struct.unpack_from("<HHH", code, 0x3A)
     headers = [struct.unpack_from("<I20xQQ", code, table + size * i) for i in range(count)]  # name, offset, size
@@ -33,12 +33,12 @@ def elf_sections(code: bytes) -> dict[str, ElfSection]:
 
 
 def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
-    """The attributes of an `.nv.info` section by code; of a repeated one, the last."""
+    """Return the attributes of an `.nv.info` section by code; the last value of a repeated attribute."""
     return dict(_attributes(code, section))
 
 
 def elf_parameters(code: bytes, symbol: str) -> list[int]:
-    """The sizes in bytes of a kernel's parameters, in order."""
+    """Return the sizes of a kernel's parameters in bytes, in order."""
     values = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
     infos = (struct.unpack("<4xHHI", value) for value in values)  # which one, its offset, and flags below its size
     return [info >> 18 for _, _, info in sorted(infos)]
@@ -56,7 +56,7 @@ def _attributes(code: bytes, section: str) -> Iterator[tuple[int, bytes]]:
 
 
 def pointees(code: bytes, count: int) -> list[str]:
-    """The symbols that the variables km_entry_0, km_entry_1, ... point to, `count` of them."""
+    """Return the `count` symbols that the variables km_entry_0, km_entry_1, ... point to."""
     sections = elf_sections(code)
     table, strings = sections[".symtab"], sections[".strtab"]
     entries = [struct.unpack_from("<I4xQ", code, table.offset + i) for i in range(0, table.size, 24)]
@@ -74,7 +74,7 @@ def _string(code: bytes, offset: int) -> str:
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """Resources of one thread or block of a kernel. max_threads: its launch bound, or 1024.
+    """The resources of a thread or block of a kernel. max_threads: the kernel's launch bound, or 1024.
 
     constant_bytes: `__constant__` variables and literals, without the parameters; spill_bytes: stores and loads.
     """

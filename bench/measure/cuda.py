@@ -1,4 +1,4 @@
-"""A CUDA device: memory in CuPy arrays, time between events, and whether a device exists."""
+"""A CUDA device: memory as CuPy arrays, time between events, limits and UUIDs."""
 
 import ctypes
 import weakref
@@ -21,14 +21,14 @@ from kernelmark.bench.plan.dtypes import ML_DTYPES, Array, bits_dtype, numpy_dty
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.limits import DeviceLimits
 
-#: The share of the host's memory that may be locked at a time: the system cannot take any of it back.
+#: The share of the host's memory that may be page-locked at a time, since the system cannot reclaim such pages.
 LOCKED_SHARE = 0.25
-#: The flags of memory that is locked, by its kind (cuda.h); a driver with unified addresses maps all of it.
+#: The flags (cuda.h) of each kind of page-locked memory; with unified addressing the driver maps all of it.
 LOCKED = {"pinned": 0, "mapped": 2, "write_combined": 4}
 
 
 class Cuda:
-    """Device memory in CuPy arrays, on a stream of its own. bfloat16 and FP8 are held in arrays of integers."""
+    """A CUDA device with a stream, and memory as CuPy arrays; bfloat16 and FP8 are stored as integers."""
 
     name = "cuda"
     warm_up_s = 2.0
@@ -43,16 +43,16 @@ class Cuda:
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.device_name = properties["name"].decode()
         self.llc_bytes = int(properties["l2CacheSize"])
-        #: The GPUs in use, each with what evicts its cache.
+        #: The GPUs in use, each with the buffer that evicts its cache.
         self._evictions: dict[int, Any] = {0: None}
         self._driver_memory = DriverMemory()
-        #: Of each input, what a draw gave it, on the device.
+        #: A device copy of the values that a draw gave each input.
         self._copies: dict[str, tuple[object, Any]] = {}
         self.stream: Any = cupy.cuda.Stream(non_blocking=True)
         self.stream.__enter__()
 
     def run_on(self, stream: Any) -> None:
-        """Make this CuPy stream the device's own, before any kernel is set up."""
+        """Run all work on this CuPy stream; call it before any kernel is set up."""
         self.synchronize()
         self.stream.__exit__(None, None, None)
         self.stream = stream
@@ -60,7 +60,7 @@ class Cuda:
         self.stream.__enter__()
 
     def strayed(self) -> str | None:
-        """Return why work may run where no event sees it, or None. Makes the device's own stream current again."""
+        """Return a complaint if a stream without the timing events is current; make the device's stream current."""
         current = self._cupy.cuda.get_current_stream()
         if current.ptr == self.stream.ptr:
             return None
@@ -69,54 +69,54 @@ class Cuda:
         return f"{complaint}; a kernel changes it by `with stream:` alone"
 
     def forget_persisting(self) -> None:
-        """Reset the lines of L2 that a kernel made persistent; older devices have none and refuse, which is as good."""
+        """Reset L2 lines that a kernel made persistent; older devices have none, and their error is ignored."""
         from cuda.bindings import driver
 
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
         driver.cuCtxResetPersistingL2Cache()
 
     def clock(self, hold: bool) -> Clock:
-        """Time between events; `hold` keeps the stream back until a batch is queued."""
+        """Return a clock of time between events; hold: keep the stream waiting until a batch is queued."""
         return CudaClock(self, hold)
 
     def host_memory(self, kind: str) -> Memory:
-        """Memory of the host of this kind, from the driver; "" is NumPy's."""
+        """Return host memory of this kind from the driver; "" is memory from NumPy."""
         return HostMemory(partial(self._driver_memory.allocate, kind))
 
     def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
-        """Return the memory of these GPUs together, if they can access each other's. Raises Unsupported."""
+        """Return the memory of these GPUs together. Raises Unsupported if they cannot access each other's memory."""
         join_peers(max(gpus) + 1)
         self._evictions |= dict.fromkeys(set(gpus) - self._evictions.keys())
         return Peers(self, gpus, edge)
 
     def bytes(self, nbytes: int) -> Any:
-        """Uninitialised device memory, aligned to 512 bytes. Raises cupy's OutOfMemoryError."""
+        """Return uninitialised device memory, aligned to 512 bytes. Raises CuPy's OutOfMemoryError."""
         return self._cupy.empty(nbytes, self._cupy.uint8)
 
     def dtype(self, storage: str) -> Any:
         return bits_dtype(storage) if storage in ML_DTYPES else numpy_dtype(storage)
 
     def upload(self, target: Any, source: Array) -> None:
-        """Host to device, contiguous, complete when it returns."""
+        """Copy a contiguous array from host to device; the copy is complete on return."""
         target.set(source.view(target.dtype), stream=self.stream)
         self.stream.synchronize()
 
     def scatter(self, target: Any, places: Array, values: Array) -> None:
-        """Single elements from host to device, complete when it returns."""
+        """Write single elements from host to device; complete on return."""
         bits = values.view(target.dtype)
         for i, place in enumerate(places.tolist()):
             target[place : place + 1].set(bits[i : i + 1], stream=self.stream)
         self.stream.synchronize()
 
     def download(self, source: Any) -> Array:
-        """Device to host, complete when it returns."""
+        """Copy an array from device to host; complete on return."""
         self.synchronize()
         return np.asarray(source.get())
 
     def holds(self, found: Any, name: str, draw: Draw) -> bool:
-        """Compare on the device with a copy of the drawn values, which is uploaded once a draw.
+        """Compare an input with a copy of the drawn values on the device, which is uploaded once per draw.
 
-        Inputs are downloaded only if the device has little room left, or if the two differ, since a kernel may have
+        The input is downloaded only if the device has little free memory, or if the two differ, since a kernel may have
         written to the copy.
         """
         drawn = draw.flat[name]
@@ -132,7 +132,7 @@ class Cuda:
         return draw.is_held(self.download(found), name)
 
     def evict(self) -> None:
-        """Write twice the L2 cache of each GPU in use, after resetting persistent lines; the clock waits for it."""
+        """Reset persistent lines and write twice the L2 cache of each GPU in use; the clock waits for this."""
         self.forget_persisting()
         for gpu, buffer in self._evictions.items():
             with self._cupy.cuda.Device(gpu):
@@ -141,12 +141,12 @@ class Cuda:
                 buffer.fill(1)
 
     def synchronize(self) -> None:
-        """Wait for all streams of the GPUs in use, including streams of a kernel's own."""
+        """Wait for all streams of the GPUs in use, including streams that kernels created."""
         for gpu in self._evictions:
             self._cupy.cuda.Device(gpu).synchronize()
 
     def broken(self) -> str | None:
-        """The error with which the context answers every call since a kernel has corrupted it, or None."""
+        """Return the error that every call reports because a kernel has corrupted the context, or None."""
         try:
             self.synchronize()
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
@@ -162,14 +162,14 @@ class Cuda:
                 self._cupy.get_default_memory_pool().free_all_blocks()
 
     def monitor(self) -> Monitor:
-        """Watch the GPU through NVML, if its bindings are installed."""
+        """Return a monitor that reads the GPU's state through NVML, if its bindings are installed."""
         return GpuMonitor(self._cupy.cuda.Device(0).pci_bus_id)
 
 
 def gpu_uuids() -> list[str]:
     """Return the UUIDs of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them, in order.
 
-    "unknown" if the driver reports none for a GPU.
+    A UUID is "unknown" if the driver does not report it.
     """
     if cuda_missing():
         return []
@@ -184,14 +184,14 @@ def gpu_uuids() -> list[str]:
 
 
 def device_id() -> int:
-    """The number of the current CUDA device."""
+    """Return the number of the current CUDA device."""
     import cupy
 
     return int(cupy.cuda.Device().id)
 
 
 def present_capability() -> int:
-    """The compute capability of the current CUDA device, times ten."""
+    """Return ten times the compute capability of the current CUDA device."""
     import cupy
 
     properties = cupy.cuda.runtime.getDeviceProperties(device_id())
@@ -199,7 +199,7 @@ def present_capability() -> int:
 
 
 def present_limits() -> DeviceLimits:
-    """The limits of the current CUDA device, as its driver reports them. Raises Unsupported."""
+    """Return the limits of the current CUDA device, as its driver reports them. Raises Unsupported."""
     from cuda.bindings import driver
 
     device = driver.CUdevice(device_id())
@@ -224,7 +224,7 @@ def present_limits() -> DeviceLimits:
 
 
 class Addressed(np.ndarray[Any, Any]):
-    """An array in host memory with its address in `data.ptr`, like an array on a GPU."""
+    """An array in host memory that has its address in `data.ptr`, as an array on a GPU does."""
 
     @property
     def data(self) -> Any:
@@ -232,15 +232,15 @@ class Addressed(np.ndarray[Any, Any]):
 
 
 class DriverMemory:
-    """Allocates host memory of each kind that kernels on a GPU may declare, and counts the locked part."""
+    """Allocates each kind of host memory that GPU kernels may declare, and counts the page-locked part."""
 
     def __init__(self) -> None:
         self._locked_bytes = 0
 
     def allocate(self, kind: str, nbytes: int) -> Array:
-        """Return bytes of a kind, "" for pages as NumPy allocates them.
+        """Return bytes of memory of a kind; "" is memory as NumPy allocates it.
 
-        Raises MemoryError beyond LOCKED_SHARE before anything is locked, and if the driver has no more.
+        Raises MemoryError, without locking any memory, beyond LOCKED_SHARE, and if the driver has no more memory.
         """
         if kind == "":
             return PAGES[kind](nbytes).view(Addressed)
@@ -261,7 +261,7 @@ class DriverMemory:
         wanted, whole = self._locked_bytes + nbytes, whole_bytes()
         if whole is not None and wanted > LOCKED_SHARE * whole:
             expected = f"expected at most {LOCKED_SHARE * whole / 1e9:.3g} GB, a quarter of the host's memory"
-            raise MemoryError(f"{kind} memory: {wanted / 1e9:.3g} GB would be locked; {expected}")
+            raise MemoryError(f"{kind} memory: {wanted / 1e9:.3g} GB would be page-locked; {expected}")
 
     def _free(self, free: Any, address: int, locked: int) -> None:
         self._locked_bytes -= locked
@@ -269,7 +269,7 @@ class DriverMemory:
 
 
 def _managed(nbytes: int) -> int:
-    """Return the address of managed memory that stays with the host, whoever reads it."""
+    """Return the address of managed memory that stays on the host whichever device reads it."""
     from cuda.bindings import driver
 
     address = int(_result(*driver.cuMemAllocManaged(nbytes, driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL)))
@@ -281,7 +281,7 @@ def _managed(nbytes: int) -> int:
 
 
 def _result(status: Any, value: Any = None) -> Any:
-    """Return what a call of the driver results in. Raises MemoryError where it did not succeed."""
+    """Return the result of a driver call. Raises MemoryError if the call failed."""
     if status.value:
-        raise MemoryError(f"the driver refuses memory of the host: {status.name}")
+        raise MemoryError(f"the driver refuses host memory: {status.name}")
     return value

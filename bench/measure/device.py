@@ -1,4 +1,4 @@
-"""What measuring needs of a device: memory and transfers, a clock, and a monitor of its state."""
+"""The interface of a device: memory and transfers, a clock, and a monitor of its state."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from kernelmark.bench.plan.kernel import Launch
 
 
 class DeviceLost(Exception):
-    """A kernel has left a device in a state in which it no longer answers."""
+    """A kernel has left a device in a state in which it no longer responds."""
 
     def __init__(self, entrant: Entrant, reason: str) -> None:
         super().__init__(f"{entrant.kernel}: {reason}")
@@ -20,7 +20,7 @@ class DeviceLost(Exception):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Readings of a device over some seconds: means by column, and the size of each disturbance."""
+    """A device's readings over some seconds: means by column, and the size of each disturbance by cause."""
 
     seconds: float
     state: dict[str, float] = {}
@@ -28,7 +28,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Monitor(Protocol):
-    """Watches one device. `energy_j` counts from an arbitrary zero, or is None without a sensor."""
+    """A monitor of one device. `energy_j` counts from an arbitrary zero, or is None without a sensor."""
 
     def look(self) -> Window: ...
     def clock_mhz(self) -> float | None: ...
@@ -48,9 +48,9 @@ class Clock(Protocol):
 
 
 class Memory(Protocol):
-    """Memory for operands. Arrays are flat and typed by the device's own array library.
+    """Memory for operands. Arrays are flat and have the types of the device's array library.
 
-    holds: whether an input still has all the bits that were drawn for the operand of this name.
+    holds: return whether an input still has exactly the bits that were drawn for the operand of this name.
     """
 
     def bytes(self, nbytes: int) -> Any: ...
@@ -62,11 +62,12 @@ class Memory(Protocol):
 
 
 class Device(Memory, Protocol):
-    """A device, which is also its own memory. `host_memory` is of a kind of `HOST_MEMORY`.
+    """A device and its memory. `host_memory` returns memory of one of the kinds in `HOST_MEMORY`.
 
-    `peers` is the memory of these GPUs together; arrays begin and end with `edge` bytes besides their parts.
+    `peers` returns the joint memory of several GPUs, whose arrays have `edge` extra bytes at both ends.
 
-    warm_up_s: how long its clock may take to settle. device_uuid: of a GPU, `GPU-...`, which no renumbering changes.
+    warm_up_s: how long the device's clock rate may take to settle. device_uuid: `GPU-...` for a GPU, which stays the
+    same when GPUs are renumbered.
     """
 
     name: str

@@ -16,7 +16,7 @@ def _cuda() -> Device:
     return Cuda()
 
 
-#: What makes each device; the tests add one that is a fake.
+#: The constructor of each device; tests add a fake device.
 DEVICES: dict[str, Callable[[], Device]] = {"cpu": Cpu, "cuda": _cuda}
 
 
@@ -27,12 +27,12 @@ def get_device(name: str) -> Device:
 
 
 def devices_present() -> tuple[str, ...]:
-    """Return `cpu`, and `cuda` if a GPU answers."""
+    """Return `cpu`, and `cuda` if a GPU is usable."""
     return ("cpu",) if cuda_missing() else ("cpu", "cuda")
 
 
 def choose_devices(choice: str, option: str = "--device") -> tuple[str, ...]:
-    """Return the devices of `auto` (all present), `cpu` or `cuda`. Raises UsageError if no GPU answers."""
+    """Return the devices that `auto` (all present), `cpu` or `cuda` selects. Raises UsageError if no GPU is usable."""
     if choice == "cuda" and (reason := cuda_missing()):
         raise UsageError(f"{option} cuda: {reason}; `kernelmark doctor` shows what is usable")
     return devices_present() if choice == "auto" else (choice,)

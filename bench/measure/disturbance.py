@@ -1,4 +1,4 @@
-"""The disturbances of a row in words: the column `disturbed` as it is written, and as reports read it."""
+"""The column `disturbed`, a row's disturbances in words: writing it, and reading it for reports."""
 
 import math
 import re
@@ -14,21 +14,21 @@ LEAST_PCT = 10
 _DURING = "{} during {:.0f} % of the sampling"
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
 _CEILING = "the {} ceiling was disturbed: {}"
-#: The words of today, and those that older stores have.
+#: The present words and those in older stores.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
-#: The remark on a row whose kernel also worked on CPUs that were not its own.
+#: The note for a row whose kernel also worked on CPUs outside its affinity.
 _BEYOND = "ran on CPUs beyond its own"
 
 
 class Disturbance(NamedTuple):
-    """A cause with its mean size, `other processes used 0.35 CPUs`, and its share of the sampling in per cent."""
+    """A cause with its mean size, `other processes used 0.35 CPUs`, and its percentage of the sampling time."""
 
     cause: str
     share_pct: int
 
 
 def disturbance(windows: Sequence[Window]) -> str:
-    """Return what disturbed the kept samples: `other processes used 0.35 CPUs during 40 % of the sampling`."""
+    """Return the causes that disturbed kept samples: `other processes used 0.35 CPUs during 40 % of the sampling`."""
     whole = math.fsum(window.seconds for window in windows)
     parts = []
     for cause in dict.fromkeys(cause for window in windows for cause in window.causes):
@@ -40,7 +40,7 @@ def disturbance(windows: Sequence[Window]) -> str:
 
 
 def low_ceiling(kind: str, doubt: str) -> str:
-    """Return the note for a row whose roofline uses a ceiling that other load has lowered."""
+    """Return the note for a row whose roofline uses a ceiling lowered by other load."""
     return _CEILING.format(kind, doubt)
 
 
@@ -63,7 +63,7 @@ def was_noisy(disturbed: str) -> bool:
 
 
 def beyond(cpus: str) -> str:
-    """Return the note for a row whose kernel has worked on these CPUs, some of which are outside its process's own."""
+    """Return the note for a row whose kernel worked on these CPUs, some of which are outside its process's affinity."""
     return f"{_BEYOND}: {cpus}"
 
 

@@ -1,4 +1,4 @@
-"""Draw the values of operands from a seed and random bits, never the same twice, and view them as arrays."""
+"""Draw the values of operands from a seed and random bits, so that no draw repeats, and view them as arrays."""
 
 import math
 import zlib
@@ -12,25 +12,26 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import UNIFORM, Operand, Problem
 from kernelmark.bench.plan.verdict import equal
 
-#: Elements of each input that are new in every stretch of calls: each takes a line into the cache, on a GPU a copy.
+#: Elements of each input that change before every stretch of calls; each brings a line into the cache, or costs a GPU
+# copy.
 SCATTERED = 8
-#: How many times that is drawn at once.
+#: The number of such changes that are drawn at once.
 AHEAD = 64
 #: One element in so many is special, where the operand has such: a zero of either sign or a small integer a quarter of
 #: the time each, else of a magnitude between these.
 SPECIAL, SMALLEST, INTEGERS = 256, 1e-3, 16
 CHUNK = 2**18
-#: One draw in so many has special values of another width: the last of a run, and the second that `verify` judges.
+#: One draw in THIRD has special values of another range: the last draw of a run, and the second that `verify` judges.
 THIRD = 3
-#: The largest whole number of the distribution `ints`, of which every storage type holds all.
+#: The largest integer of the distribution `ints`, whose values every storage type represents exactly.
 LARGEST_INT = 4
 
-#: New values of some elements, by operand: their places in its buffer, all different, and the values.
+#: New values of some elements, by operand: distinct indices in its buffer, and the values.
 Change = Mapping[str, tuple[Array, Array]]
 
 
 def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
-    """The operand's array as a view of its flat buffer; `F` reads each matrix of the buffer column by column."""
+    """Return a view of an operand's flat buffer in its shape; with order `F` each matrix is column-major."""
     shape = operand.shape
     if order == "F":
         return flat.reshape(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
@@ -38,7 +39,7 @@ def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
 
 
 def index_of(places: Array, operand: Operand, order: str) -> tuple[Array, ...]:
-    """Return the indices, in the view that `logical` returns, of places in an operand's buffer."""
+    """Convert flat indices into an operand's buffer to indices into the view that `logical` returns."""
     if order == "F":
         *batch, column, row = np.unravel_index(places, (*operand.shape[:-2], operand.shape[-1], operand.shape[-2]))
         return (*batch, row, column)
@@ -46,12 +47,12 @@ def index_of(places: Array, operand: Operand, order: str) -> tuple[Array, ...]:
 
 
 def poison(flat: Any, dtype: str) -> None:
-    """Fill with the NaN that marks unwritten elements."""
+    """Fill a buffer with the NaN that marks unwritten elements."""
     flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
 
 
 class Draw:
-    """Values of the inputs on the host, never the same twice; padding holds the poison."""
+    """Values of the inputs on the host; every draw has new ones, and padding is poisoned."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
@@ -59,7 +60,7 @@ class Draw:
         self._rng = self._changes = self._generator(0)
         self._specs = [operand for operand in problem.operands() if operand.role != "out"]
         self._scatter: dict[str, Iterator[tuple[Array, Array]]] = {}
-        #: Another object whenever values have changed, so that copies of them can tell.
+        #: Replaced whenever values change, so that holders of copies can detect a change.
         self.state = object()
         self.flat: dict[str, Array] = {}
         for operand in self._specs:
@@ -70,7 +71,7 @@ class Draw:
         return np.random.Generator(np.random.SFC64([*self._key, number]))
 
     def mix(self, entropy: int) -> None:
-        """Mix these bits into all later draws, so that code that ran before cannot know the values."""
+        """Mix these bits into all later draws, so that code that ran earlier cannot predict the values."""
         self._key = (*self._key, entropy)
         self._changes = self._generator(0)
         self._scatter.clear()
@@ -78,7 +79,7 @@ class Draw:
     def redraw(self, distribution: str = UNIFORM) -> None:
         """Draw new values in place. The n-th draw does not depend on how often elements were changed before.
 
-        distribution: of timed calls, where it is not the usual one; such a draw is not counted.
+        distribution: that of timed calls, if it is not uniform; such a draw does not count towards n.
         """
         self.state = object()
         self._redraws += distribution == UNIFORM
@@ -99,13 +100,14 @@ class Draw:
     def change(self) -> Change:
         """Draw new values for a few elements of each input or inout, for one set of operands.
 
-        They are uniform whatever the distribution: where all were zero, a kept result would stay right.
+        The values are uniform whatever the distribution: if all were zero, a result kept from an earlier call would
+        stay right.
         """
         return {operand.name: self.scattered(operand) for operand in self._specs}
 
     @contextmanager
     def holding(self, change: Change) -> Iterator[None]:
-        """Hold the values of a set with this change while the context lasts."""
+        """Apply this change to the drawn values while the context lasts."""
         previous = {name: (places, self.flat[name][places]) for name, (places, _) in change.items()}
         self._put(change)
         try:
@@ -125,18 +127,18 @@ class Draw:
         return next(self._scatter[operand.name])
 
     def is_held(self, found: Array, name: str) -> bool:
-        """Whether an array on the host has all the bits that were drawn for an operand."""
+        """Return whether an array on the host has exactly the bits that were drawn for an operand."""
         drawn = self.flat[name]
         bits = f"u{drawn.itemsize}"
         return equal(found.view(bits), drawn.view(bits))
 
     def views(self, order: str) -> dict[str, Array]:
-        """The inputs as arrays of their shapes."""
+        """Return the inputs as arrays in their shapes."""
         return {operand.name: logical(self.flat[operand.name], operand, order) for operand in self._specs}
 
     @property
     def rng(self) -> np.random.Generator:
-        """The generator for further draws (samples of outputs, checksums)."""
+        """The generator of random numbers for other draws (sampled outputs, checksums)."""
         return self._rng
 
 
@@ -147,10 +149,10 @@ def drawn(
     specials: float | None = None,
     distribution: str = UNIFORM,
 ) -> Array:
-    """Draw values uniform in [-1, 1] with all bits of their type, some of them special; integers over their range.
+    """Draw uniform values in [-1, 1] that use all bits of their type, some of them special; integers use their range.
 
-    specials: the largest special value, if it is not the operand's. Other distributions have none: `normal` has the
-    variance 1, `zeros` is 0 everywhere, and `ints` has whole numbers from -LARGEST_INT to LARGEST_INT.
+    specials: the largest special value, instead of the operand's. Other distributions have no special values: `normal`
+    has variance 1, `zeros` is 0 everywhere, and `ints` has integers from -LARGEST_INT to LARGEST_INT.
     """
     kind, count = numpy_dtype(operand.dtype), math.prod(shape)
     if distribution == "normal":
@@ -181,13 +183,13 @@ def _special(rng: "np.random.Generator", count: int, largest: float) -> Array:
 
 
 def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[Array, Array]]:
-    """Yield places and values, drawn many at a time: one by one they would take longer than the shortest calls.
+    """Yield indices and values, drawn many at a time, since single draws would take longer than the shortest calls.
 
-    It holds nothing of a draw, whose values would else be kept until Python collects what refers to itself.
+    It refers to no Draw, whose values would then stay in memory until Python collects reference cycles.
     """
     elements = math.prod(operand.shape)
     count = min(SCATTERED, elements)
-    ends = np.arange(count + 1) * elements // count  # one place in each part of the buffer, so that all differ
+    ends = np.arange(count + 1) * elements // count  # one index in each part of the buffer, so that all differ
     while True:
         places = ends[:-1] + (rng.random((AHEAD, count)) * np.diff(ends)).astype(np.intp)
         if operand.pad:

@@ -1,4 +1,4 @@
-"""A host that measures a part of a run: what must be the same on all of them, and what may differ."""
+"""A host that measures a part of a run: the properties that all hosts must share, and those that may differ."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from kernelmark.bench.plan.errors import UsageError
 
 
 class Host(msgspec.Struct, frozen=True):
-    """A host by its name, its checkout, its Python, the versions of its libraries, and the digests of plug-ins.
+    """A host: its name, commit, Python, the versions of its libraries, and the digests of plug-ins.
 
-    machine, environment: as a run records them (machine.py); these may differ from host to host.
+    machine, environment: the facts that a run records (machine.py); they may differ from host to host.
     """
 
     host: str
@@ -27,7 +27,7 @@ class Host(msgspec.Struct, frozen=True):
 
 
 def unlike(found: Host, expected: Host) -> Iterator[str]:
-    """Yield `numpy is 2.3.0, expected 2.4.6` for each difference to the expected host, if that expects anything."""
+    """Yield `numpy is 2.3.0, expected 2.4.6` for each property that differs from the expected host's."""
     yield from _unlike("kernelmark", found.kernelmark, expected.kernelmark)
     yield from _unlike("its commit", found.commit, expected.commit)
     yield from _unlike("Python", found.python, expected.python)
@@ -37,7 +37,7 @@ def unlike(found: Host, expected: Host) -> Iterator[str]:
 
 
 def digests(plugins: Sequence[str]) -> dict[str, str]:
-    """Return a digest of each plug-in. Raises UsageError for one that does not exist."""
+    """Return a digest of each plug-in. Raises UsageError for a file that does not exist."""
     try:
         return {plugin: hashlib.sha256(Path(plugin).read_bytes()).hexdigest()[:12] for plugin in plugins}
     except OSError as error:

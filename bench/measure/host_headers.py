@@ -1,4 +1,4 @@
-"""Stand-ins for host headers that kernels include and NVRTC lacks: the part of them that device code uses."""
+"""Substitutes for host headers that kernels include but NVRTC lacks, with the part that device code uses."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ _INTEGERS = "".join(
     for bits, kind in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
     for sign in ("", "u")
 )
-#: NVRTC knows size_t, printf, assert and the functions of math.h without a header.
+#: NVRTC has size_t, printf, assert and the functions of math.h built in.
 _TEXTS = {
     "stdint": f"{_INTEGERS}typedef unsigned long long uintptr_t;\ntypedef long long intptr_t;\n"
     "#define UINT32_MAX 0xffffffffu\n#define INT32_MAX 0x7fffffff\n#define INT32_MIN (-INT32_MAX - 1)\n",
@@ -24,10 +24,10 @@ _TEXTS = {
     "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n",
     **dict.fromkeys(("assert", "stddef", "stdio", "stdlib", "string"), ""),
 }
-#: Of these CUDA's own library has the part that device code may use.
+#: CUDA's C++ library has the part of these headers that device code may use.
 _OF_CUDA = ("array", "limits", "tuple", "type_traits", "utility")
 
-#: Included before a file of a user, who knows from nvcc that INFINITY and uint32_t are there.
+#: Included before a user's file, since nvcc defines INFINITY and uint32_t without a header.
 FIRST = "nvcc_knows.h"
 
 
@@ -38,7 +38,7 @@ def _texts() -> dict[str, str]:
 
 
 def write(folder: Path, texts: Iterable[bytes]) -> None:
-    """Write the stand-ins of all headers that these texts include, and the header that comes first."""
+    """Write the substitutes for all headers that these texts include, and the header that is included first."""
     (folder / FIRST).write_text("#include <math.h>\n#include <stdint.h>\n")
     wanted = {"math.h", "stdint.h"} | {
         name.decode() for text in texts for name in re.findall(rb'^\s*#\s*include\s*["<](.+?)[">]', text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Instruction sets: the environment that restricts a process's libraries to one, and whether this CPU has it."""
+"""Instruction sets: whether this CPU has one, and the environment that restricts a process's libraries to it."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 class Isa(NamedTuple):
-    """The CPU flags of an instruction set, the libraries' names for it, and the features that NumPy may dispatch."""
+    """The CPU flags of an instruction set, libraries' names for it, and the features that NumPy may dispatch to."""
 
     flags: tuple[str, ...]
     openblas: str
@@ -27,7 +27,7 @@ class Isa(NamedTuple):
 _SSE = ("SSE", "SSE2", "SSE3", "SSSE3", "SSE41", "POPCNT", "SSE42")
 _AVX = (*_SSE, "AVX", "F16C")
 _AVX2 = (*_AVX, "FMA3", "AVX2", "X86_V3")
-#: A newer one holds the older ones. NumPy gets to keep everything under avx512, of which it has many parts.
+#: Each includes the older ones. With avx512, NumPy keeps all of its features, since it splits AVX-512 into many.
 ISAS = {
     "sse": Isa(("sse4_2",), "Nehalem", "SSE41", "SSE4_2", "default", "nehalem", _SSE),
     "avx": Isa(("avx",), "Sandybridge", "AVX", "AVX", "default", "sandybridge", _AVX),
@@ -45,7 +45,7 @@ ISAS = {
 
 
 def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
-    """Return the words of `sse,avx2`, each once, or none: the libraries choose. Raises UsageError for an absent one."""
+    """Return the sets in `sse,avx2`, or none if the libraries choose. Raises UsageError if the CPU lacks one."""
     if text is None:
         return ("",)
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
@@ -61,7 +61,7 @@ def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
 
 
 def isas_here() -> list[str]:
-    """Return the instruction sets of ISAS that this CPU has; none on other CPUs than x86."""
+    """Return the instruction sets in ISAS that this CPU has; none if it is not an x86 CPU."""
     try:
         flags = _cpu_flags("")
     except UsageError:
@@ -70,7 +70,7 @@ def isas_here() -> list[str]:
 
 
 def _cpu_flags(option: str) -> frozenset[str]:
-    """Raises UsageError on what is no x86 CPU."""
+    """Return the flags of this CPU. Raises UsageError if it is not an x86 CPU."""
     if platform.machine() not in ("x86_64", "AMD64"):
         raise UsageError(f"{option} is for x86 CPUs, this one is {platform.machine()}; leave it out")
     try:
@@ -91,7 +91,7 @@ def environment(isa: str) -> dict[str, str]:
         "MKL_ENABLE_INSTRUCTIONS": chosen.mkl,
         "ATEN_CPU_CAPABILITY": chosen.torch,
         "NUMBA_CPU_NAME": chosen.llvm,
-        # Given, lest those of this CPU be added to the named one's; our kernels read them.
+        # Set explicitly, since Numba would otherwise add this CPU's features; kernelmark's kernels read them, too.
         "NUMBA_CPU_FEATURES": ",".join(f"+{flag.replace('_', '.')}" for flag in chosen.flags),
     }
     if disabled := _numpy_beyond(chosen):
@@ -100,7 +100,7 @@ def environment(isa: str) -> dict[str, str]:
 
 
 def _numpy_beyond(isa: Isa) -> list[str]:
-    """What NumPy dispatches to here beyond the instruction set; its baseline, at most SSE4.2, cannot be disabled."""
+    """Return the features beyond the set that NumPy would dispatch to; its baseline, at most SSE4.2, is always on."""
     already = os.environ.get("NPY_DISABLE_CPU_FEATURES", "").replace(",", " ").split()
     if not isa.numpy:
         return already

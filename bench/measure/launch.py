@@ -1,6 +1,6 @@
-"""Launching hand-written kernels: the same cubin by cuda-core (the default) or by PyCUDA.
+"""Launch hand-written kernels; cuda-core (the default) and PyCUDA launch the same cubin.
 
-Everything is resolved at set-up; the closure only launches. The operands must outlive it.
+All arguments are resolved at set-up, so the returned function only launches. The operands must outlive it.
 """
 
 import ctypes
@@ -26,19 +26,19 @@ from kernelmark.bench.plan.operation import Problem
 INT_RANGE = range(-(2**31), 2**31)
 FLOAT_MAX = float(np.finfo(np.float32).max)
 WHOLE_CARVE_OUT = 100  # per cent: CU_SHAREDMEM_CARVEOUT_MAX_SHARED
-#: A name is cut after this number of characters; those of CUTLASS have thousands.
+#: Names are cut to this number of characters; CUTLASS has names of thousands.
 NAME = 120
-#: Of more launches than this, the rest are counted.
+#: At most this many launches are listed; the rest are counted.
 LAUNCHES = 8
 
 
 def cuda_launch(
     kernel: CudaKernel, problem: Problem, x: Any, launcher: str = "cuda-core", tile: Tile | None = None
 ) -> Launch:
-    """Compile for the current device, load, resolve the arguments and return a launcher of the plan on `x.stream`.
+    """Compile a kernel for the current device, load it, and return a function that launches it on `x.stream`.
 
-    Raises Unsupported if the device or the launcher cannot take it, CompileError if the .cu does not compile,
-    UsageError if an argument fits no C type.
+    Raises Unsupported if the device or the launcher cannot run the kernel, CompileError if the .cu file does not
+    compile, UsageError if an argument fits no C type.
     """
     if launcher not in _LAUNCHERS:
         raise UsageError(f"launcher {launcher!r}; expected one of {', '.join(_LAUNCHERS)}")
@@ -61,14 +61,14 @@ def cuda_launch(
 
 
 def entries_of(calls: list[tuple[str, KernelCall]]) -> tuple[str, ...]:
-    """Return the entries of the program that contains a kernel's launches."""
+    """Return the name expressions of all kernels that the launches use."""
     return tuple(dict.fromkeys(entry for entry, _ in calls))
 
 
 def programs(kernels: Iterable[tuple[CudaKernel, Iterable[Problem]]], limits: DeviceLimits) -> list[Program]:
-    """Return the programs that cuda_launch compiles for these kernels and problems on a device, each once.
+    """Return the programs that cuda_launch compiles for these kernels and problems, without duplicates.
 
-    Problems that a kernel does not take there have none.
+    Problems that a kernel refuses on this device are skipped.
     """
     taken = (
         (kernel, kernel.calls(problem, tile, limits))
@@ -90,23 +90,23 @@ def _beyond(kernel: CudaKernel, device: DeviceLimits) -> str | None:
     if device.capability < kernel.min_arch:
         return f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {device.capability / 10}"
     if not kernel.runs_on(device.arch):
-        return f"{kernel.id} has instructions of {', '.join(kernel.archs)} alone, this is {device.arch}"
+        return f"{kernel.id} uses instructions that only {', '.join(kernel.archs)} has, this is {device.arch}"
     return None
 
 
 def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: DeviceLimits) -> None:
-    """Refuse what the driver would refuse with `invalid argument`."""
+    """Raise Unsupported for launches that the driver would refuse with `invalid argument`."""
     if extents(call.grid)[0] % call.cluster:
         raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks cannot be divided into clusters of {call.cluster}")
 
     threads = math.prod(extents(call.block))
     if threads > used.max_threads:
         raise UsageError(
-            f"{kernel.id}: a launch has {threads} threads a block, expected at most its bound of {used.max_threads}"
+            f"{kernel.id}: a launch has {threads} threads per block, expected at most its bound of {used.max_threads}"
         )
     wanted, limit = used.static_shared_bytes + call.shared_bytes, device.block_shared_bytes
     if wanted > limit:
-        raise Unsupported(f"{kernel.id} needs {wanted} bytes of shared memory a block, the device has {limit}")
+        raise Unsupported(f"{kernel.id} needs {wanted} bytes of shared memory per block, the device has {limit}")
     blocks, sms = math.prod(extents(call.grid)), device.multiprocessors
     resident = sms * resident_blocks(call, used, device)
     if kernel.cooperative and blocks > resident:
@@ -116,7 +116,7 @@ def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: Device
 
 
 def resident_blocks(call: KernelCall, used: Resources, device: DeviceLimits) -> int:
-    """Return how many blocks of a launch a multiprocessor holds."""
+    """Return the number of a launch's blocks that are resident on a multiprocessor."""
     shared = used.static_shared_bytes + call.shared_bytes
     return occupancy(device, math.prod(extents(call.block)), used.registers, shared).blocks_per_sm
 
@@ -124,8 +124,8 @@ def resident_blocks(call: KernelCall, used: Resources, device: DeviceLimits) -> 
 def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> dict[str, int]:
     """Return the function attributes for static and dynamic shared memory, by the driver's names.
 
-    If resident blocks together take more than a block may without opting in, the whole carve-out is preferred to a
-    larger first-level cache: fewer blocks would be resident otherwise.
+    If resident blocks together use more shared memory than one block may without opting in, the largest carve-out is
+    preferred to a larger L1 cache, since fewer blocks would be resident otherwise.
     """
     wanted, settings = used.static_shared_bytes + call.shared_bytes, {}
     if wanted > STATIC_LIMIT:
@@ -136,7 +136,7 @@ def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> 
 
 
 def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -> Any:
-    """A device address as int, a scalar as the NumPy scalar of its C type, or a tensor map."""
+    """Return an argument: a device address as int, a scalar as the NumPy scalar of its C type, or a tensor map."""
     if isinstance(value, str):
         return _address(kernel, value, x)
     if isinstance(value, Scratch):
@@ -158,7 +158,7 @@ def _address(kernel: CudaKernel, name: str, x: Any) -> int:
 
 
 def c_scalar(value: Any, subject: str) -> Any:
-    """Return an int as C `int`, a float as C `float`, NumPy scalars as they are. Raises UsageError for a misfit."""
+    """Return an int as C `int`, a float as C `float`, a NumPy scalar unchanged. Raises UsageError for other values."""
     if isinstance(value, np.generic):
         return value
     if isinstance(value, int):
@@ -185,7 +185,7 @@ def _with_cuda_core(
         return launch_with_structs(int(function.handle), call, arguments, stream.ptr)
     options: dict[str, Any] = {"is_cooperative": True} if kernel.cooperative else {}
     width, *rest = extents(call.grid)
-    if call.cluster > 1:  # cuda-core then counts the grid in clusters
+    if call.cluster > 1:  # with clusters cuda-core expects the grid in clusters
         options["cluster"] = (call.cluster, 1, 1)
     config = core.LaunchConfig(
         grid=(width // call.cluster, *rest), block=extents(call.block), shmem_size=call.shared_bytes, **options
@@ -195,7 +195,7 @@ def _with_cuda_core(
 
 @lru_cache(maxsize=256)
 def _cuda_core_kernel(code: bytes, symbol: str) -> Any:
-    """The loaded kernel; the operand sets of a case share it."""
+    """Return the loaded kernel, which the operand sets of a case share."""
     from cuda.core import ObjectCode
 
     return ObjectCode.from_cubin(code).get_kernel(symbol)
@@ -217,7 +217,7 @@ _LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": w
 def launched(launch: Launch, stream: Any) -> str:
     """Return `name<<<gx,gy,gz x bx,by,bz>>>` of each kernel that a call launches, without running any.
 
-    Return "" if the call cannot be captured, for whatever reason its library has.
+    Return "" if the call cannot be captured, whatever the reason.
     """
     with suppress(Exception), _captured(launch, stream) as graph:
         kernels = list(_kernels(graph))
@@ -228,7 +228,7 @@ def launched(launch: Launch, stream: Any) -> str:
 
 @contextmanager
 def _captured(launch: Launch, stream: Any) -> Iterator[Any]:
-    """The graph of a call, which is destroyed at the end, also where the call fails."""
+    """Capture a call as a graph, which is destroyed at the end, even if the call fails."""
     from cuda.bindings import driver
 
     _result(*driver.cuStreamBeginCapture(stream.ptr, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
@@ -237,7 +237,7 @@ def _captured(launch: Launch, stream: Any) -> Iterator[Any]:
         try:
             launch()
         finally:
-            graph = _result(*driver.cuStreamEndCapture(stream.ptr))  # else the stream would refuse every other use
+            graph = _result(*driver.cuStreamEndCapture(stream.ptr))  # otherwise the stream would refuse every other use
         yield graph
     finally:
         if graph is not None:
@@ -266,7 +266,7 @@ def _result(status: Any, *values: Any) -> Any:
 
 
 def _readable(symbol: bytes) -> str:
-    """Return the name of a kernel without its return type and parameters, at most NAME characters of it."""
+    """Return the name of a kernel without return type and parameters, cut to NAME characters."""
     name = _demangled(symbol)
     if name.endswith(")"):
         depth, at = 1, len(name) - 1
@@ -287,7 +287,7 @@ def _demangled(symbol: bytes) -> str:
 
 @lru_cache
 def _cxx() -> Any | None:
-    """Return the C++ library, or None where there is none."""
+    """Return the C++ library, or None if there is none."""
     with suppress(OSError):
         library = ctypes.CDLL("libstdc++.so.6")
         library.__cxa_demangle.restype = ctypes.c_void_p

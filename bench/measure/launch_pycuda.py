@@ -1,6 +1,7 @@
-"""Launch by PyCUDA, in the device's primary context, on a stream of its own, which CuPy takes over.
+"""Launch by PyCUDA in the device's primary context, on a stream that PyCUDA creates and CuPy then uses.
 
-PyCUDA can adopt no stream. If its stream were joined to another by events, these would be timed as part of each launch.
+PyCUDA cannot use a stream of another library. If events joined its stream to another, each launch would be timed with
+the events.
 """
 
 import atexit
@@ -19,7 +20,7 @@ NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
 class CubinFunction(NamedTuple):
-    """A kernel of a cubin, and the attributes to set before its first launch, by the driver's names."""
+    """A kernel in a cubin, and the attributes, by the driver's names, to set before its first launch."""
 
     code: bytes
     symbol: str
@@ -29,16 +30,16 @@ class CubinFunction(NamedTuple):
 def with_pycuda(
     kernel: CudaKernel, loaded: CubinFunction, call: KernelCall, arguments: list[Any], stream: Any
 ) -> Launch:
-    """Return a launcher of the kernel. Raises Unsupported if PyCUDA cannot launch it.
+    """Return a function that launches the kernel. Raises Unsupported if PyCUDA cannot launch it.
 
-    Raises RuntimeError if `stream` is not PyCUDA's own: `take_stream` makes it the device's.
+    Raises RuntimeError if `stream` is not PyCUDA's stream, which `take_stream` makes the device's stream.
     """
     if what := beyond_pycuda(kernel, call):
-        raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
+        raise Unsupported(f"PyCUDA launches no {what}; use --launcher cuda-core")
     ours = pycuda_stream(device_id())
     if stream.ptr != ours.handle:
         raise RuntimeError(
-            f"PyCUDA launches on its stream {ours.handle:#x} alone, not on {stream.ptr:#x}; take_stream() comes first"
+            f"PyCUDA launches only on its stream {ours.handle:#x}, not on {stream.ptr:#x}; call take_stream() first"
         )
     function = _pycuda_function(loaded.code, loaded.symbol)
     function.prepare("".join(map(_format, arguments)))
@@ -53,7 +54,7 @@ def with_pycuda(
 
 
 def _format(value: Any) -> str:
-    """How `struct` packs an argument: an address, a scalar, or a struct's bytes where its alignment puts them."""
+    """Return the `struct` format of an argument: an address, a scalar, or the bytes of an aligned struct."""
     if isinstance(value, np.void):
         return f"0{np.dtype(f'u{value.dtype.alignment}').char}{value.dtype.itemsize}s"
     return value.dtype.char if isinstance(value, np.generic) else "P"
@@ -69,7 +70,7 @@ def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
 
 
 class _Handle(NamedTuple):
-    """PyCUDA's stream by the protocol that other libraries take streams by; they do not keep it alive."""
+    """PyCUDA's stream as an object with `__cuda_stream__`; a library that uses it does not keep the stream alive."""
 
     handle: int
 
@@ -91,7 +92,7 @@ def take_stream(device: Any) -> None:
 
 @lru_cache
 def pycuda_stream(device: int) -> Any:
-    """PyCUDA's stream in the device's primary context, one per process.
+    """Return PyCUDA's stream in the device's primary context, one per process.
 
     Raises Unsupported if PyCUDA is not installed.
     """
@@ -107,10 +108,10 @@ def pycuda_stream(device: int) -> Any:
 
 
 def _leave_pycuda(context: Any) -> None:
-    """Release modules and stream, then the context, in which alone PyCUDA can release them.
+    """Release modules and stream, then the context, since PyCUDA can only release them while it has the context.
 
-    PyCUDA aborts the process where a context is still pushed at exit, and releases a primary context by the wrong
-    function where it is left to a destructor.
+    PyCUDA aborts the process if a context is still pushed at exit, and its destructor would release a primary context
+    by the wrong function.
     """
     _pycuda_function.cache_clear()
     pycuda_stream.cache_clear()

@@ -1,4 +1,4 @@
-"""Lock a GPU, since two runs would time each other, and a run, which one process at a time may continue."""
+"""Lock a GPU, since two runs would disturb each other, and a run, which only one process at a time may continue."""
 
 import fcntl
 import os
@@ -9,15 +9,15 @@ from pathlib import Path
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.plan.errors import UsageError
 
-#: Where the locks of a machine are: not in TMPDIR, of which each process may have another.
+#: The folder of a machine's locks; not TMPDIR, which may differ between processes.
 MACHINE = Path("/tmp")
 
 
 @contextmanager
 def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()) -> Iterator[None]:
-    """Hold the GPU, if it is among the devices, while the context lasts. Raises UsageError if another run holds it.
+    """Lock the GPU, if it is among the devices, while the context lasts. Raises UsageError if another run has it.
 
-    gpus: the GPUs to hold instead of the current one, by UUID.
+    gpus: the UUIDs of GPUs to lock instead of the current one.
     """
     if "cuda" not in devices or shared:
         yield
@@ -31,7 +31,7 @@ def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()
 
 
 def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[None]:
-    """Lock a run with a file beside its store against other processes that would continue it.
+    """Lock a run, by a file beside its store, against other processes that would continue it.
 
     The file is removed afterwards. Raises UsageError if another process holds it.
     """
@@ -41,7 +41,7 @@ def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[No
 
 @contextmanager
 def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Hold the lock of a file, which ends with the process; once: remove the file afterwards.
+    """Lock a file while the context lasts, at most until the process ends; once: remove the file afterwards.
 
     Raises UsageError with the holder's process id.
     """
@@ -49,7 +49,7 @@ def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[
         fd = _locked(path)
     except BlockingIOError as error:
         complaint = f"{subject}: is being measured by process {error}"
-        raise UsageError(f"{complaint}; wait for its end, or {remedy}") from None
+        raise UsageError(f"{complaint}; wait until that ends, or {remedy}") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be opened: {error.strerror}; remove it, or {remedy}") from None
     try:
@@ -63,7 +63,7 @@ def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[
 
 
 def _locked(path: Path) -> int:
-    """Open the file and lock it. Raises BlockingIOError with the holder's number, OSError where it cannot be opened."""
+    """Open the file and lock it. Raises BlockingIOError with the holder's id, OSError if it cannot be opened."""
     while True:
         fd = _opened(path)
         try:
@@ -75,11 +75,11 @@ def _locked(path: Path) -> int:
         with suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(fd).st_ino:
                 return fd
-        os.close(fd)  # its holder has removed it in between: another may lock the one that is there now
+        os.close(fd)  # its holder has removed it meanwhile, and another process may lock a new file of this name
 
 
 def _opened(path: Path) -> int:
-    """The file, whoever made it; made here, it is left for other users to open, whatever the umask."""
+    """Open the file; if it is new, let other users open it, whatever the umask."""
     try:
         return os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -90,10 +90,10 @@ def _opened(path: Path) -> int:
 
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
-    """Wait for a turn on this host, alone or together with others that need not be alone; first come, first served."""
+    """Wait for an exclusive (`alone`) or shared turn on this host; first come, first served."""
     queue, host = (_opened(MACHINE / f"kernelmark-{name}.lock") for name in ("queue", "host"))
     try:
-        fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise those that share could keep one that is alone waiting for ever
+        fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise shared turns could keep an exclusive one waiting for ever
         fcntl.flock(host, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(queue, fcntl.LOCK_UN)
         yield

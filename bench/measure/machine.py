@@ -1,4 +1,4 @@
-"""Facts that a run records of its machine: processor, memory, system, GPU, and the versions of a kernel's libraries."""
+"""Facts that a run records: its machine's processor, memory, system and GPU, and versions of kernels' libraries."""
 
 import json
 import os
@@ -24,13 +24,13 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.text import as_utf8
 
 #: OpenBLAS's idle threads spin for 2^26 ticks of the time-stamp counter before they sleep. Contenders that stand on two
-#: OpenBLAS builds (NumPy's and SciPy's) and are measured in turn would then run against each other's spinning threads:
-#: a 256^3 SGEMM was seen 22x slower. 2^20 ticks keep a pool awake within a batch and let it sleep between contenders.
-#: The threads of libgomp, on which pyFFTW's and PyTorch's wheels stand, spin up to 10 ms, longer than contenders are
+# OpenBLAS builds (NumPy's and SciPy's) and are measured in turn would then run against each other's spinning threads: a
+# 256^3 SGEMM was seen 22x slower. 2^20 ticks keep a pool awake within a batch and let it sleep between contenders. The
+# threads of libgomp, on which pyFFTW's and PyTorch's wheels stand, spin up to 10 ms, longer than contenders are
 #: apart; 30000 rounds are about 1 ms. Both are read when a library is loaded, so a worker is started with them.
 IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20", "GOMP_SPINCOUNT": "30000"}
 NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")
-#: How long copies of that many bytes cross the link, and how long the process may take.
+#: Bytes of each copy that loads the link, for how long copies run, and how long the process may take.
 LOAD_S, LOAD_BYTES, TIMEOUT_S = 0.5, 64 * 2**20, 60
 
 
@@ -49,12 +49,12 @@ def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> s
 
 @lru_cache
 def _blas_of(module: str) -> tuple[str, ...]:
-    """The BLAS builds that `module`, imported by now, brought along; asked once, since looking takes milliseconds."""
+    """Return the BLAS builds that an imported module brought; cached, since the search takes milliseconds."""
     return tuple(build for owner, build in _blas_builds() if owner == module)
 
 
 def _blas_builds() -> list[tuple[str, str]]:
-    """The BLAS libraries loaded by now: which module brought each, and its version, build and threading."""
+    """Return each BLAS library loaded so far: the module that brought it, and its version, build and threading."""
     import threadpoolctl
 
     builds = []
@@ -86,7 +86,7 @@ def idle_variables() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Return the facts that make two runs comparable or not; empty values are left out."""
+    """Return the facts that decide whether two runs are comparable; empty values are left out."""
     facts: dict[str, Any] = {
         "cpu": cpu_name(),
         "cpus": os.cpu_count(),
@@ -145,7 +145,7 @@ def numa_nodes() -> list[int]:
 
 
 def link_facts() -> dict[str, Any]:
-    """Return the host's NUMA nodes, and of a GPU its node and its link under load, as far as each is known."""
+    """Return the host's NUMA nodes, and a GPU's node and its link under load, if known."""
     facts: dict[str, Any] = {"numa_nodes": numa_nodes()} if numa_nodes() else {}
     if cuda_missing():
         return facts
@@ -170,7 +170,7 @@ def gpu_link() -> dict[str, int]:
 
 
 def _under_load(monitor: GpuMonitor) -> dict[str, int]:
-    """Return the widest and fastest link that is seen while copies cross it."""
+    """Return the most lanes and the highest generation that the link reports while copies cross it."""
     import cupy
 
     runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
@@ -186,7 +186,7 @@ def _under_load(monitor: GpuMonitor) -> dict[str, int]:
 
 
 def _node_of(bus: str) -> int | None:
-    """Return the NUMA node of a device of the bus; the system writes -1 where there is one node alone."""
+    """Return the NUMA node of a device on the bus, or None; the system writes -1 if there is only one node."""
     try:
         node = int((DEVICES / bus.lower()).joinpath("numa_node").read_text())
     except (OSError, ValueError):

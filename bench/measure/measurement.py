@@ -1,4 +1,4 @@
-"""A worker's report on one contender: data that cross to the process that records them."""
+"""A worker's report on one contender: the data that it sends to the process that records them."""
 
 import hashlib
 import math
@@ -15,14 +15,14 @@ from kernelmark.bench.plan.case import Entrant
 from kernelmark.bench.plan.numbers import Entropy, Finite, NotNegative
 from kernelmark.bench.plan.status import Status
 
-#: What an interval holds for: the process that was asked, or the next one too.
+#: What an interval covers: only the measured process, or the next one, too.
 WITHIN, BETWEEN = "within-process", "between-processes"
-#: The kinds of ceilings of bytes: to and from memory, or over a link, where each counts once.
+#: The kinds of bandwidth ceilings: memory counts reads and writes; a link counts each byte once.
 MOVES = ("memory", "link")
 
 
 class Need(NamedTuple):
-    """A kind of ceiling: `kind` is a numerics, `memory`, or `link`, which a transfer crosses."""
+    """A kind of ceiling that a row needs. kind: a numerics, `memory`, or `link` for transfers."""
 
     device: str
     threads: int
@@ -31,17 +31,17 @@ class Need(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Return whether it bounds bytes rather than arithmetic."""
+        """Return whether the ceiling bounds bytes rather than arithmetic."""
         return self.kind in MOVES
 
     @property
     def bounds(self) -> str:
-        """Return its name in the column `bound_by` of a row that it bounds."""
+        """Return the word for this ceiling in the column `bound_by`."""
         return self.kind if self.moves else "compute"
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """A rate that a machine reached, in flop/s or bytes/s: in a tenth of the samples, its interval, and the best."""
+    """The rate, in flop/s or bytes/s, of the fastest tenth of a machine's samples; its interval; the best sample."""
 
     device: str
     threads: int
@@ -60,17 +60,17 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     @property
     def need(self) -> Need:
-        """Return the kind of ceiling that this is, as a need."""
+        """Return the need that this ceiling meets."""
         return Need(self.device, self.threads, self.kind, self.problem)
 
     @property
     def work_unit(self) -> str:
-        """The unit of the counted work: `bytes` or `flop`."""
+        """Return the unit of the counted work: `bytes` or `flop`."""
         return "bytes" if self.need.moves else "flop"
 
     @property
     def rate_unit(self) -> str:
-        """The unit of 10^9 of that work a second."""
+        """Return the unit of 10^9 units of work per second."""
         return "GB/s" if self.need.moves else "GFLOP/s"
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A row's rate that exceeds a ceiling, by the flop or bytes that it declares, and how many times."""
+    """A row's rate, from its declared flop or bytes, and the ceiling that it exceeds more than `times` fold."""
 
     ceiling: Ceiling
     declared: int
@@ -89,15 +89,16 @@ class Excess(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """`120 GFLOP/s exceed the ceiling, 101 GFLOP/s by fma/numba.fma on fma/n98304k512/f32`."""
+        """Return `120 GFLOP/s exceed the ceiling, 101 GFLOP/s by fma/numba.fma on fma/n98304k512/f32`."""
         twice = "twice " * (self.times >= 2)
         return f"{self.rate * 1e-9:.4g} {self.ceiling.rate_unit} exceed {twice}the ceiling, {self.ceiling}"
 
 
 class Roofline(msgspec.Struct, frozen=True):
-    """The roofline columns of a time: per cent of the nearer ceiling (`compute` or `memory`), and both ceilings.
+    """The roofline columns of a row: its percentage of the nearer ceiling (`compute` or `memory`), and both ceilings.
 
-    roofline_pct_cycles: the same per cycle, so that clock changes cancel; None unless the clock was read both times.
+    roofline_pct_cycles: the percentage per clock cycle, so that clock changes cancel; None unless the clock was read
+    for both the row and the ceiling.
     """
 
     roofline_pct: float
@@ -108,7 +109,7 @@ class Roofline(msgspec.Struct, frozen=True):
 
 
 class ProcessPart(msgspec.Struct, frozen=True):
-    """The share of one process: the number of its samples, in order, and their median in seconds."""
+    """One process's part of a row's samples: their number, in order, and their median in seconds."""
 
     samples: int
     median_s: float
@@ -117,7 +118,7 @@ class ProcessPart(msgspec.Struct, frozen=True):
 class VariantRatio(msgspec.Struct, frozen=True):
     """The speed of a row relative to a variant of its problem that was sampled in turn with it.
 
-    against: the variant's problem, followed by `by KERNEL` if that is another kernel.
+    against: the variant's problem, followed by `by KERNEL` if another kernel ran it.
     """
 
     against: str
@@ -140,14 +141,14 @@ def _first(values: Sequence[Any]) -> Any:
 
 
 def _alike(values: Sequence[Any]) -> Any:
-    """Return what all processes have found alike. Raises ValueError where they have not."""
+    """Return the value that all processes have in common. Raises ValueError if they differ."""
     if any(value != values[0] for value in values):
         raise ValueError(f"processes of one case differ in what must be equal: {values}")
     return values[0]
 
 
 def _nothing(values: Sequence[Any]) -> None:
-    """Leave out what belongs to the merged measurement, and is set once there is one."""
+    """Return None for a field that is set only after the processes have been merged."""
 
 
 def _largest(values: Sequence[Any]) -> Any:
@@ -180,12 +181,12 @@ def _in_a_line(values: Sequence[str]) -> str:
 
 
 def _joint_id(jobs: Sequence[str]) -> str:
-    """Return an id that two kernels share only if they were measured in turn in every process."""
+    """Return an id that two kernels share only if they were in the same job in every process."""
     return hashlib.sha256(" ".join(jobs).encode()).hexdigest()[:12]
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """The columns that a worker measures, which are fields of a `Measurement` and of a row (`record/result.py`).
+    """The columns that a worker measures: fields shared by `Measurement` and by a row (`record/result.py`).
 
     The annotation of a field has the rule by which the values of several processes become one; without a rule, the
     first process's value is taken. docs/columns.md describes the columns.
@@ -220,11 +221,11 @@ class Measured(msgspec.Struct, kw_only=True):
 
 
 class Measurement(Measured, kw_only=True):
-    """A worker's report on one contender. Times in seconds per call; no samples unless status is `ok`.
+    """A worker's report on one contender. Times are in seconds per call; samples are empty unless status is `ok`.
 
     parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` for a
     single process, whose interval does not cover the next one. state: readings of the machine during sampling, by
-    column (`clock_mhz`, `load`). evidence: what accuses the kernel if status is `mistrusted`.
+    column (`clock_mhz`, `load`). evidence: the evidence against the kernel if status is `mistrusted`.
     """
 
     kernel: Annotated[str, _alike]
@@ -247,7 +248,7 @@ class Measurement(Measured, kw_only=True):
 
     @property
     def entrant(self) -> Entrant:
-        """Return the contender of its job that it is about."""
+        """Return the contender that the report is about, as an entrant of its job."""
         return Entrant(self.problem, self.kernel)
 
     def note(self, text: str) -> None:
@@ -255,7 +256,7 @@ class Measurement(Measured, kw_only=True):
         self.disturbed = "; ".join(filter(None, (self.disturbed, text)))
 
     def mistrust(self, reason: str, excess: Excess | None = None) -> None:
-        """Remove the time, which cannot be right, and keep it as evidence."""
+        """Mark the row as mistrusted: remove its time, which cannot be right, and keep it as evidence."""
         known = self.interval if self.interval and math.isfinite(self.interval.low) else None
         self.evidence = Evidence(self.samples, known, excess)
         self.status, self.reason = Status.MISTRUSTED, reason
@@ -263,7 +264,7 @@ class Measurement(Measured, kw_only=True):
         self.interval_scope, self.stopped_by, self.disturbed, self.repeated = "", "", "", None
 
 
-#: How the values that several processes have found for a field become one: the function in its annotation.
+#: The function that merges several processes' values of a field, from the field's annotation.
 RULES = {
     name: next((each for each in getattr(hint, "__metadata__", ()) if callable(each)), _first)
     for name, hint in get_type_hints(Measurement, include_extras=True).items()

@@ -1,4 +1,4 @@
-"""Host memory: how much is available, and refusing more before the system has to kill."""
+"""Host memory: how much is available, and refusing to use more before the system kills the process."""
 
 import os
 import resource
@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-#: The share of the memory that can be had which a job's buffers may take: beyond it a system kills rather than refuses.
+#: The share of available memory that a job's buffers may use; beyond that a system kills rather than refuses.
 MEMORY_SHARE = 0.8
-#: Smaller buffers are not worth asking the system for.
+#: For smaller buffers the system is not asked, since that takes time.
 SMALL_BYTES = 64 * 2**20
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
@@ -23,12 +23,12 @@ def page_faults() -> int:
 
 
 def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
-    """Raise MemoryError, before the system has to kill, for more than a share of the available host memory."""
+    """Raise MemoryError if buffers need more than MEMORY_SHARE of the available host memory."""
     if nbytes < SMALL_BYTES:
         return
     available = available_bytes()
     if available is not None and nbytes > MEMORY_SHARE * available:
-        limit = f"{available / 1e9:.3g} GB are available, of which {MEMORY_SHARE:.0%} may be taken"
+        limit = f"{available / 1e9:.3g} GB are available, of which {MEMORY_SHARE:.0%} may be used"
         raise MemoryError(f"{subject} {nbytes / 1e9:.3g} GB of host memory; {limit}")
 
 
@@ -54,7 +54,7 @@ def physical_bytes() -> int | None:
 
 
 class _ControlGroup(NamedTuple):
-    """A control group's files of its limit and of what it holds, and what of that its counters call reclaimable."""
+    """The files with a control group's limit, usage and counters, and the name of the counter of reclaimable bytes."""
 
     limit: Path
     held: Path
@@ -64,7 +64,7 @@ class _ControlGroup(NamedTuple):
 
 @lru_cache
 def _groups(root: Path) -> tuple[_ControlGroup, ...]:
-    """The control groups that this process belongs to, of version 2 and 1, from its own up to the root."""
+    """Return the control groups (version 2 and 1) of this process, from the innermost to the root."""
     two, one = (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -79,7 +79,7 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
 
 
 def group_folders(base: Path, controller: str) -> Iterator[Path]:
-    """Yield the folder of this process's control group and those above; in a container perhaps the root alone.
+    """Yield the folder of this process's control group and its parents; in a container perhaps only the root.
 
     controller: `memory` or `cpu` in version 1, "" in version 2.
     """
@@ -98,12 +98,12 @@ def group_folders(base: Path, controller: str) -> Iterator[Path]:
 def _limit_of(group: _ControlGroup) -> int | None:
     try:
         return int(group.limit.read_text())
-    except (OSError, ValueError):  # no limit reads `max`
+    except (OSError, ValueError):  # without a limit the file holds `max`
         return None
 
 
 def _free_of(group: _ControlGroup) -> int | None:
-    """Return what a group may still take. It holds pages of files too, of which the inactive ones are given back."""
+    """Return the bytes that a group may still use. Inactive file pages count as free, since they can be reclaimed."""
     limit = _limit_of(group)
     if limit is None:
         return None
@@ -115,7 +115,7 @@ def _free_of(group: _ControlGroup) -> int | None:
 
 
 def _counter(path: Path, name: str) -> int | None:
-    """Return the number after a name at the beginning of a line; None where there is none, or no such file."""
+    """Return the number after a name at the beginning of a line, or None if there is no such line or file."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
@@ -124,7 +124,7 @@ def _counter(path: Path, name: str) -> int | None:
 
 
 def kills_by_system() -> int:
-    """Return how many processes the system has killed for lack of memory since its start, if it reports that."""
+    """Return the number of processes killed for lack of memory since the system started; 0 if unknown."""
     folders = {group.limit.parent for group in _groups(CGROUP)}
     events = [folder / name for folder in folders for name in ("memory.events", "memory.oom_control")]
     return sum(_counter(path, "oom_kill") or 0 for path in (Path("/proc/vmstat"), *events))

@@ -1,4 +1,4 @@
-"""The state of the machine between two readings, and why the samples taken in between are not to be kept."""
+"""The state of the machine between two readings, and why samples in between should not be kept."""
 
 import math
 import os
@@ -19,22 +19,23 @@ STAT = PROC / "stat"
 CPUINFO = Path("/proc/cpuinfo")
 CPUS = Path("/sys/devices/system/cpu")
 POWERCAP = Path("/sys/class/powercap")
-#: More than this taken by others on CPUs that we use, in CPUs, or by the hypervisor, in per cent, disturbs.
+#: A window is disturbed if other processes use more than this of our CPUs, in CPUs, or the hypervisor takes more, in
+# per cent.
 OTHERS_CPUS = 0.1
 STEAL_PCT = 2.0
-#: The counters of /proc/stat move in steps of this: what one step may feign is put down to no process.
+#: The step of the counters in /proc/stat; load that rounding to a step could produce is attributed to no process.
 TICK_S = 0.01
 OTHERS = "other processes used {:#.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
-#: Held since before a plug-in could replace them.
+#: Bound at import, before a plug-in could replace them.
 _usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 _wait = getattr(os, "waitid", None)
 
 
 class Unwatched:
-    """A device that reports nothing on itself."""
+    """The monitor of a device that reports no state."""
 
     def look(self) -> Window:
         return Window(0.0)
@@ -47,7 +48,7 @@ class Unwatched:
 
 
 def means(windows: Sequence[Window]) -> dict[str, float]:
-    """Return the columns' means over the windows, weighted by their length."""
+    """Return each column's mean over the windows, weighted by their length."""
     sums: dict[str, float] = {}
     seconds: dict[str, float] = {}
     for window in windows:
@@ -58,7 +59,7 @@ def means(windows: Sequence[Window]) -> dict[str, float]:
 
 
 class _Cpus(NamedTuple):
-    """Seconds that a set of CPUs has counted since some zero: in all, idle, and stolen by the hypervisor."""
+    """A set of CPUs' counters in seconds since some zero: in total, idle, and stolen by the hypervisor."""
 
     counted_s: float
     idle_s: float
@@ -66,9 +67,9 @@ class _Cpus(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The counters at one moment: of all CPUs and of ours, what we have had of any, and what this process was denied.
+    """The counters at one moment: of all CPUs, of our CPUs, CPU time that we used, and CPU time denied by quotas.
 
-    We are this process and those below it: a transfer between two processes keeps both at work.
+    "We" are this process and its descendants, since a transfer between two processes keeps both at work.
     """
 
     at_s: float
@@ -80,7 +81,7 @@ class _Reading(NamedTuple):
 
 
 class CpuMonitor:
-    """Clock, load and steal time of the CPUs; other processes on our cores disturb."""
+    """The monitor of CPU clock, load and steal time; other processes on our cores count as a disturbance."""
 
     def __init__(self) -> None:
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -90,7 +91,7 @@ class CpuMonitor:
         self._before: _Reading | None = None
 
     def look(self) -> Window:
-        """Return the means since the last reading; no load if /proc/stat does not report it.
+        """Return the means since the last reading, without load if /proc/stat does not report it.
 
         The first reading has no load.
         """
@@ -126,7 +127,7 @@ class CpuMonitor:
         counters = {name: _counters(words) for name, *words in lines}
         every = counters.pop(b"cpu")
         ours = [counters[name] for cpu in self._ours if (name := b"cpu%d" % cpu) in counters]
-        if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
+        if len(ours) == len(counters):  # the total is rounded once, a sum of rounded counters several times
             ours = [every]
         used = [seconds for usage in map(_usage, (_SELF, _REAPED)) for seconds in (usage.ru_utime, usage.ru_stime)]
         below_s = _below_s("self") if has_children() else 0.0
@@ -147,7 +148,7 @@ class CpuMonitor:
 
 
 def _below_s(pid: str) -> float:
-    """Return what the living processes below one have had of any CPU, in seconds; 0 where the system has no lists."""
+    """Return the CPU seconds of a process's living descendants; 0 if the system does not list children."""
     spent = 0.0
     for child in children_of(pid):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
@@ -160,14 +161,14 @@ def has_children() -> bool:
     """Return whether this process has a child, without reading the lists of all its threads."""
     try:
         if _wait:
-            _wait(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # leaves the child to whoever waits for it
+            _wait(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # leaves the child's status for a later wait
     except ChildProcessError:
         return False
     return _wait is not None
 
 
 def _denied_s() -> float:
-    """Return what the CPU quotas of its control groups have kept from their threads, in seconds of a CPU."""
+    """Return the CPU seconds that the quotas of this process's control groups have denied their threads."""
     denied_s = 0.0
     for file, name, unit_s in _throttled(CGROUP):
         with suppress(OSError):
@@ -178,7 +179,7 @@ def _denied_s() -> float:
 
 @lru_cache
 def _throttled(root: Path) -> tuple[tuple[str, bytes, float], ...]:
-    """Return the files that count denied time, of control groups of version 2 and 1, with the counter and its unit."""
+    """Return the files that count denied time (control groups of version 2 and 1), with the counter and its unit."""
     two = [folder for base in (root, root / "unified") for folder in group_folders(base, "")]
     counters = [(folder / "cpu.stat", b"throttled_usec ", 1e-6) for folder in two]
     counters += [(folder / "cpu.stat", b"throttled_time ", 1e-9) for folder in group_folders(root / "cpu", "cpu")]
@@ -201,9 +202,9 @@ def _difference(early: _Reading, late: _Reading) -> _Reading:
 
 
 def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
-    """Return what other processes used of `count` CPUs, in CPUs, and what the hypervisor took, in per cent.
+    """Return other processes' use of `count` CPUs, in CPUs, and the hypervisor's share, in per cent.
 
-    From idle time, which is exact to a step, where busy time may be sampled at ticks of the timer alone.
+    Computed from idle time, which is exact to a step; busy time may be sampled only at timer ticks.
     """
     others_s = count * spent.at_s - cpus.idle_s - cpus.steal_s - spent.own_s
     return max(0.0, others_s) / spent.at_s, 100 * cpus.steal_s / (count * spent.at_s)
@@ -211,7 +212,7 @@ def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
 
 @lru_cache
 def _scaling_files(root: Path, cpus: tuple[int, ...]) -> tuple[Path, ...]:
-    """Return where the clock of each CPU stands; nothing on most virtual machines, where to look takes its time too."""
+    """Return the files with each CPU's clock; none on most virtual machines, where looking is slow as well."""
     files = (root / f"cpu{cpu}/cpufreq/scaling_cur_freq" for cpu in cpus)
     return tuple(file for file in files if file.exists())
 
@@ -224,7 +225,7 @@ def _scaling_mhz(path: Path) -> float | None:
 
 
 def _counted_mhz(cpus: Sequence[int]) -> list[float]:
-    """From /proc/cpuinfo, where it counts cycles (flag `aperfmperf`); elsewhere it repeats a figure from the start."""
+    """Return the clocks in /proc/cpuinfo if it counts cycles (flag `aperfmperf`); otherwise they are constants."""
     if not _counts_cycles():
         return []
     words = [line.partition(":") for line in CPUINFO.read_text().splitlines()]
@@ -243,7 +244,7 @@ def _counts_cycles() -> bool:
 
 @lru_cache
 def _package_counters() -> tuple[Path, ...]:
-    """The energy counters of whole packages; those of cores and memory within them would count twice."""
+    """Return the energy counters of whole packages; their cores and memory would count twice."""
     try:
         zones = [path.parent for path in POWERCAP.glob("*/name") if path.read_text().startswith("package-")]
     except OSError:

@@ -1,4 +1,4 @@
-"""A GPU between two readings of NVIDIA's management library. Neither clocks nor power are set."""
+"""A monitor that reads a GPU through NVIDIA's management library, and sets neither clocks nor power."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,9 +7,9 @@ from typing import Any
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.timing import now
 
-#: A clock further below its highest of the sampling, in per cent, disturbs.
+#: A window is disturbed if the clock is lower than the highest of the sampling by more than this, in per cent.
 CLOCK_PCT = 3.0
-#: Bits of the clocks event reasons (nvml.h); idleness and a chosen application clock are no throttling.
+#: Bits of the clocks event reasons (nvml.h); idleness and an application clock do not count as throttling.
 REASONS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -23,7 +23,7 @@ SLOW_CLOCK = "the GPU's clock was {:.2g} % below its highest"
 
 
 class GpuMonitor:
-    """SM clock, temperature, power, throttle reasons and energy; each is left out if the GPU does not report it."""
+    """The monitor of SM clock, temperature, power, throttling and energy; values that the GPU lacks are left out."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self._nvml, self._handle = _library(), None
@@ -33,7 +33,7 @@ class GpuMonitor:
         self._before_s = now()
 
     def look(self) -> Window:
-        """Return the current readings, taken for the time since the last look."""
+        """Return the current readings, which stand for the time since the last look."""
         began, self._before_s = self._before_s, now()
         readings = {
             "clock_mhz": self.clock_mhz(),
@@ -44,17 +44,17 @@ class GpuMonitor:
         return Window(self._before_s - began, state, self._causes(state))
 
     def clock_mhz(self) -> float | None:
-        """The SM clock in MHz."""
+        """Return the SM clock in MHz, or None."""
         mhz = self._read("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
         self._highest_mhz = max(self._highest_mhz, mhz or 0.0)
         return mhz
 
     def energy_j(self) -> float | None:
-        """Return the energy of the board since the driver was loaded, in joules; the counter has millijoules."""
+        """Return the energy of the board since the driver was loaded, in joules, or None; NVML counts millijoules."""
         return self._read("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3)
 
     def link(self) -> dict[str, int]:
-        """Return the current generation and lanes of the PCIe link, each left out if NVML has no answer."""
+        """Return the current generation and lanes of the PCIe link; a value that NVML does not report is left out."""
         readings = {
             "pcie_generation": self._read("nvmlDeviceGetCurrPcieLinkGeneration"),
             "pcie_lanes": self._read("nvmlDeviceGetCurrPcieLinkWidth"),
@@ -71,7 +71,7 @@ class GpuMonitor:
         return causes
 
     def _throttling(self) -> float | None:
-        """The bits of REASONS, by the function's present name or, in bindings before CUDA 12.6, by the older one."""
+        """Return the bits of REASONS; bindings before CUDA 12.6 have the function under an older name."""
         reasons = self._read("nvmlDeviceGetCurrentClocksEventReasons")
         return self._read("nvmlDeviceGetCurrentClocksThrottleReasons") if reasons is None else reasons
 
@@ -83,7 +83,7 @@ class GpuMonitor:
         return None if value is None else float(value) * scale
 
     def _ask(self, call: Callable[[], Any]) -> Any:
-        """Return what NVML answers, or None where this GPU has no answer."""
+        """Return the result of an NVML call, or None if this GPU does not support it."""
         assert self._nvml is not None
         try:
             return call()
@@ -93,7 +93,7 @@ class GpuMonitor:
 
 @lru_cache
 def _library() -> Any:
-    """NVML, started once a process, or None where bindings or driver are missing."""
+    """Return NVML, initialised once per process, or None if its bindings or the driver are missing."""
     try:
         import pynvml
     except ImportError:

@@ -1,4 +1,4 @@
-"""Metrics of a contender besides its time: an observer for each."""
+"""Observers, each of which measures one metric of a contender besides its time."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from kernelmark.bench.measure.device import Monitor
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.sample import Series
 
-#: With less time than this a case, none is spent on energy.
+#: Energy is not measured if the time limit of a case is shorter than this.
 METERED_S = 1.0
-#: The counters of energy move in steps, up to a tenth of a second apart: short spans say nothing.
+#: Energy counters move in steps up to a tenth of a second apart, so short spans cannot be measured.
 SPAN_S = 0.5
 BURST_S = 10e-3
-#: A counter that takes no step for this long counts nothing.
+#: A counter that does not step for this long is not counting.
 STEP_S = 1.0
 
 
@@ -31,18 +31,18 @@ class Observer:
         self.series, self.monitor = series, monitor
 
     def before(self) -> None:
-        """Look before the contender warms up, which it does alone on the machine."""
+        """Read the state before the contender warms up; no other contender runs during warm-up."""
 
     def after(self) -> None:
-        """Look after it has warmed up."""
+        """Read the state after the contender has warmed up."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return values by column once the samples are taken; a call of the kernel now disturbs none of them."""
+        """Return values by column, after sampling, when calls of the kernel no longer disturb samples."""
         return {}
 
 
 class Threads(Observer):
-    """The threads that worked, and the CPUs that they could use; for kernels on the CPU."""
+    """The number of threads that worked and the CPUs that they could use, for kernels on the CPU."""
 
     def before(self) -> None:
         self._times = thread_times()
@@ -51,7 +51,7 @@ class Threads(Observer):
         self._count = working_threads(self._times)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Look for work on other CPUs once more, since a kernel may begin it after its threads have been counted."""
+        """Check for work on other CPUs again, since a kernel may start it after its threads were counted."""
         if self.series.device.name != "cpu":
             return {}
         before = family_times()
@@ -60,19 +60,19 @@ class Threads(Observer):
 
 
 class Machine(Observer):
-    """The state of the machine during the kept samples: clocks, temperature, power, load."""
+    """The state of the machine during the kept samples: clocks, temperature, power and load."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
         return means(self.series.windows)
 
 
 class Energy(Observer):
-    """Joules a call by the device's own counter, never estimated from power."""
+    """Joules per call from the device's energy counter, never estimated from power."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Measure calls back to back between one step of the counter and another.
+        """Measure back-to-back calls between two steps of the counter.
 
-        Empty without a sensor, and if only eviction makes calls cold, since calls back to back are not.
+        Returns no value without a sensor, or if calls are cold only by eviction, since back-to-back calls are not cold.
         """
         if max_time_s < METERED_S or self.series.cold_by_eviction or self.monitor.energy_j() is None:
             return {}
@@ -83,7 +83,7 @@ class Energy(Observer):
         return {"energy_j": (end[1] - begin[1]) / end[0]}
 
     def _until_step(self, least_s: float) -> tuple[int, float] | None:
-        """Call until `least_s` have passed and the counter then steps; return the number of calls and its reading."""
+        """Call until `least_s` have passed and the counter steps; return the number of calls and the reading."""
         now, calls = self.series.clock.now, 0
         began, before = now(), None
         while now() - began < least_s + STEP_S:

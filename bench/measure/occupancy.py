@@ -1,7 +1,7 @@
 """Theoretical occupancy: how many blocks of a kernel fit on a multiprocessor, and what limits them.
 
-Allocation rules from NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA 13.0, with which tests compare). Needs no
-GPU. The shared memory carve-out is the largest, which launches ask for if they rely on it.
+The allocation rules are those of NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA 13.0), with which tests
+compare them. No GPU is needed. The largest shared memory carve-out is assumed, which launches request if they need it.
 """
 
 import re
@@ -15,15 +15,15 @@ from kernelmark.bench.plan.limits import TYPICAL, DeviceLimits
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "does not fit"]
 
 WARP = 32
-REGISTERS = 65536  # of a multiprocessor, on all of these
+REGISTERS = 65536  # of a multiprocessor, on all devices here
 REGISTER_GRANULARITY = 256  # a warp's registers are rounded up to this
-PARTITIONS = 4  # a warp lives in one quarter of the multiprocessor, with a quarter of its registers
+PARTITIONS = 4  # a warp runs in one quarter of the multiprocessor, which has a quarter of the registers
 MAX_THREADS = 1024
-STATIC_LIMIT = 48 * 1024  # bytes; dynamic shared memory beyond this must be asked for
+STATIC_LIMIT = 48 * 1024  # bytes; more dynamic shared memory must be requested
 
 
 class Occupancy(msgspec.Struct, frozen=True):
-    """Blocks on a multiprocessor, their warps as a share of its maximum (0 to 1), and what limits them."""
+    """The blocks on a multiprocessor, their warps as a share of its maximum (0 to 1), and the limiting resource."""
 
     blocks_per_sm: int
     occupancy: float
@@ -31,7 +31,7 @@ class Occupancy(msgspec.Struct, frozen=True):
 
 
 def typical(arch: str) -> DeviceLimits:
-    """Return a device of 9.0 for `sm_90a`. Raises UsageError if the limits are not known."""
+    """Return typical limits of an architecture, such as `sm_90a`. Raises UsageError if they are not known."""
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", arch)
     if not match or int(match[1]) not in TYPICAL:
         known = ", ".join(f"sm_{number}" for number in TYPICAL)
@@ -40,9 +40,9 @@ def typical(arch: str) -> DeviceLimits:
 
 
 def occupancy(device: DeviceLimits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Return the occupancy of blocks of these threads, registers a thread and bytes of shared memory.
+    """Return the occupancy of blocks with these threads, registers per thread and bytes of shared memory.
 
-    shared_bytes: static and dynamic. Of two equal limits the first is named, in the order warps, blocks, registers,
+    shared_bytes: static and dynamic. Of equal limits the first is returned, in the order warps, blocks, registers,
     shared memory.
     """
     warps, max_warps = -(-threads // WARP), device.sm_threads // WARP

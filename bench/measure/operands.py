@@ -1,4 +1,4 @@
-"""Lay out operands with guards around them, poison and restore them, and hand them to kernels."""
+"""Lay out operands between guards, poison and restore them, and pass them to kernels."""
 
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -19,18 +19,18 @@ from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY
 
-#: On both sides of an operand: as wide as the tile of a kernel that reads or writes beyond the end.
+#: Bytes of the guard on each side of an operand: as many as a kernel that overruns by a tile would touch.
 GUARD_BYTES = 2**16
-#: Operands begin at a page; once they are moved by a multiple of what every allocation is aligned to, off a cache line.
+#: Operands begin at a page; moved operands begin off a cache line, at a multiple of every allocation's alignment.
 _PAGE_BYTES, _ALIGNED_BYTES, _LINE_BYTES = 4096, 16, 64
-#: Outputs of fewer pages are copied faster than they are mapped.
+#: For smaller outputs copying is faster than mapping pages.
 LEAST_PAGES = 16
-#: NaN and, in FP32, FP64 and BF16, the largest number by turns: what is read there shows, also where NaN is dropped.
+#: Alternating NaN and, in FP32, FP64 and BF16, the largest number: a read changes the result even if NaN is dropped.
 _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), (GUARD_BYTES + _PAGE_BYTES) // 16)
 
 
 class Spots(NamedTuple):
-    """Elements of one poisoned output: their places in its buffer, as bits, and the bits of an unwritten element."""
+    """A few poisoned elements of an output: views of their bits in its buffer, and the bits of an unwritten element."""
 
     operand: str
     flat: Array
@@ -38,17 +38,17 @@ class Spots(NamedTuple):
     unwritten: int
 
     def poison(self) -> None:
-        """Poison them again."""
+        """Poison the elements again."""
         self.flat[self.places] = self.unwritten
 
     def written(self) -> Array:
-        """Return which of them are no longer poisoned."""
+        """Return which elements are no longer poisoned."""
         written: Array = self.flat[self.places] != self.unwritten
         return written
 
 
 class Place(NamedTuple):
-    """A device, the kind of host memory of the operands that lie there, and whether they lie on several GPUs."""
+    """Where operands lie: the device, the kind of host memory, and whether they are spread over several GPUs."""
 
     device: str
     memory: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 def place_of(kernel: Kernel, problem: Problem, device: Device) -> Place:
-    """Return where a kernel's operands lie; kernels of a device share them if none lies in the host's memory."""
+    """Return where a kernel's operands lie; kernels with the same place share operands."""
     on_host = device.stream is None or any(operand.in_host for operand in problem.operands())
     return Place(device.name, kernel.host_memory if on_host else "", kernel.spread)
 
@@ -64,8 +64,8 @@ def place_of(kernel: Kernel, problem: Problem, device: Device) -> Place:
 class OperandSet:
     """One copy of a problem's operands on a device, each between two guards.
 
-    memory: the kind of host memory. spread: whether they lie on several GPUs. Raises Unsupported if the device lacks
-    these. guard: bytes of each guard; 0 if compute-sanitizer is to find accesses beyond an operand's ends.
+    memory: the kind of host memory. spread: whether operands lie on several GPUs. guard: bytes of each guard; 0 lets
+    compute-sanitizer find accesses beyond an operand's ends. Raises Unsupported if the device lacks the memory.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OperandSet:
         self.specs = {operand.name: operand for operand in problem.operands()}
         self._memory: dict[str, Memory] = {}
         self._raw: dict[str, Any] = {}
-        #: In which elements its inputs differ from what was drawn.
+        #: The elements in which the inputs differ from the drawn values.
         self.change: Change = {}
         self.flat: dict[str, Any] = {}
         for name, operand in self.specs.items():
@@ -91,7 +91,7 @@ class OperandSet:
         self.fence()
 
     def moved(self, rng: "np.random.Generator") -> "OperandSet":
-        """Return a set in the same memory, whose operands begin off a cache line. Fence and load either before use."""
+        """Return a set in the same memory, with operands off a cache line; call fence and load before using it."""
         moved = copy(self)
         lines, steps = rng.integers(_PAGE_BYTES // _LINE_BYTES), rng.integers(1, _LINE_BYTES // _ALIGNED_BYTES)
         moved._offset, moved.flat, moved.change = int(lines * _LINE_BYTES + steps * _ALIGNED_BYTES), {}, {}
@@ -114,7 +114,7 @@ class OperandSet:
                 home.upload(guard, _GUARD[: guard.nbytes])
 
     def array(self, name: str, order: str) -> Any:
-        """Return an operand in its shape; one on several GPUs as a list of its rows."""
+        """Return an operand in its shape; an operand on several GPUs is a list of rows."""
         parts = parts_of(self.flat[name])
         return parts if len(parts) > 1 else logical(parts[0], self.specs[name], order)
 
@@ -132,7 +132,7 @@ class OperandSet:
                 self._memory[name].scatter(self.flat[name], *self.change[name])
 
     def freshen(self, draw: Draw, change: Change) -> None:
-        """Undo the last change of the inputs and apply this one; `restore` applies it to the inouts too."""
+        """Undo the last change of the inputs and apply this one; `restore` also applies it to the inouts."""
         with draw.holding(change):
             for name in self._named("in"):
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
@@ -140,9 +140,9 @@ class OperandSet:
         self.change = change
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
-        """Give the inputs' changed elements, one by one, their drawn values, then their own again, and poison spots.
+        """Before each call undo or reapply the change of one input element and poison spots; yields between calls.
 
-        Inputs on a GPU are left alone, since writing them would take its turn on the stream.
+        Inputs on a GPU stay unchanged, since a write would wait on the stream.
         """
         pairs = [
             (self.flat[name], place, value)
@@ -158,7 +158,7 @@ class OperandSet:
         yield from repeat(None)
 
     def spoil(self, draw: Draw) -> None:
-        """Overwrite a few elements of the outputs: the result of the contender before may be right already."""
+        """Overwrite a few elements of the outputs, since the previous contender may have left the right result."""
         for name in self._named("out"):
             self._memory[name].scatter(self.flat[name], *draw.scattered(self.specs[name]))
 
@@ -172,9 +172,9 @@ class OperandSet:
                 poison(self.flat[name], operand.dtype)
 
     def spots(self, draw: Draw) -> list[Spots]:
-        """Return elements of each output in host memory, drawn at random, to be read before anything else is done.
+        """Return randomly drawn elements of each output in host memory, to be read as soon as a call returns.
 
-        A device is synchronised before its outputs are read; on the host a kernel may leave a thread at work.
+        A GPU is synchronised before its outputs are read, but a kernel on the host may leave a thread at work.
         """
         return [
             Spots(
@@ -188,7 +188,7 @@ class OperandSet:
         ]
 
     def touch(self) -> float:
-        """Write a byte of each page of the outputs unchanged; return the share of pages that the system had to make."""
+        """Rewrite a byte of each page of the outputs; return the share of pages that the system had to create."""
         before, count = page_faults(), 0
         for name in self._named("out"):
             pages = self.flat[name].view(np.uint8)[::_PAGE_BYTES]
@@ -198,7 +198,7 @@ class OperandSet:
 
     @property
     def has_pages(self) -> bool:
-        """Return whether a kernel may gain by leaving the pages of its outputs to the next access."""
+        """Return whether a kernel could save time by leaving page faults of its outputs to the next access."""
         sizes = [operand.nbytes for operand in self.specs.values() if operand.role == "out"]
         return self._on_host and bool(sizes) and min(sizes) >= LEAST_PAGES * _PAGE_BYTES
 
@@ -207,7 +207,7 @@ class OperandSet:
         return {name: np.array(self._memory[name].download(self.flat[name])) for name in self.written}
 
     def outputs(self, order: str, snapshot: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """Return a run's outputs, on the host: the current ones, or a snapshot's."""
+        """Return the outputs on the host: the current ones, or those of a snapshot."""
         outputs = {}
         for name in self.written:
             flat = self._memory[name].download(self.flat[name]) if snapshot is None else snapshot[name]
@@ -220,14 +220,14 @@ class OperandSet:
         return self._named("out") + self._named("inout")
 
     def repaired(self, draw: Draw) -> str | None:
-        """Return the damage of a run; if there is any, load and poison the operands again."""
+        """Return the damage that a call has done; if there is any, load and poison the operands again."""
         if damage := self.damage(draw):
             self.load(draw)
             self.poison()
         return damage
 
     def damage(self, draw: Draw) -> str | None:
-        """Return what a run wrote without permission: an input, the padding of an output, or beyond a buffer's ends."""
+        """Return a complaint if a call has changed an input, an output's padding or bytes outside a buffer."""
         with draw.holding(self.change):
             return self._damage(draw)
 
@@ -250,9 +250,9 @@ class OperandSet:
 
 
 class ScratchBuffers:
-    """A contender's scratch buffers, shared by its set-ups for all operand sets, and counted.
+    """A contender's scratch buffers, whose bytes are counted; its set-ups for all operand sets share them.
 
-    memory: the kind of buffers in host memory.
+    memory: the kind of memory of buffers on the host.
     """
 
     def __init__(self, device: Device, memory: str = "") -> None:
@@ -264,16 +264,16 @@ class ScratchBuffers:
         self._next = 0
 
     def rewind(self) -> None:
-        """Give the same buffers to the next set-up."""
+        """Let the next set-up take the same buffers."""
         self._next = 0
 
     def take(self, shape: tuple[int, ...], dtype: str, in_host: bool = False, gpu: int = 0) -> Any:
-        """Return a poisoned array of this shape, at the same place for every set-up."""
+        """Return a poisoned array of this shape, at the same address for every set-up."""
         home = self._beside.peers((gpu,)) if gpu else self._host if in_host else self._device
         nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
         if self._next == len(self._buffers):
             self._buffers.append(home.bytes(nbytes))
-            self._buffers[-1].fill(0xFF)  # touched now: else the next contender is promised the same memory
+            self._buffers[-1].fill(0xFF)  # touched, as untouched memory still counts as available
         raw = self._buffers[self._next]
         if raw.nbytes != nbytes:
             raise ValueError(f"scratch {self._next} is {nbytes} bytes, and {raw.nbytes} in an earlier set-up")
@@ -281,7 +281,7 @@ class ScratchBuffers:
         return parts_of(raw.view(home.dtype(dtype)))[0].reshape(shape)
 
     def poison(self) -> None:
-        """Fill with ones: NaN in every storage type."""
+        """Set all bits to 1, which is NaN in every storage type."""
         for raw in self._buffers:
             raw.fill(0xFF)
 
@@ -291,7 +291,7 @@ class ScratchBuffers:
 
 
 class Operands:
-    """The argument of a kernel's set-up: the operands as attributes, `threads`, `stream`, `tile`, and these methods."""
+    """The argument of a kernel's set-up, with the operands, `threads`, `stream` and `tile` as attributes."""
 
     def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: ScratchBuffers) -> None:
         self._arrays: Mapping[str, Any] = {name: operands.array(name, order) for name in operands.specs}
@@ -305,28 +305,28 @@ class Operands:
         try:
             return self._arrays[name]
         except KeyError:
-            raise AttributeError(f"{name!r} is not an operand; there are {', '.join(self._arrays)}") from None
+            raise AttributeError(f"{name!r} is not an operand; expected one of {', '.join(self._arrays)}") from None
 
     def scratch(self, shape: tuple[int, ...], dtype: str, gpu: int = 0) -> Any:
-        """Return a scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept.
+        """Return a scratch array that lives as long as the kernel and counts in `scratch_bytes`; contents are not kept.
 
-        gpu: the number of its GPU, for kernels that are `spread`.
+        gpu: the number of the GPU, for kernels that are `spread`.
         """
         return self._scratch.take(shape, dtype, gpu=gpu)
 
     def host_scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return a scratch array in host memory of the kind that the kernel declares, for a kernel on a GPU."""
+        """Return a scratch array for a GPU kernel, in host memory of the kind that the kernel declares."""
         return self._scratch.take(shape, dtype, in_host=True)
 
     def chose(self, **settings: Any) -> None:
-        """Record what the set-up chose for this problem (a tile, a plan's rigour): the row's `tunables`."""
+        """Record settings that the set-up chose (a tile, a planner's rigour) as the row's `tunables`."""
         self.settings |= settings
 
     def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
-        """Return a launcher of another registered kernel on these arrays, named as the operands of `problem`.
+        """Return a function that launches another registered kernel on these arrays, named after its operands.
 
-        For strategies. stream: of the current GPU, by default the timed one. Its scratch counts here. Raises
-        Unsupported if that kernel cannot take the problem.
+        Strategies use it. stream: a stream of the current GPU, by default the timed one. That kernel's scratch counts
+        as this one's. Raises Unsupported if that kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
         part = SimpleNamespace(

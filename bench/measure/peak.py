@@ -1,4 +1,4 @@
-"""The nominal peak of a CPU: clock x units x lanes. It serves to accuse rows where no measured ceiling can.
+"""The nominal peak of a CPU, clock x units x lanes, against which rows are checked if no measured ceiling can be used.
 
 Sources: Intel 64 and IA-32 Architectures Optimization Reference Manual (248966); AMD Software Optimization Guides for
 families 17h (55723, 56305), 19h (56665, 57647) and 1Ah (58455); Arm Neoverse N1, N2, V1 and V2 Core Software
@@ -30,7 +30,7 @@ LANES = {"fp32": 1.0, "fp64": 0.5}
 
 
 def nominal_peak(need: Need) -> Ceiling | None:
-    """Return the highest rate of a CPU's threads, or None if its units or its highest clock are unknown."""
+    """Return the peak rate of a CPU's threads, or None if the units or the highest clock are unknown."""
     units, hertz = _units(), _highest_hertz()
     if need.device != "cpu" or need.kind not in LANES or not (units and hertz):
         return None
@@ -43,7 +43,7 @@ def nominal_peak(need: Need) -> Ceiling | None:
 
 @lru_cache
 def _units() -> tuple[int, int] | None:
-    """Return the units of a core and the lanes of each."""
+    """Return the FMA units of a core and the FP32 lanes of each, or None if unknown."""
     facts: dict[str, str] = {}
     try:
         for line in CPUINFO.read_text().splitlines():
@@ -59,7 +59,7 @@ def _units() -> tuple[int, int] | None:
 
 @lru_cache
 def _highest_hertz() -> float | None:
-    """Return the highest clock that the system reports; acpi-cpufreq leaves out what a boost adds."""
+    """Return the highest clock that the system reports; with acpi-cpufreq it excludes the boost."""
     folder = CPUS / "cpu0" / "cpufreq"
     try:
         if (folder / "scaling_driver").read_text().strip() == "acpi-cpufreq":

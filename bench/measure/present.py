@@ -1,4 +1,4 @@
-"""What is usable here: packages and the CUDA driver, found without importing any package."""
+"""Report which packages are usable on this machine, and whether the CUDA driver is, without importing a package."""
 
 import ctypes
 import importlib.util
@@ -34,7 +34,7 @@ def module_missing(module: str) -> str | None:
     """Return why `module` cannot be imported, with the command that installs it, without importing anything."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
-    # find_spec of a dotted name would import its parents, which for GPU libraries takes seconds.
+    # find_spec with a dotted name would import the parent packages, which takes seconds for GPU libraries.
     if spec and (not rest or _inside(spec.submodule_search_locations or [], Path(*rest))):
         return None
     what = f"'kernelmark[{EXTRAS[module]}]'" if module in EXTRAS else DISTRIBUTIONS.get(module, module)
@@ -46,7 +46,7 @@ def _inside(folders: Iterable[str], module: Path) -> bool:
 
 
 def unavailable(kernel: Kernel) -> str | None:
-    """Return why no problem can be run by `kernel` on this machine, or None."""
+    """Return why `kernel` cannot run any problem on this machine, or None."""
     if kernel.device == "cuda" and (reason := cuda_missing()):
         return reason
     return next((reason for module in kernel.modules if (reason := module_missing(module))), None)
@@ -54,7 +54,7 @@ def unavailable(kernel: Kernel) -> str | None:
 
 @lru_cache
 def module_version(module: str) -> str | None:
-    """The installed version of the distribution that holds `module`, or None."""
+    """Return the installed version of the distribution that contains `module`, or None."""
     from importlib import metadata
 
     try:
@@ -65,7 +65,7 @@ def module_version(module: str) -> str | None:
 
 @lru_cache
 def cuda_missing() -> str | None:
-    """Return why there is no CUDA device here, or None; only the driver is asked, without any Python package."""
+    """Return why there is no CUDA device here, or None; only the driver is called, no Python package."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

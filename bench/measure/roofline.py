@@ -1,8 +1,8 @@
-"""Bound a row by measured ceilings of arithmetic and of bandwidth, and place its time under them.
+"""Find the measured ceilings of arithmetic and bandwidth that bound a row, and compare its time with them.
 
-Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
-A ceiling is the best rate of our own microbenchmarks here (operations `fma`, `copy` and, over a link, `transfer`).
-Only if none can accuse a row, the nominal peak does (`peak.py`).
+Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009. A
+ceiling is the best rate that kernelmark's microbenchmarks reach on this machine (operations `fma`, `copy` and, over a
+link, `transfer`). Only if none can be used to check a row, the nominal peak is (`peak.py`).
 """
 
 import math
@@ -16,16 +16,17 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 
-#: How far beyond a ceiling a figure may lie before either of them is doubted.
+#: The factor by which a rate may exceed a ceiling before either is doubted.
 SLACK = 1.02
 #: How far beyond the highest ceiling ever measured it is the figure that is wrong, whatever else is in doubt. Load that
 #: shares the units of a core, or slows its clock, takes no more from a ceiling.
 FAR = 2.0
-#: The share of samples that a ceiling is read from, the fastest: load makes samples slower and never faster.
+#: The share of samples, the fastest ones, that a ceiling is read from, since load only makes samples slower.
 FASTEST = 0.1
-#: A system that shares a CPU lets a process work this long at a time, so a call that is shorter is often undisturbed.
+#: The time slice of a process on a shared CPU; a shorter call is often undisturbed.
 SLICE_S = 2e-3
-#: The microbenchmark of each arithmetic, by device; on a CPU with as many lanes for each thread, of half a millisecond.
+#: The microbenchmark of each numerics, by device; on a CPU its lanes grow with the threads, and a call takes about half
+# a millisecond.
 COMPUTE = {
     "cpu": {"fp32": "fma/n{lanes}k512/f32", "fp64": "fma/n{lanes}k256/f64"},
     "cuda": {
@@ -36,7 +37,7 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
-#: What bounds the same arithmetic of products, whose factors come from shared memory, which takes issue slots.
+#: The microbenchmark for products, whose factors are loaded from shared memory, which takes issue slots.
 FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
 PRODUCTS = ("gemm", "conv")
 #: The transfers that a link's ceiling is measured with. Within the host they are copies at the same threads, so the
@@ -45,18 +46,18 @@ LINKS = frozenset(
     {"transfer/numpy.copyto", "transfer/numba.streaming"}
     | {f"transfer/cuda.{name}" for name in ("pinned", "device", "peer")}
 )
-#: Numerics that compute on the units of another.
+#: Numerics that use the arithmetic units of another numerics.
 UNITS = {"3xtf32": "tf32", "strassen64": "fp64"}
 UNITS |= dict.fromkeys(("winograd", "winograd4", "fft", "strassen", "onebit", "int8"), "fp32")
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
 _SMALLEST = 2**16
 _THREAD_LANES = 98304
-#: The copy on each thread of a CPU that shows what caches allow.
+#: Bytes per thread of the copy that measures the bandwidth of caches.
 _CACHED_BYTES = 2**20
 
 
 class Judge(NamedTuple):
-    """A ceiling that accuses a row beyond `times` its best sample."""
+    """A ceiling, and the factor by which a row's rate must exceed its best sample to be mistrusted."""
 
     ceiling: Ceiling
     times: float
@@ -66,14 +67,14 @@ class Judge(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The ceilings of one row, as far as they are known."""
+    """The known ceilings of a row."""
 
     compute: Ceiling | None
     memory: Ceiling | None
 
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
-    """Return the ceilings of a kernel: of its arithmetic, if any, and of the memory or link that operands cross."""
+    """Yield the ceilings that bound a kernel: that of its arithmetic, if any, and that of its memory or link."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := microbenchmark(problem.op, device, numerics, threads)):
         yield Need(device, threads, kind, micro)
@@ -87,10 +88,11 @@ def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode
 def judges(
     problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int
 ) -> Iterator[tuple[Need, float]]:
-    """Yield the ceilings that can accuse a kernel, each with the factor by which a rate may exceed it.
+    """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
-    Operands below four last-level caches leave part of their stores there. On a CPU they are compared with twice the
-    rate of a copy within a cache: on each thread in cold mode, of the operands' size in others.
+    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU they are
+    therefore compared with twice the rate of a copy within a cache: in cold mode a small copy per thread, in other
+    modes a copy of the operands' size.
     """
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):
         if not need.moves or problem.footprint_bytes >= 4 * llc_bytes:
@@ -102,7 +104,7 @@ def judges(
 
 
 def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | None:
-    """Return the problem whose rate bounds an operation's arithmetic, if any; on a CPU it grows with the threads."""
+    """Return the problem whose rate bounds an operation's arithmetic, or None; on a CPU its size grows with threads."""
     kind = UNITS.get(numerics, numerics)
     fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
     microbenchmark_id = fed or COMPUTE.get(device, {}).get(kind)
@@ -110,10 +112,10 @@ def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | N
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
-    """Return the footprint of the copy that bounds a row: four last-level caches if operands come from memory.
+    """Return the bytes of the copy whose rate bounds a row: four last-level caches if operands come from memory.
 
-    Otherwise they stay in a cache, which follows from their size, so the copy is about as large: the next smaller power
-    of four, so that it does not lie in a slower cache than they do.
+    Otherwise operands stay in a cache, and the copy is rounded down from their size to a power of four, so that it does
+    not lie in a slower cache than the operands.
     """
     if mode.does.from_memory or footprint > 2 * llc_bytes:
         return 4 * llc_bytes
@@ -125,13 +127,13 @@ def _copy_of(nbytes: int) -> str:
 
 
 def fastest(rows: list[Measurement]) -> Measurement | None:
-    """Return the fastest microbenchmark, or None if none was right."""
+    """Return the row of the fastest microbenchmark, or None if none has the status `ok`."""
     good = [row for row in rows if row.status == Status.OK and row.samples]
     return min(good, key=lambda row: fastest_tenth(row.samples), default=None)
 
 
 def ceiling(need: Need, row: Measurement, problem: Problem, measured_at: str) -> Ceiling:
-    """Return the rate that a tenth of the samples reach, and its interval."""
+    """Return a ceiling: the rate that the fastest tenth of the samples reach, and its interval."""
     work = problem.traffic_bytes if need.moves else problem.flop
     typical_s, low_s, high_s = fastest_tenth(row.samples)
     return Ceiling(
@@ -150,7 +152,7 @@ def ceiling(need: Need, row: Measurement, problem: Problem, measured_at: str) ->
 
 
 class Tenth(NamedTuple):
-    """The time that a tenth of the samples do not exceed, and the order statistics that are its 95 % interval."""
+    """The tenth percentile of the samples, and the order statistics that form its 95 % interval."""
 
     middle: float
     low: float
@@ -158,21 +160,21 @@ class Tenth(NamedTuple):
 
 
 def fastest_tenth(samples: Sequence[float]) -> Tenth:
-    """Return the time of the fastest tenth of the samples."""
+    """Return the tenth percentile of the samples."""
     ranked, mean = sorted(samples), FASTEST * len(samples)
     off = 1.96 * math.sqrt(mean * (1 - FASTEST))
     places = (math.floor(mean), math.floor(mean - off), math.ceil(mean + off))
     return Tenth(*(ranked[min(max(place, 0), len(ranked) - 1)] for place in places))
 
 
-#: Begins the doubt about a ceiling of short samples that was measured beside other load.
+#: The first words of the doubt about a ceiling of short samples that was measured during other load.
 BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the highest of the least doubtful ceilings of a kind, the best sample of all, and the reason for doubt.
+    """Return the highest of the least doubtful ceilings of a kind, with the best sample of all, and its doubt.
 
-    A valid ceiling is the least doubtful, then one that was measured beside other load, then any other.
+    Valid ceilings are the least doubtful; ceilings measured during other load come next.
     """
     every = list(found)
     if not every:
@@ -182,7 +184,7 @@ def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
 
 
 def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
-    """Return the ceilings of a run's rows, one of each kind, with the doubts about them."""
+    """Return the ceilings that a run's rows use, one of each kind, with the doubt about each or ""."""
     by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
     for pair in found:
         by_need.setdefault(pair[0].need, []).append(pair)
@@ -190,12 +192,12 @@ def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
 
 
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
-    """Return the sort key of ceilings of a kind: the last of them is used in rows, tables and figures."""
+    """Return the sort key of a kind's ceilings, of which rows, tables and figures use the last."""
     return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 
 def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline | None:
-    """Place a time under its ceilings; None if no ceiling is known."""
+    """Return a row's roofline columns, or None if no ceiling is known."""
     if measured.interval is None or not (bounds.compute or bounds.memory):
         return None
     shares = {name: share / measured.interval.median for name, share in _least_s(measured, problem, bounds).items()}
@@ -210,9 +212,9 @@ def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline |
 
 
 def _pct_cycles(measured: Measurement, limit: Ceiling | None, share: float) -> float | None:
-    """Work per cycle over the ceiling's: what a clock that moved between the two took or gave is out of it.
+    """Return work per cycle as a percentage of the ceiling's, which cancels clock changes between the two, or None.
 
-    The figure is for arithmetic alone: the memory's clock does not move with the core's.
+    Only for arithmetic, since the memory's clock does not follow the core's.
     """
     mhz = measured.state.get("clock_mhz")
     return 100 * share * limit.clock_mhz / mhz if limit and limit.clock_mhz and mhz else None
@@ -232,7 +234,7 @@ def _executed(measured: Measurement, problem: Problem) -> int:
 
 
 def exceeded(measured: Measurement, problem: Problem, judge: Judge) -> Excess | None:
-    """Return whether a row exceeds a ceiling: its slowest credible time against the ceiling's best sample."""
+    """Return the excess if a row's rate at the upper end of its interval exceeds the ceiling's best sample, or None."""
     if measured.interval is None:
         return None
     declared = problem.traffic_bytes if judge.ceiling.need.moves else _executed(measured, problem)

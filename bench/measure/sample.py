@@ -1,8 +1,8 @@
-"""Take one contender's samples, each prepared, timed and kept, until they suffice.
+"""Take a contender's samples: prepare operands, time a batch, keep the time, until the samples suffice.
 
-`Series.sample` is the measurement. `turns.py` calls it for each contender of a job in turn, looks at the machine
-between windows of samples, and calls `Series.decide` for those that it keeps. Other metrics of a contender are measured
-by observers (`observers.py`); attempts to deceive this file are caught in `verify.py` and `audit.py`.
+`Series.sample` is the measurement. `turns.py` calls it for each contender of a job in turn, reads the machine's state
+between windows of samples, and calls `Series.decide` after a window that is kept. Other metrics of a contender are
+measured by observers (`observers.py`); attempts to deceive this file are caught in `verify.py` and `audit.py`.
 """
 
 import math
@@ -25,40 +25,40 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
-#: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it.
+#: The least duration of a sample, thousands of clock ticks; shorter calls are batched.
 SAMPLE_S = 200e-6
-#: Calls of a batch at most where each is timed alone, since it reads and writes the same operand.
+#: The most calls of a batch if each is timed separately because the kernel reads and writes the same operand.
 MAX_RESTORED = 32
-#: A batch that lasts fewer steps of the clock than this is of no use: half a per cent is what a step may cost.
+#: The least duration of a batch in clock steps.
 MIN_STEPS = 20
-#: Calls longer than this are not repeated just to wake threads and caches: both are a small part of them.
+#: Longer calls are not preceded by waking calls, since waking threads and caches is a small part of their time.
 LONG_CALL_S = 10e-3
-#: Warming up goes by blocks of this length, until one is hardly faster than the one before: calls and clock alike.
+#: Warming up repeats blocks of this length until neither the fastest call nor the clock rises by more than SETTLED.
 BLOCK_S = 10e-3
 SETTLED = 0.02
-#: The share of the time limit that warming up may take.
+#: The share of a contender's time limit that warming up may use.
 WARM_UP_SHARE = 0.25
-#: How many calls wake before a sample, each as likely: three now and then, so that none can tell whether it is kept.
+#: The number of waking calls before a sample is drawn from these; it varies so that no call can tell whether it counts.
 WAKING = (1, 1, 1, 2, 2, 2, 3)
 #: A pause before one stretch in so many, of a length between these, any order of magnitude as likely. No thread that
 #: waits for work goes to sleep so soon; long calls need none, since preparing takes more and less by as much.
 PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
-#: Of the sets of one stretch that many get fresh values, the last ones.
+#: The number of a stretch's operand sets, the last ones, that get new values.
 FRESHENED = 16
-#: Calls of a batch that are taken apart.
+#: The calls of a batch that is timed call by call.
 APART = 32
 #: The share of the time of samples that whole outputs are checked for. The first check, which shows what the others
 #: take, waits for that only where it is expected to take long.
 SUMMED_SHARE, LONG_SUM_S = 0.05, 0.1
-#: Samples are spread over at least this long where the limit allows, since a shorter look may lie in one slow burst.
+#: Samples are spread over at least this time if the limit allows, since a shorter span may lie in one burst of load.
 SPREAD_S = 1.0
 
-#: Records, while it lasts, what the contender is being called for.
+#: A context that records the stage in which the contender is called.
 Called = Callable[[str], AbstractContextManager[None]]
 
 
 class Mark(NamedTuple):
-    """The state of a series at one moment."""
+    """A point in a series to which it can be reset."""
 
     samples: int
     spent_s: float
@@ -66,10 +66,10 @@ class Mark(NamedTuple):
 
 @dataclass
 class _Stretch:
-    """A stretch: the set of each call, and whether they hold values that the call before has met.
+    """Calls that are timed together: the operand set of each, and whether these hold the previous call's values.
 
-    kept: whether its time is. shared: the number of its shared change if its output is judged. spots: elements of the
-    output that are poisoned.
+    kept: whether the time is kept. shared: the number of the shared change if the output is judged. spots: poisoned
+    elements of the output.
     """
 
     sets: list[int]
@@ -80,10 +80,10 @@ class _Stretch:
 
 
 class Series:
-    """One contender's samples: its launches over the operand sets, how they are prepared, and when they suffice.
+    """One contender's samples: its launches on the operand sets, their preparation, and the rule to stop.
 
-    shared: changes of the operands that all contenders on the problem are judged on, so that they share references.
-    summed: checks the whole outputs of a set, which takes about `summing_s`.
+    shared: changes of the operands on which all contenders of the problem are judged, so that they share references.
+    summed: a function that checks the whole outputs of a set, which takes about `summing_s`.
     """
 
     def __init__(
@@ -103,14 +103,15 @@ class Series:
         self._launches, self.sets, self.draw = launches, sets, draw
         self.device, self.clock = device, clock
         self._cold, self._called, self.shared = cold, called, shared
-        #: What timed calls have written, by the number of the shared change that they met.
+        #: The outputs of timed calls, by the number of the shared change in their operands.
         self.snapshots: dict[int, dict[str, Array]] = {}
         self._summed, self._summing_s, self._has_summed = summed, summing_s, summing_s > LONG_SUM_S
-        #: The operand that a timed call had not written when it returned, and what it wrote that it must not.
+        #: An operand that a timed call had not written when it returned; a text on memory that it wrote and must not
+        # write.
         self.unwritten = self.damage = ""
-        #: Of calls drawn at random the share of the output's pages that were made when these were written after it.
+        #: For randomly drawn calls, the share of the output's pages that were created by writes after the call.
         self.made: list[float] = []
-        #: What a check of a whole output has shown.
+        #: Why a check of a whole output failed, or "".
         self.wrong = ""
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
@@ -123,7 +124,7 @@ class Series:
         self._started = self._call_s = 0.0
         self.batch = 1
         self.samples: list[float] = []
-        #: Of each sample the waking calls before it; the seconds of calls alone in a stretch, on new and known values.
+        #: The number of waking calls before each sample; seconds of single-call stretches on new and on known values.
         self.woken: list[int] = []
         self.new_s: list[float] = []
         self.known_s: list[float] = []
@@ -133,9 +134,9 @@ class Series:
         self.stopped_by: str | None = None
 
     def sample(self) -> None:
-        """Take one sample: wake by a call, time a batch in stretches on fresh values, keep the seconds per call.
+        """Take one sample: make waking calls, time a batch in stretches on new values, keep the seconds per call.
 
-        The stretches that wake differ from the others only in that their time is not kept.
+        Waking stretches differ from the others only in that their time is not kept.
         """
         waking = 0 if self.is_long else self._random.choice(WAKING)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
@@ -150,9 +151,9 @@ class Series:
                 (self.known_s if stretch.known else self.new_s).append(took)
 
     def _take(self, stretches: list[_Stretch]) -> list[float]:
-        """Time stretches of calls, each prepared before; return what each took. One eviction does for all.
+        """Prepare and time stretches of calls; return the seconds of each. One eviction serves all stretches.
 
-        Stretches that use a set again are prepared, and evicted, one by one.
+        Stretches that reuse an operand set are prepared, and evicted, one by one.
         """
         used = [which for stretch in stretches for which in stretch.sets]
         together = self._evict and len(set(used)) == len(used)
@@ -167,20 +168,20 @@ class Series:
             seconds += map(self._time_stretch, group)
             is_last = group[-1] is stretches[-1]
             if self._sum_up(group, self.clock.now() - began) and not is_last:
-                self._take([self._next_stretch(1)])  # what looks at an output leaves caches cold
+                self._take([self._next_stretch(1)])  # checking an output leaves caches cold
         return seconds
 
     def _wait(self) -> None:
-        """Let some time pass now and then, so that the time since the last call shows nothing."""
+        """Sometimes wait for a moment, so that a kernel learns nothing from the time since its last call."""
         if self.is_long or self._random.randrange(PAUSED):
             return
         pause_s = SHORTEST_PAUSE_S * (LONGEST_PAUSE_S / SHORTEST_PAUSE_S) ** self._random.random()
-        until_s = now() + pause_s  # of the machine: a clock of tests may stand still
+        until_s = now() + pause_s  # the machine's clock, since a test's clock may stand still
         while now() < until_s:
             pass
 
     def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:
-        """Check an output of stretches that are kept, as often as a share of what they took allows; return whether."""
+        """Check an output of a kept stretch if that stays within SUMMED_SHARE of the timed seconds; return whether."""
         kept = [stretch for stretch in group if stretch.kept]
         if not self._summed or not kept:
             return False
@@ -190,13 +191,13 @@ class Series:
         operands = self.sets[self._random.choice(self._random.choice(kept).sets)]
         with self._called("check"):
             self.wrong = self.wrong or self._summed(operands) or ""
-        self._summing_s = min(self._summing_s, self.clock.now() - began)  # a longer one may have been interrupted
+        self._summing_s = min(self._summing_s, self.clock.now() - began)  # a longer check may have been interrupted
         return True
 
     def _split(self) -> list[int]:
-        """Return the calls of each stretch of a batch. If any are cut, half are, and half of the cuts after one call.
+        """Return the calls in each stretch of a batch: half of the batches are cut, half of these after one call.
 
-        What is both read and written is restored before each call.
+        If an operand is both read and written, each call is a stretch, since the operand is restored before it.
         """
         if self._restores:
             return [1] * self.batch
@@ -206,20 +207,20 @@ class Series:
         return self._random.sample([first, self.batch - first], 2)
 
     def take_pair(self) -> None:
-        """Time a call on new values and one on the same: an audit of batches in which some calls see known values."""
+        """Time a call on new values and one on the same values, for the audit of batches with calls on known values."""
         stretches = [_Stretch([0]), _Stretch([0], known=True)]
         for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
 
     def take_renewed(self) -> tuple[float, float]:
-        """Return the seconds of a call for which all operands have changed, and of one for which a few elements have.
+        """Return the seconds of a call after all operands have changed, and of one after a few elements have changed.
 
-        Afterwards all sets but the first hold values other than the draw's.
+        Afterwards only the first set holds the draw's values.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
         for renews in (True, False):
             before = {name: values.copy() for name, values in self.draw.flat.items()}
-            self.draw.redraw()  # for both, since a helper process that has waited longer wakes more slowly
+            self.draw.redraw()  # in both cases, since a helper process that has waited longer wakes more slowly
             for name, values in before.items() if not renews else ():
                 self.draw.flat[name][:] = values
             if not self.is_long:
@@ -232,9 +233,9 @@ class Series:
         return seconds[0], seconds[1]
 
     def take_apart(self, is_checked: bool = True) -> tuple[float, float]:
-        """Return the seconds per call of a batch, and of one with a change and some microseconds between calls.
+        """Return the seconds per call of a batch, and of a batch with a change and a few microseconds between calls.
 
-        is_checked: whether the output of the last of these is checked as a whole.
+        is_checked: whether the whole output of the last call is checked.
         """
         stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
         together_s = self._take([stretch])[0] / len(stretch.sets)
@@ -250,7 +251,7 @@ class Series:
         return together_s, apart_s
 
     def _next_stretch(self, calls: int) -> _Stretch:
-        """Draw the set of each call from the quarter that has waited longest, so that nothing is known beforehand."""
+        """Draw each call's set from the quarter that has waited longest, so that no kernel can predict it."""
         among = max(1, min(len(self._waiting) - 1, max(2, len(self._waiting) // 4)))
         stretches = []
         for _ in range(calls):
@@ -262,21 +263,21 @@ class Series:
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors are warm, and choose the batch.
 
-        Raises Unsupported for a call that is too short to be distinguished from an empty one, of `overhead_s`.
+        Raises Unsupported for a call that cannot be distinguished from an empty call, which takes `overhead_s`.
         """
         fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
         wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
-        # An evicted set is good for one call, and up to two are spent on waking the threads.
+        # An evicted set serves one call, and waking the threads uses up to two.
         limit = len(self.sets) // 2 if self._evict else self.clock.max_batch
         self.batch = max(1, min(wanted, limit, MAX_RESTORED if self._restores else wanted, self.clock.max_batch))
         self._refuse_what_is_too_short(overhead_s)
         self._started = self.clock.now()
 
     def _until_settled(self, limit_s: float, monitor: Monitor) -> float:
-        """Blocks of calls until neither the fastest call nor the clock has gained since the last, or the limit is up.
+        """Run blocks of calls until neither the fastest call nor the clock has improved, or the limit is reached.
 
-        Returns the fastest call of all.
+        Returns the seconds of the fastest call.
         """
         began, launches, block_s = self.clock.now(), cycle(self._launches), min(BLOCK_S, limit_s)
         fastest, mhz = self._block(launches, block_s), monitor.clock_mhz()
@@ -289,7 +290,7 @@ class Series:
         return fastest
 
     def _block(self, launches: Iterator[Launch], seconds: float) -> float:
-        """The fastest of the calls within a block of this length; there is at least one."""
+        """Make calls for this long, at least one, and return the seconds of the fastest."""
         began, fastest = self.clock.now(), math.inf
         for launch in launches:
             fastest = min(fastest, self._time([launch], "warm-up"))
@@ -298,7 +299,7 @@ class Series:
         return fastest
 
     def _refuse_what_is_too_short(self, overhead_s: float) -> None:
-        """A batch must last many steps of the clock, and a call longer than one that does nothing."""
+        """Raise Unsupported unless a batch lasts MIN_STEPS clock steps and a call longer than an empty one."""
         least = MIN_STEPS * self.clock.resolution_s
         if self.batch * self._call_s < least:
             span = f"{self.batch} calls take {self.batch * self._call_s:.2g} s"
@@ -312,9 +313,9 @@ class Series:
             return self.clock.time(calls)
 
     def _prepare(self, stretch: _Stretch) -> None:
-        """Give the sets of a stretch new values, or, with as many writes, the values that they have.
+        """Give a stretch's sets new values or, with equally many writes, the values that they already have.
 
-        Every stretch of new values has the same chance to be one of those whose output is judged.
+        Every stretch with new values is equally likely to have its output judged.
         """
         *others, last = list(dict.fromkeys(reversed(stretch.sets)))[FRESHENED - 1 :: -1]
         for which in others:
@@ -325,7 +326,7 @@ class Series:
         else:
             stretch.shared = self._drawn_to_be_judged()
             if stretch.shared is not None:
-                operands.repaired(self.draw)  # what an earlier stretch has done, perhaps another contender's
+                operands.repaired(self.draw)  # damage by an earlier stretch, perhaps another contender's
             change = self.draw.change() if stretch.shared is None else self.shared[stretch.shared]
             operands.freshen(self.draw, change)
             if stretch.shared is not None:
@@ -336,7 +337,7 @@ class Series:
             spot.poison()
 
     def _drawn_to_be_judged(self) -> int | None:
-        """Return the number of the shared change that a stretch gets, if any: a reservoir sample of all stretches."""
+        """Return the number of the shared change for a stretch, or None, by reservoir sampling of all stretches."""
         self._offered += 1
         number = self._random.randrange(self._offered)
         if self._offered <= len(self.shared):
@@ -344,7 +345,7 @@ class Series:
         return number if number < len(self.shared) else None
 
     def _time_stretch(self, stretch: _Stretch) -> float:
-        """Time the calls of a stretch; look at once at what they have written."""
+        """Time the calls of a stretch, and read their outputs as soon as they return."""
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
@@ -368,16 +369,16 @@ class Series:
 
     @property
     def is_long(self) -> bool:
-        """Return whether a call is so long that waking threads and caches takes only a small part of its time."""
+        """Return whether waking threads and caches takes only a small part of a call's time."""
         return self._call_s >= LONG_CALL_S
 
     def mark(self) -> Mark:
-        """Return the present state, to go back to."""
+        """Return the present state, to which `forget` and `set_aside` return."""
         return Mark(len(self.samples), self.spent_s)
 
     @property
     def cuts(self) -> bool:
-        """Return whether batches are cut, since some of their calls would see known values."""
+        """Return whether batches are cut into stretches, because some of their calls would see known values."""
         return self.batch > 1 and not self._restores and not self._cold
 
     @property
@@ -386,22 +387,22 @@ class Series:
         return self.cuts or (self._cold and self.batch > FRESHENED)
 
     def forget(self, mark: Mark) -> None:
-        """Forget the samples since a mark, except what was learned about stretches from them."""
+        """Discard the samples since a mark, but keep findings about their stretches."""
         del self.samples[mark.samples :], self.woken[mark.samples :]
 
     def set_aside(self, mark: Mark, seconds: float) -> None:
-        """Forget the samples since a mark, and the time that they took: they are to be taken again."""
+        """Discard the samples since a mark and the time that they took, because they will be taken again."""
         self.repeated += len(self.samples) - mark.samples
         self.forget(mark)
         self.spent_s = mark.spent_s
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether the series has six samples and no time is left: its own is used up, or the others' is."""
+        """Return whether the series has MIN_SAMPLES samples and its time is used up, or that of the others is."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:
-        """Stop when the interval is narrow enough or no time is left (see `out_of_time`); never below six samples."""
+        """Stop if the interval is narrow enough or time is up (`out_of_time`), but not below MIN_SAMPLES samples."""
         if len(self.samples) < MIN_SAMPLES:
             return
         spread = min(SPREAD_S, budget.max_time_s)
@@ -413,7 +414,7 @@ class Series:
 
     @property
     def alpha(self) -> float:
-        """The error probability that the final interval may use."""
+        """Return the error probability that the final interval may use."""
         return self._looks.alpha
 
     def longest_s(self, mark: Mark) -> float:
@@ -421,7 +422,7 @@ class Series:
         return max(self.samples[mark.samples :], default=0.0) * self.batch
 
     def burst(self, seconds: float) -> int:
-        """Call back to back, neither prepared nor timed, for about this long; return the number of calls."""
+        """Make back-to-back calls, untimed and on unprepared operands, for about this long; return their number."""
         count = max(1, min(round(seconds / max(self._call_s, 1e-9)), self.clock.max_batch))
         launches = islice(cycle(self._launches), count)
         with self._called("sampling"):
@@ -432,5 +433,5 @@ class Series:
 
 
 def _steady(mhz_before: float | None, mhz: float | None) -> bool:
-    """Return whether the clock has hardly moved; an unknown one counts as steady."""
+    """Return whether the clock rate has hardly changed; an unknown rate counts as steady."""
     return mhz is None or mhz_before is None or abs(mhz - mhz_before) <= SETTLED * mhz_before

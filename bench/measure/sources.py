@@ -1,6 +1,6 @@
-"""Digests of everything that a measured row depends on: the kernel's code, the values declared, the measuring.
+"""Digests of everything that a measured row depends on: the kernel's code, its declared values, the measuring code.
 
-Paths, names of files, comments and formatting are not part of them: two checkouts of the same code agree.
+They leave out paths, names of files, comments and formatting, so that two checkouts of the same code agree.
 """
 
 import ast
@@ -26,9 +26,9 @@ PACKAGE = Path(kernelmark.__file__).parent
 #: The version of the measuring. Raise it by hand when a change to the harness may change a measured time or a verdict:
 #: clock, eviction, preparation, launching, verification, statistics. Then every recorded answer is open again.
 MEASURING = 2
-#: Fields of a declaration that change how a kernel is launched and what its operands are.
+#: The fields of a declaration that change a kernel's launch or its operands.
 _DECLARED = {"alignment", "cooperative", "order", "synchronises", "host_memory", "spread", "threaded"}
-#: Code for the emulator alone, which no GPU runs, and its alternative. A branch with conditions of its own is left in.
+#: Matches code that only the emulator runs, and its alternative. A branch with other conditions is kept.
 _EMULATED = re.compile(
     r"^#if(n?)def CUDA_EMU\n((?:(?!#if|#else|#endif).*\n)*)(?:#else\n((?:(?!#if|#endif).*\n)*))?#endif\n", re.MULTILINE
 )
@@ -45,7 +45,7 @@ def task_digest(
 ) -> str:
     """Return the digest of a task that measures kernels on problems, by this version of the measuring.
 
-    limits: of the device. Neither the order of the kernels nor that of the problems counts. Raises UsageError.
+    limits: the device's limits. The order of kernels and of problems does not matter. Raises UsageError.
     """
     digests = sorted(kernel_digest(kernel, problems, limits, launcher) for kernel, problems in kernels)
     return _hash((MEASURING, *digests))
@@ -56,9 +56,9 @@ def kernel_digest(
 ) -> str:
     """Return the digest, 20 hex digits, of everything that the rows of a kernel on these problems depend on.
 
-    That is its id, its code, and the values that its declaration has for each problem on a device of these limits:
-    the launches of a hand-written CUDA kernel, numerics, declared operations. What only readers or tests use (label,
-    module, path, `emulated`, `spills`) is left out. Raises UsageError if the digest cannot be formed.
+    These are its id, its code, and its declaration's values for each problem on a device with these limits: the
+    launches of a hand-written CUDA kernel, numerics, declared operations. Fields that only readers or tests use (label,
+    module, path, `emulated`, `spills`) are left out. Raises UsageError if the digest cannot be formed.
     """
     try:
         declared = _declared(kernel, _DECLARED)
@@ -84,7 +84,7 @@ def _code(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _on_problem(kernel: Kernel, problem: Problem, limits: DeviceLimits) -> object:
-    """Return the values of the declaration for a problem; None where the kernel does not take it on the device."""
+    """Return the values of the declaration for a problem, or None if the kernel refuses it on the device."""
     if kernel.refuses(problem, limits):
         return None
     values: dict[str, object] = {"numerics": kernel.numerics_for(problem), "wire": kernel.wire_bytes_for(problem)}
@@ -106,7 +106,7 @@ def _declared(value: Any, names: Iterable[str]) -> list[tuple[str, object]]:
 
 
 def _plain(value: Any) -> object:
-    """Return a value as numbers, strings, tuples and lists. Raises TypeError for a function or an unknown object."""
+    """Convert a value to numbers, strings, tuples and lists. Raises TypeError for a function or an unknown object."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.generic | np.ndarray):
@@ -121,10 +121,10 @@ def _plain(value: Any) -> object:
 
 
 def flattened(source: Path, include: Path) -> str:
-    """Return the tokens of a .cu file with its own headers inlined, each once, where it is first included.
+    """Return the tokens of a .cu file with kernelmark's headers inlined, each once, where it is first included.
 
-    include: the folder of shared headers. Comments, line breaks, `#pragma once` and the emulator's branches are gone;
-    other directives keep a line of their own, those that include system headers among them. Raises OSError.
+    include: the folder of shared headers. Comments, line breaks, `#pragma once` and the emulator's branches are
+    removed; each other directive, such as the include of a system header, stays on a separate line. Raises OSError.
     """
     seen = {source}
 
@@ -143,7 +143,7 @@ def flattened(source: Path, include: Path) -> str:
 
 @cache
 def _lines(text: str) -> tuple[str, ...]:
-    """Return directives and tokens of a C++ text: a line for each directive and for the code between two of them."""
+    """Return the tokens of a C++ text: a line for each directive and for the code between two directives."""
     text = re.sub(r"\\\n", "", text)
     text = _COMMENT.sub(lambda found: " " if found[0].startswith(("//", "/*")) else found[0], text)
     text = "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())
@@ -161,7 +161,7 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 class _Statement(NamedTuple):
-    """A statement of a module: what it binds, the names and attributes in it, and its text."""
+    """A statement of a module: the names that it binds, the names and attributes that it uses, and its text."""
 
     binds: frozenset[str]
     names: frozenset[str]
@@ -169,7 +169,7 @@ class _Statement(NamedTuple):
 
 
 class _Module(NamedTuple):
-    """The statements of a module; by the names that it imports, from which module and under which name there."""
+    """The statements of a module, and its imports: the module and the name there of each imported name."""
 
     statements: tuple[_Statement, ...]
     imported: Mapping[str, tuple[str, str]]
@@ -178,10 +178,10 @@ class _Module(NamedTuple):
 def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tuple[str, ...]:
     """Return the texts of the statements of a kernel's set-up, sorted.
 
-    That is its decorated function, or all of the module that declares it where there is no such function; all of the
-    modules `_*.py` that these use; and what they use of other modules of kernels. Imports, docstrings, comments and
-    names of modules are left out. So is `problem.py`: digests have the values of problems. package: the folder of
-    `kernelmark`. Raises OSError, SyntaxError.
+    These are the decorated function, or the whole module of the declaration if there is no such function; the modules
+    `_*.py` that these use, as a whole; and the statements that they use of other modules in kernels. Imports,
+    docstrings, comments and names of modules are left out, and so is `problem.py`, since digests have the values of
+    problems. package: the folder of `kernelmark`. Raises OSError, SyntaxError.
     """
     decorated = any(function in s.binds and s.text.startswith("@kernel(") for s in _module(file, package).statements)
     waiting = [(file, function if decorated else "")]
@@ -199,7 +199,7 @@ def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tupl
 
 
 def _taken(statement: _Statement, module: _Module, package: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the file and the name of each thing that a statement takes from other modules; "" stands for all of one."""
+    """Yield the file and the name of each object that a statement uses from other modules; "" is a whole module."""
     for used in statement.names & module.imported.keys():
         origin, name = module.imported[used]
         if whole := _place(f"{origin}.{name}", package):
@@ -213,7 +213,7 @@ def _part(place: Path, name: str) -> str:
 
 
 def _place(module: str, package: Path) -> Path | None:
-    """Return the file of a module of kernels, unless it is one of a problem."""
+    """Return the file of a module in kernels, or None for a `problem.py`."""
     top, *parts = module.split(".")
     file = package.joinpath(*parts).with_suffix(".py")
     is_part = top == "kernelmark" and parts[:1] == ["kernels"] and parts[-1] != "problem"

@@ -12,12 +12,12 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
 
-#: What the runtime answers where access has been enabled before (cudaErrorPeerAccessAlreadyEnabled).
+#: The runtime's status if access was enabled before (cudaErrorPeerAccessAlreadyEnabled).
 ALREADY_ENABLED = 704
 
 
 class Spread:
-    """A flat array whose parts follow one another, each on a GPU of its own; parts: CuPy arrays of one type."""
+    """A flat array in consecutive parts, each on another GPU; parts: CuPy arrays of one type."""
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts = parts
@@ -30,7 +30,7 @@ class Spread:
         return Spread([part.view(dtype) for part in self.parts])
 
     def fill(self, value: int) -> None:
-        """Complete when it returns."""
+        """Set all bytes to a value; complete on return."""
         for part in self.parts:
             with part.device:
                 part.fill(value)
@@ -42,7 +42,7 @@ class Spread:
         return Spread([part for part in parts if part.size])
 
     def placed(self) -> Iterator[tuple[int, Any]]:
-        """Yield the parts, each after the number of elements that precede it."""
+        """Yield the number of elements before each part, and the part."""
         at = 0
         for part in self.parts:
             yield at, part
@@ -55,14 +55,14 @@ def parts_of(array: Any) -> list[Any]:
 
 
 class Peers:
-    """Memory of several GPUs: arrays begin and end with `edge` bytes, and the rest is shared out equally."""
+    """Memory of several GPUs: an array has `edge` bytes at both ends, and the rest is divided equally."""
 
     def __init__(self, own: Memory, gpus: tuple[int, ...], edge: int) -> None:
         self._own, self._gpus, self._edge = own, gpus, edge
         self.dtype = own.dtype
 
     def bytes(self, nbytes: int) -> Spread:
-        """Uninitialised memory. Raises cupy's OutOfMemoryError."""
+        """Return uninitialised memory. Raises CuPy's OutOfMemoryError."""
         import cupy
 
         share = (nbytes - 2 * self._edge) // len(self._gpus)
@@ -75,14 +75,14 @@ class Peers:
         return Spread(parts)
 
     def upload(self, target: Spread, source: Array) -> None:
-        """Host to GPUs, complete when it returns."""
+        """Copy an array from the host to the GPUs; complete on return."""
         for at, part in target.placed():
             with part.device:
                 part.set(source[at : at + part.size].view(part.dtype))
                 part.device.synchronize()
 
     def scatter(self, target: Spread, places: Array, values: Array) -> None:
-        """Single elements from host to GPUs, complete when it returns."""
+        """Write single elements from the host to the GPUs; complete on return."""
         for at, part in target.placed():
             inside = (places >= at) & (places < at + part.size)
             with part.device:
@@ -91,7 +91,7 @@ class Peers:
                 part.device.synchronize()
 
     def download(self, source: Spread) -> Array:
-        """GPUs to host, complete when it returns."""
+        """Copy an array from the GPUs to the host; complete on return."""
         parts = []
         for part in source.parts:
             with part.device:
@@ -104,19 +104,19 @@ class Peers:
 
 
 def join_peers(count: int) -> None:
-    """Let each of the first GPUs read and write the memory of the others. Raises Unsupported."""
+    """Let each of the first `count` GPUs read and write the memory of the others. Raises Unsupported."""
     import cupy
 
     there = cupy.cuda.runtime.getDeviceCount()
     if there < count:
-        raise Unsupported(f"this takes {count} GPUs that can read each other's memory, this process sees {there}")
+        raise Unsupported(f"this needs {count} GPUs that can read each other's memory, this process sees {there}")
     for gpu, peer in permutations(range(count), 2):
         _join(gpu, peer)
 
 
 @lru_cache
 def _join(gpu: int, peer: int) -> None:
-    """Let a GPU read and write the memory of another. Raises Unsupported."""
+    """Let a GPU read and write another GPU's memory. Raises Unsupported."""
     import cupy
 
     runtime = cupy.cuda.runtime

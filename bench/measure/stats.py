@@ -12,18 +12,18 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 
 ALPHA = 0.05
-#: With fewer samples no order-statistic interval reaches 95 %: 1 - 2 * (1/2)^6 = 96.9 %, and (1/2)^5 gives 93.8 %.
+#: The fewest samples whose order statistics form a 95 % interval: 1 - 2 * (1/2)^6 = 96.9 %, with five only 93.8 %.
 MIN_SAMPLES = 6
-#: Autocovariances of an even number of lags are summed one by one, which is quick while they are few.
+#: Up to this even number of lags autocovariances are computed one by one, which is fast for few lags.
 _LAGS = 16
 #: With fewer samples no correlation can be estimated.
 _CORRELATED = 16
-#: The largest logarithm of a factor that an interval may have: that of a double overflows just above.
+#: The largest logarithm of an interval's factor; exp of a slightly larger double overflows.
 _WIDEST = 700.0
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A median with its interval; low and high are NaN if the samples are too few, or scatter too much, for any."""
+    """A median with its interval; low and high are NaN if the samples are too few or scatter too much."""
 
     median: float
     low: float
@@ -31,13 +31,13 @@ class Interval(msgspec.Struct, frozen=True):
 
     @property
     def relative_width(self) -> float:
-        """Full width over the median; infinite where there is no interval."""
+        """Return the full width over the median; infinite without an interval."""
         width = (self.high - self.low) / self.median if self.median else math.inf
         return width if math.isfinite(width) else math.inf
 
 
 class BaselineRatio(msgspec.Struct, frozen=True):
-    """The baseline's time over the kernel's, with its interval, its method, and the ratio of the fastest samples."""
+    """The baseline's time over the kernel's, with interval, method, and the ratio of the fastest samples."""
 
     median: float
     low: float
@@ -49,9 +49,10 @@ class BaselineRatio(msgspec.Struct, frozen=True):
 def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
     """Return the median and the order statistics between which it lies with probability 1 - alpha.
 
-    The inverted sign test: as many samples lie below the true median as heads fall in n tosses. Correlated samples
-    are worth fewer tosses, n / tau with tau the integrated autocorrelation time of the signs, so the spread of the
-    count grows by sqrt(tau). Where the samples are worth too few tosses, the interval is their whole range.
+    The inverted sign test: the number of samples below the true median is distributed like heads in n coin tosses.
+    Correlated samples count as fewer tosses, n / tau with tau the integrated autocorrelation time of the signs, so the
+    spread of the count grows by sqrt(tau). If that leaves too few tosses, the interval is the whole range of the
+    samples.
     """
     n = len(samples)
     ordered = sorted(samples) if n < _CORRELATED else np.sort(np.asarray(samples, dtype=np.float64))
@@ -64,7 +65,7 @@ def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
 
 
 def _middle(ordered: Sequence[float] | Array) -> float:
-    """Return the median of sorted values, in a twentieth of the time of np.median: reports take a hundred thousand."""
+    """Return the median of sorted values, twenty times as fast as np.median; a report computes a hundred thousand."""
     half, odd = divmod(len(ordered), 2)
     if not len(ordered):
         return math.nan
@@ -72,7 +73,7 @@ def _middle(ordered: Sequence[float] | Array) -> float:
 
 
 def _lower_rank(n: int, tau: float, alpha: float) -> int:
-    """Zero-based rank of the interval's lower end; the extremes where no narrower interval reaches 1 - alpha."""
+    """Return the zero-based rank of the interval's lower end; 0 if no narrower interval reaches 1 - alpha."""
     if 2 * 0.5 ** (n / tau) > alpha:
         return 0
     if tau == 1 and n <= 40:
@@ -83,7 +84,7 @@ def _lower_rank(n: int, tau: float, alpha: float) -> int:
 
 @lru_cache
 def _binomial_rank(n: int, alpha: float) -> int:
-    """The largest r with P(Binomial(n, 1/2) <= r) <= alpha / 2; exists where 2 * (1/2)^n <= alpha."""
+    """Return the largest r with P(Binomial(n, 1/2) <= r) <= alpha / 2, which exists if 2 * (1/2)^n <= alpha."""
     tail, rank = 0.5**n, 0
     while (more := tail + math.comb(n, rank + 1) * 0.5**n) <= alpha / 2:
         tail, rank = more, rank + 1
@@ -91,10 +92,10 @@ def _binomial_rank(n: int, alpha: float) -> int:
 
 
 def correlation_time(values: Array, median: float) -> float:
-    """Integrated autocorrelation time of the signs about the median, at least 1.
+    """Return the integrated autocorrelation time of the signs about the median, at least 1.
 
     Geyer's initial positive sequence (Statistical Science 7, 1992): sums of neighbouring autocorrelations are added
-    while they stay positive. Below 16 samples nothing can be estimated, and 1 is returned.
+    while they stay positive. With fewer than 16 samples no estimate is possible, and the result is 1.
     """
     n = len(values)
     if n < _CORRELATED:
@@ -113,7 +114,7 @@ def correlation_time(values: Array, median: float) -> float:
 
 
 def _pairs(signs: Array) -> Iterator[float]:
-    """Yield sums of neighbouring autocovariances up to half the length; most samples need the first two alone."""
+    """Yield sums of neighbouring autocovariances up to half the length; most series need only the first two."""
     n = len(signs)
     lags = n // 2 // 2 * 2
     for lag in range(0, min(lags, _LAGS), 2):
@@ -125,10 +126,10 @@ def _pairs(signs: Array) -> Iterator[float]:
 
 
 class Looks:
-    """When to look at the interval, and with how much of the error probability.
+    """The schedule of looks at the interval, and the error probability that each look may spend.
 
-    Looking until the interval is narrow enough and then quoting it as a 95 % one overstates it. So looks are spaced
-    geometrically and the j-th spends alpha / (j (j + 1)), which sums to alpha however many there are.
+    An interval that is checked until it is narrow enough no longer covers 95 %. So looks are spaced geometrically, and
+    the j-th spends alpha / (j (j + 1)), which sums to at most alpha for any number of looks.
     """
 
     def __init__(self, first: int = 8, growth: float = 1.5) -> None:
@@ -137,7 +138,7 @@ class Looks:
         self._count = 0
 
     def due(self, n: int) -> bool:
-        """Return whether n samples call for a look, and take it."""
+        """Return whether a look is due after n samples; if so, count it."""
         if n < self._next:
             return False
         self._next = math.ceil(max(self._next, n) * self._growth)
@@ -146,17 +147,17 @@ class Looks:
 
     @property
     def alpha(self) -> float:
-        """Return the error probability of the present look; before any look (a stop by time alone) the whole of it."""
+        """Return the error probability of the present look; all of it if there was no look (stopped by time)."""
         return ALPHA / (self._count * (self._count + 1)) if self._count else ALPHA
 
 
 def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> Interval:
     """Return the median of positive values of several processes, with an interval that holds for the next process.
 
-    Processes differ by more than their own samples show: placement in memory, neighbours, the
-    time of day. So the processes, not the samples, are independent draws: the interval is Student's over the
-    logarithms of their medians (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013), set around
-    the median of all samples, in which each process weighs the same. One group gives `median_interval`.
+    Processes differ by more than the samples within one show: placement in memory, neighbours, the time of day. So the
+    processes, not the samples, are treated as independent draws: the interval is Student's over the logarithms of their
+    medians (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013), set around the median of all
+    samples, in which each process weighs the same. One group gives `median_interval`.
     """
     if len(groups) == 1:
         return median_interval(groups[0], alpha)
@@ -172,7 +173,7 @@ def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> 
 
 
 def _pooled_median(groups: Sequence[Sequence[float]]) -> float:
-    """The value at which half of the weight lies below, every group weighing the same."""
+    """Return the weighted median of all samples, in which every group has the same total weight."""
     values = np.concatenate([np.asarray(group, dtype=np.float64) for group in groups])
     weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in groups])
     order = np.argsort(values, kind="stable")
@@ -182,7 +183,7 @@ def _pooled_median(groups: Sequence[Sequence[float]]) -> float:
 
 
 def outliers(samples: Sequence[float]) -> int:
-    """Return how many samples lie over three interquartile ranges outside the quartiles (Tukey 1977)."""
+    """Return the number of samples more than three interquartile ranges outside the quartiles (Tukey 1977)."""
     ordered = sorted(samples)
     low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
     reach = 3 * (high - low)
@@ -190,7 +191,7 @@ def outliers(samples: Sequence[float]) -> int:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of sorted values, between two of them by linear interpolation, as np.quantile does."""
+    """Return a quantile of sorted values by linear interpolation, as np.quantile does."""
     at, beyond = divmod(share * (len(ordered) - 1), 1)
     low = ordered[int(at)]
     return low + beyond * (ordered[int(at) + 1] - low) if beyond else low
@@ -199,12 +200,11 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def speedup(
     baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]], alpha: float = ALPHA
 ) -> BaselineRatio | None:
-    """Return a kernel's speedup over the baseline, by process, from samples taken in turn, round by round.
+    """Return a kernel's speedup over the baseline from samples taken in turn, given by process, or None.
 
-    The i-th samples are of the i-th round. Rounds go forward and backward (ABBA), so the ratio of sums over two
-    neighbouring rounds is free of linear drift. With fewer than 12 rounds the six quads that an interval needs are not
-    there, and single rounds are used. The ratio of the fastest samples, which no disturbance slowed, stands beside it
-    as a cross-check.
+    The i-th samples belong to the i-th round. Rounds alternate in order (ABBA), so the ratio of sums over two
+    neighbouring rounds is free of linear drift. Fewer than 12 rounds do not give the six quads that an interval needs;
+    then single rounds are used. The ratio of the fastest samples, which no disturbance slowed, is a cross-check.
     """
     rounds = min((min(len(b), len(s)) for b, s in zip(baseline, samples, strict=True)), default=0)
     if rounds < MIN_SAMPLES:

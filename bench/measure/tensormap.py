@@ -1,8 +1,8 @@
-"""Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launching with structs as arguments.
+"""Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launches with structs as arguments.
 
-cuda-core 1.2 encodes no TF32 and takes its swizzles from a private module, and its `launch` takes only its own
-descriptors, so launches go through the driver's public bindings. These in turn keep a descriptor at any address, while
-cuda.h aligns it to 128 bytes, so the driver encodes by ctypes into memory that is ours.
+cuda-core 1.2 cannot encode TF32, has its swizzles in a private module, and launches only its own descriptors, so
+launches use the driver's public bindings. These allocate descriptors at any address, but cuda.h requires an alignment
+of 128 bytes, so descriptors are encoded through ctypes into memory allocated here.
 """
 
 import ctypes
@@ -20,9 +20,9 @@ from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Launch, TensorMa
 ALIGNMENT = 16  # bytes, of a tensor's address and of its pitches
 NBYTES = 128  # of a descriptor, and the alignment of its address: CUtensorMap of cuda.h
 _SIZES, _STEPS, _CORNERS = POINTER(c_uint64), POINTER(c_uint32), POINTER(c_int32)
-#: Descriptor, type, dimensions, address, sizes, pitches, box, steps and four enumerations: cuTensorMapEncodeTiled's.
+#: Arguments of cuTensorMapEncodeTiled: descriptor, type, dimensions, address, sizes, pitches, box, steps, four enums.
 SIGNATURE = (c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _STEPS, _STEPS, c_int, c_int, c_int, c_int)
-#: The same of cuTensorMapEncodeIm2col, which takes two corners and the channels and pixels of a copy in place of a box.
+#: Those of cuTensorMapEncodeIm2col, which has two corners and the channels and pixels of a copy instead of a box.
 IM2COL_SIGNATURE = (
     *(c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _CORNERS, _CORNERS, c_uint32, c_uint32, _STEPS),
     *(c_int, c_int, c_int, c_int),
@@ -64,9 +64,9 @@ def aligned(nbytes: int = NBYTES) -> "np.ndarray[Any, Any]":
 
 
 def spanned(rows: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return a tiled map's sizes along x, y and z in elements and its pitches along y and z in the strides' unit.
+    """Return a tiled map's sizes along x, y and z in elements, and its pitches along y and z in the unit of `strides`.
 
-    rows: the axes that y counts, as `TensorMap.rows`.
+    rows: the axes that y runs over, as in `TensorMap.rows`.
     """
     columns, counted = len(shape) - 1, sorted(axis % len(shape) for axis in rows)
     others = [axis for axis in range(columns) if axis not in counted]
@@ -76,9 +76,9 @@ def spanned(rows: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -
 
 
 def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarray[Any, Any]":
-    """The descriptor of a device array, as aligned bytes.
+    """Return the descriptor of a device array, as aligned bytes.
 
-    Raises Unsupported if address or pitch are not aligned, UsageError if a limit is exceeded or the driver refuses.
+    Raises Unsupported if the address or a pitch is not aligned, UsageError if the driver refuses, as beyond a limit.
     """
     from cuda.bindings import driver
 
@@ -102,7 +102,7 @@ def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarr
 
 
 def _tiled(descriptor: "np.ndarray[Any, Any]", wanted: TensorMap, array: Any) -> Any:
-    """Encode boxes of a tensor of three dimensions; return the driver's status."""
+    """Encode the boxes of a three-dimensional tensor; return the driver's status."""
     sizes, pitches = spanned(wanted.rows, array.shape, array.strides)
     interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
     return encode_tiled()(
@@ -122,7 +122,7 @@ def _tiled(descriptor: "np.ndarray[Any, Any]", wanted: TensorMap, array: Any) ->
 
 
 def _im2col(descriptor: "np.ndarray[Any, Any]", wanted: Im2colMap, array: Any) -> Any:
-    """Encode pixels of images; return the driver's status. Axes and corners are in its order, the innermost first."""
+    """Encode pixels of images; return the driver's status. Axes and corners are passed innermost first."""
     interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
     return encode_im2col()(
         descriptor.ctypes.data,
@@ -154,7 +154,7 @@ def _data_type(element: str) -> Any:
 
 
 def _enumerations(swizzle: str) -> tuple[Any, Any, Any, Any]:
-    """Return interleave, swizzle, promotion to L2 and what fills the outside."""
+    """Return the values for interleaving, swizzle, promotion to L2 and the fill outside the tensor."""
     from cuda.bindings import driver
 
     return (
@@ -166,17 +166,17 @@ def _enumerations(swizzle: str) -> tuple[Any, Any, Any, Any]:
 
 
 def is_struct(argument: Any) -> bool:
-    """Return whether a resolved argument is passed by value as a struct, which cuda-core's `launch` does not take."""
+    """Return whether a resolved argument is a struct passed by value, which cuda-core's `launch` does not accept."""
     return is_descriptor(argument) or isinstance(argument, np.void)
 
 
 def is_descriptor(argument: Any) -> bool:
-    """Return whether a resolved argument is a result of `encode`."""
+    """Return whether a resolved argument is a descriptor from `encode`."""
     return isinstance(argument, np.ndarray)
 
 
 def packed(arguments: list[Any]) -> list["np.ndarray[Any, Any]"]:
-    """Each argument's bytes as the kernel's parameter holds them: descriptors, addresses (int), NumPy scalars."""
+    """Return each argument's bytes as the kernel's parameter: descriptors, addresses (int), NumPy scalars."""
     return [argument if is_descriptor(argument) else _bytes(argument) for argument in arguments]
 
 
@@ -186,13 +186,13 @@ def _bytes(argument: Any) -> "np.ndarray[Any, Any]":
 
 
 def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    """A grid or a block along x, y and z."""
+    """Return the size of a grid or a block along x, y and z."""
     sizes = size if isinstance(size, tuple) else (size,)
     return (*sizes, 1, 1)[:3]
 
 
 def launch_with_structs(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
-    """Return a launcher of the kernel with this handle on this stream; the parameters are packed once, here."""
+    """Return a function that launches the kernel on this stream; parameters are packed once, here."""
     from cuda.bindings import driver
 
     config = driver.CUlaunchConfig()

@@ -20,20 +20,20 @@ from kernelmark.bench.measure.device import Clock
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
-#: Time for another contender's idle threads to stop spinning (see IDLE in machine.py), or 2^28 ticks if they do not.
+#: Seconds for another contender's idle threads to stop spinning (IDLE in machine.py), or for 2^28 ticks without IDLE.
 SETTLE_S = 0.002 if "OPENBLAS_THREAD_TIMEOUT" in os.environ else 0.15
-#: Python's clock as it was before any plug-in was loaded, which may put something else in its place.
+#: Python's clock, bound before a plug-in could replace it.
 time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
 _is_collecting, _collect, _do_not_collect = gc.isenabled, gc.enable, gc.disable
 _block, _pending, _timer = signal.pthread_sigmask, signal.sigpending, signal.getitimer
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-#: Signals that neither stop a process nor report a fault: a kernel may let the handler of one compute later.
+#: Signals that neither stop a process nor report a fault; a kernel could postpone work to a handler of one.
 _HELD = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGIO, signal.SIGURG}
 _HELD |= {*range(signal.SIGRTMIN, signal.SIGRTMAX + 1)}
 
 
 def now() -> float:
-    """Seconds on the monotonic clock."""
+    """Return the seconds on the monotonic clock."""
     seconds: float = time.perf_counter()
     return seconds
 
@@ -44,13 +44,13 @@ def pause(seconds: float) -> None:
 
 
 def settle() -> None:
-    """Wait until the idle threads of the last contender sleep, so that they do not spin against the next."""
+    """Wait until the last contender's idle threads sleep, so that they do not compete with the next contender."""
     time.sleep(SETTLE_S)
 
 
 @lru_cache
 def resolution() -> float:
-    """The smallest step of the clock that was seen, in seconds."""
+    """Return the smallest observed step of the clock, in seconds."""
     steps = []
     for _ in range(100):
         start = stop = now()
@@ -62,7 +62,7 @@ def resolution() -> float:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Collect no garbage and handle no signal in the context: for calls that are timed, wake or are judged."""
+    """Disable garbage collection and hold back signals in a context, for timed, waking and judged calls."""
     collecting, blocked = _is_collecting(), _block(signal.SIG_BLOCK, _HELD)
     _do_not_collect()
     try:
@@ -74,7 +74,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def signals_due() -> bool:
-    """Return whether a signal waits to be handled, or an interval timer of this process will raise one."""
+    """Return whether a signal is pending, or an interval timer of this process will raise one."""
     return bool(_pending() & _HELD) or any(_timer(which)[0] for which in _TIMERS)
 
 
@@ -85,15 +85,15 @@ class CpuClock:
 
     def __init__(self) -> None:
         self.resolution_s = resolution()
-        #: Whether a signal was due when calls had returned: its handler may do what they have left undone.
+        #: Whether a signal was due when calls had returned; its handler could finish their work.
         self.left_signals = False
 
     def now(self) -> float:
-        """Seconds on the monotonic clock."""
+        """Return the seconds on the monotonic clock."""
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Seconds a call."""
+        """Return the seconds per call."""
         clock = time.perf_counter
         with undisturbed():
             start: float = clock()
@@ -130,22 +130,22 @@ class Streamed(Protocol):
 
 
 class CudaClock:
-    """Event time of a batch on one stream, which is held back until everything is queued.
+    """A clock of event time of a batch on one stream, which waits until everything is queued.
 
-    The stream waits for a word in pinned memory, so that the cost of launching on the host stays out of the span. A
-    call that synchronises the host would wait for ever: after `RELEASE_S` a watchdog lets the stream go,
-    and from then on the contender is timed without holding. Work that CuPy would launch on another stream than the
-    events' is refused, since it would be timed at nearly nothing.
+    The stream waits for a word in pinned memory, so that the time between the events excludes the host's launch cost. A
+    call that synchronises the host would then wait for ever, so a watchdog releases the stream after `RELEASE_S`, and
+    the contender is timed without holding from then on. Work on any stream other than that of the events is refused,
+    since its time would be almost zero.
     """
 
-    #: The driver queues about a thousand launches before it blocks; a batch of multi-launch kernels must fit.
+    #: The driver queues about a thousand launches before it blocks, and a batch of multi-launch kernels must fit.
     max_batch = 128
     #: Work on the device does not wait for signals.
     left_signals = False
-    #: Of the time between two events, as the CUDA runtime's reference gives it.
+    #: The resolution of the time between two events in the CUDA runtime's reference.
     resolution_s = 0.5e-6
     RELEASE_S = 2.0
-    #: By how much a span of the device may exceed the host's time around it: no launch is timed as longer than it was.
+    #: The factor by which an event time may exceed the host's time around it.
     JUMP_S = 0.1
 
     def __init__(self, device: Streamed, hold: bool) -> None:
@@ -161,11 +161,11 @@ class CudaClock:
         self.unseen_s: list[float] = []
 
     def now(self) -> float:
-        """Seconds on the host's monotonic clock."""
+        """Return the seconds on the host's monotonic clock."""
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Seconds a call between two events; what the device still did afterwards goes to `unseen_s`.
+        """Return the seconds per call between two events; later work of the device is added to `unseen_s`.
 
         Raises RuntimeError if CuPy's current stream is not the clock's, before the calls or after them, and if the
         device's clock has jumped.
@@ -193,7 +193,7 @@ class CudaClock:
         ended = now()
         self._refuse_strayed()
         span = self._elapsed_ms(self._start, self._stop) * 1e-3
-        if held and not self.held:  # the watchdog had to act, so this span holds its two seconds
+        if held and not self.held:  # the watchdog had to act, so this time includes its two seconds
             return self.time(calls)
         if not 0 <= span <= ended - began + self.JUMP_S:
             raise RuntimeError(
@@ -234,7 +234,7 @@ class CudaClock:
         self._flag[0] = 1
 
     def hidden_work(self, samples: Sequence[float], batch: int) -> str | None:
-        """Return why the span cannot be trusted: sample for sample, the device went on working well after it."""
+        """Return a complaint if, in each sample, the device worked well beyond the last event, or None."""
         if not self.unseen_s:
             return None
         unseen, span = median(self.unseen_s), median(samples) * batch
@@ -244,9 +244,9 @@ class CudaClock:
 
 
 def captured(launch: Launch, stream: Any) -> Launch:
-    """Record the launch as a CUDA graph and return what replays it, so that driver calls are paid once.
+    """Record the launch as a CUDA graph and return a function that replays it without its driver calls.
 
-    Raises CuPy's exception if the launch does something that no graph can hold, Unsupported if CuPy refuses it.
+    Raises CuPy's exception if the launch does something that a graph cannot contain, Unsupported if CuPy refuses.
     """
     stream.begin_capture()
     try:
@@ -254,11 +254,11 @@ def captured(launch: Launch, stream: Any) -> Launch:
     except NotImplementedError as error:
         raise Unsupported(f"cannot be captured: {error}") from None
     finally:
-        graph = stream.end_capture()  # without this the stream would stay in capture mode and refuse every other use
+        graph = stream.end_capture()  # otherwise the stream would stay in capture mode and refuse every other use
     return partial(graph.launch, stream)
 
 
 def call_overhead(clock: Clock) -> float:
-    """Return the seconds of an empty call in a batch of this clock; a batch lasts hundreds of clock steps."""
+    """Return the seconds of an empty call, measured in a batch that lasts hundreds of steps of this clock."""
     calls = [lambda: None] * min(200, clock.max_batch)
     return min(clock.time(calls) for _ in range(5))

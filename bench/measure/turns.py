@@ -1,4 +1,4 @@
-"""Measure contenders in turn, and take again the samples that something else disturbed."""
+"""Sample contenders in turn, and repeat windows that other load disturbed."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -7,9 +7,9 @@ from kernelmark.bench.measure.sample import SPREAD_S, Mark, Series
 from kernelmark.bench.measure.timing import settle
 from kernelmark.bench.plan.case import Budget
 
-#: How long at least the machine is sampled between two looks at its state: ten steps of the load's counters.
+#: The least time between two readings of the machine's state: ten steps of the load's counters.
 WINDOW_S = 0.1
-#: A window with a sample longer than this is taken again at most MAX_LONG_REPEATS times in a job.
+#: Windows with a sample longer than this are repeated at most MAX_LONG_REPEATS times in a job.
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
 #: The number of time limits that a baseline may take for the sake of others: one that is twenty times as slow as a
@@ -28,18 +28,18 @@ def interleave(
     monitors: Mapping[str, Monitor] | None = None,
     look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take samples in turn, forward and backward (ABBA), until every contender has enough.
+    """Take samples in turn, in alternating order (ABBA), until every contender has enough.
 
-    The baselines go on as long as any contender, so that each sample has its counterpart in the same round, until one
-    baseline has taken four times the time limit: then all stop that have enough for an interval. `pause` lets the
-    threads of the last contender settle, untimed. `monitors`, by device, decide whether the samples since the last look
-    are kept. `look` is called between windows.
+    Baselines continue as long as any contender, so that each sample has a counterpart in the same round, until one
+    baseline has used four times the time limit; then every contender with enough samples for an interval stops. pause:
+    let the threads of the last contender fall asleep, untimed. monitors: by device; they decide whether the samples
+    since their last reading are kept. look: called between windows.
     """
     Turns(series, budget, baselines, pause, on_error, monitors or {}).run(look)
 
 
 class Repeats:
-    """Whether disturbed windows may be taken again: not for longer than the kept windows took, or `least_s`."""
+    """Limits repeats of disturbed windows: together they may take as long as the kept windows, or `least_s`."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
@@ -47,7 +47,7 @@ class Repeats:
         self._long = 0
 
     def allow(self, seconds: float, longest_s: float) -> bool:
-        """Return whether a window of this many seconds may be taken again; an allowed one is counted."""
+        """Return whether a window of this many seconds may be repeated; if so, count it."""
         is_long = longest_s > LONG_SAMPLE_S
         if self._repeated_s + seconds > max(self._least_s, self.kept_s) or (is_long and self._long >= MAX_LONG_REPEATS):
             return False
@@ -57,7 +57,7 @@ class Repeats:
 
 
 class Turns:
-    """The contenders that still take samples, window after window."""
+    """The contenders that still take samples."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Turns:
     def run(self, look: Callable[[], None]) -> None:
         """Take turns until no contender is left, and call `look` after each window."""
         for monitor in self._monitors.values():
-            monitor.look()  # what was before is not ours
+            monitor.look()  # discard the readings from before sampling
         while self._active:
             marks = {name: self._series[name].mark() for name in self._active}
             seconds = self._take_window()
@@ -84,7 +84,7 @@ class Turns:
             look()
 
     def _take_window(self) -> float:
-        """An even number of rounds, that pairs and quads stay whole; as many as fill it, or as time is left for."""
+        """Take rounds in pairs, to keep quads complete, until the window is full or time is up; return its seconds."""
         clock = self._series[self._active[0]].clock
         began = clock.now()
         while self._active:
@@ -115,12 +115,12 @@ class Turns:
         return self._series[name].out_of_time(self._budget, self._baseline_is_late())
 
     def _baseline_is_late(self) -> bool:
-        """Return whether a baseline has taken all the time that it may take for the sake of others."""
+        """Return whether a baseline has used all the time that it may use while others continue."""
         most = BASELINE_TIMES * self._budget.max_time_s
         return any(self._series[name].spent_s >= most for name in self._active if name in self._baselines)
 
     def _close(self, marks: dict[str, Mark], seconds: float) -> None:
-        """Keep the window or set it aside, and see who has enough."""
+        """Keep the window, or discard it to be repeated; then let contenders with enough samples stop."""
         windows = {device: monitor.look() for device, monitor in self._monitors.items()}
         taken = [(self._series[name], marks[name]) for name in self._active]
         longest_s = max((series.longest_s(mark) for series, mark in taken), default=0.0)

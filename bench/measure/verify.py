@@ -1,4 +1,4 @@
-"""Verify before timing: run on poisoned outputs, and compare outputs of timed calls, against float64."""
+"""Compare results with a float64 reference: before timing, on poisoned outputs, and after timed calls."""
 
 import math
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from kernelmark.bench.plan.kernel import Kernel, Launch
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.verdict import Verdict
 
-#: Whole outputs of timed calls are not compared with a reference that takes longer.
+#: Whole outputs of timed calls are compared only with a reference that takes no longer than this.
 LONGEST_S = 0.1
 
 
 class References:
-    """The float64 references of one draw, computed on demand, separately for row- and column-major kernels.
+    """The float64 references of one draw, computed on demand, and separately for row- and column-major kernels.
 
-    took_s: the time of the last one.
+    took_s: the time that the last reference took.
     """
 
     def __init__(self, problem: Problem, draw: Draw, called: Called) -> None:
@@ -33,7 +33,7 @@ class References:
         self.took_s = 0.0
 
     def get(self, order: str) -> Any:
-        """The reference for kernels that read the buffers in `order`."""
+        """Return the reference for kernels that read the buffers in this order."""
         if order not in self._known:
             began = now()
             with self._called("reference"):
@@ -43,10 +43,10 @@ class References:
 
 
 class Checksums:
-    """Checks of whole outputs of timed calls, for kernels of one order, while the drawn values are current.
+    """Checks of whole outputs of timed calls, for kernels of one order, valid until the next draw.
 
-    They use the problem's sums, or without these a reference of their own, if that does not take long. took_s: the time
-    of preparing them, which few checks exceed. possible: whether there is any check.
+    They use the problem's checksums or, without these, a reference that does not take long. took_s: the time to prepare
+    the checks, which few of them exceed. possible: whether there is any check.
     """
 
     def __init__(self, problem: Problem, draw: Draw, order: str, called: Called, reference_s: float = math.inf) -> None:
@@ -54,7 +54,7 @@ class Checksums:
         with called("reference"):
             self._check = problem.checksums(draw.views(order), draw.rng)
             if by_reference := self._check is None and reference_s <= LONGEST_S:
-                problem.reference(draw.views(order), draw.rng)  # another one, since the first loads much
+                problem.reference(draw.views(order), draw.rng)  # a second one, since the first also loads libraries
                 self._check = lambda outputs, now, changes, numerics: (
                     problem.check(outputs, problem.reference(now, draw.rng), numerics).reason
                 )
@@ -64,7 +64,7 @@ class Checksums:
         self.possible = self._check is not None
 
     def wrong(self, operands: OperandSet, numerics: str) -> str | None:
-        """Return why the outputs in a set cannot be those of its inputs."""
+        """Return why the outputs in a set cannot be the results of its inputs, or None."""
         assert self._check is not None
         specs, changed = operands.specs, operands.change
         none = np.zeros(0, np.intp)
@@ -77,7 +77,7 @@ class Checksums:
 
 
 class Verified(NamedTuple):
-    """The verdict on a call, and its seconds on operands that it had never seen."""
+    """The verdict on a call, and the call's seconds on operands that were new to it."""
 
     verdict: Verdict
     took_s: float
@@ -94,8 +94,8 @@ def verify(
     device: Device,
     called: Called,
 ) -> Verified:
-    """Run once and judge. Leaves the operands as drawn. Lets the kernel's own exceptions through."""
-    references.get(kernel.order)  # takes long; computed before the outputs can be looked at
+    """Run the kernel once and judge its outputs; the operands end as drawn. Raises the kernel's exceptions."""
+    references.get(kernel.order)  # computed first, since it takes long, so that outputs can be read at once
     operands.restore(draw)
     operands.poison()
     scratch.poison()
@@ -117,7 +117,7 @@ def verify(
 def judge(
     kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References, called: Called
 ) -> Verdict:
-    """Compare the outputs of a set with the reference of its inputs, and look for changes that a run must not make."""
+    """Compare the outputs of a set with the reference of its inputs, and check for forbidden writes."""
     verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
     if damage := operands.repaired(draw):
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)

@@ -142,7 +142,7 @@ def test_pycuda_packs_a_struct_where_its_alignment_puts_it(hopper: Gpu, monkeypa
 
 def test_pycuda_launches_on_its_own_stream_alone(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=16))
-    with pytest.raises(RuntimeError, match=r"PyCUDA launches on its stream 0x10 alone, not on 0x63"):
+    with pytest.raises(RuntimeError, match=r"PyCUDA launches only on its stream 0x10, not on 0x63"):
         cuda_launch(TILED, PADDED, operands(a=16, b=32, c=48), "pycuda")
 
 
@@ -185,7 +185,7 @@ def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out() -> Non
 
 def test_static_and_dynamic_shared_memory_beyond_the_device_is_unsupported(hopper: Gpu) -> None:
     hopper.limits = replace(H100, block_shared_bytes=99 * 1024)
-    with pytest.raises(Unsupported, match=r"needs 109\d{3} bytes of shared memory a block, the device has 101376$"):
+    with pytest.raises(Unsupported, match=r"needs 109\d{3} bytes of shared memory per block, the device has 101376$"):
         cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48))
 
 

@@ -61,7 +61,7 @@ def hold(lock: AbstractContextManager[None]) -> None:
 def test_a_run_that_another_process_holds_is_refused_with_its_number(
     holder: subprocess.Popen[str], complaint: Complaint, take: Callable[..., None]
 ) -> None:
-    expected = f"run-20260101-c0ffee: is being measured by process {holder.pid}; wait for its end, or leave"
+    expected = f"run-20260101-c0ffee: is being measured by process {holder.pid}; wait until that ends, or leave"
     assert complaint(take) == expected
     assert complaint(take) == expected
     take("20260102-c0ffee")

@@ -304,7 +304,7 @@ def test_operands_name_what_they_have() -> None:
     _, _, operands = _loaded("copy/m3n4/f32")
     x = Operands(operands, "C", Cpu(), 1, ScratchBuffers(Cpu()))
     assert x.a.shape == (3, 4)
-    with pytest.raises(AttributeError, match="'d' is not an operand; there are a, b"):
+    with pytest.raises(AttributeError, match="'d' is not an operand; expected one of a, b"):
         _ = x.d
 
 

@@ -46,7 +46,11 @@ def _run(problem: str, *kernels: str, mode: Mode = Mode.HOT, threads: int = 1) -
         ("nan_element", "wrong", "b[0, 1] is nan"),
         ("in_set_up", "wrong", "1023 of 1023 elements wrong"),
         ("zeroes_input", "wrong", "changed its input a"),
-        ("out_of_bounds_when_timed", "wrong", "of which a few elements had changed: wrote beyond the bounds of b"),
+        (
+            "out_of_bounds_when_timed",
+            "wrong",
+            "after a few elements of its operands had changed: wrote beyond the bounds of b",
+        ),
         ("out_of_bounds", "wrong", "wrote beyond the bounds of b"),
         ("raises_in_set_up", "failed", "RuntimeError: no such thing"),
         ("raises_in_run", "failed", "ValueError: cannot"),
@@ -95,7 +99,7 @@ def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be
     assert [(row.entropy, row.max_error) for row in found] == [(row.entropy, row.max_error) for row in first]
 
 
-OF_TIMED = "the output of a timed call, on operands of which a few elements had changed: "
+OF_TIMED = "the output of a timed call, after a few elements of its operands had changed: "
 
 
 @pytest.mark.parametrize(

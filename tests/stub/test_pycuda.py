@@ -81,7 +81,7 @@ def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
 def test_what_pycuda_cannot_launch_is_refused_in_one_line(runs: dict[str, Run], what: str) -> None:
     found = runs[what].value
     assert (found["status"], found["ran"]) == ("unsupported", 0)
-    assert found["reason"] == f"PyCUDA launches no {what}; take --launcher cuda-core"
+    assert found["reason"] == f"PyCUDA launches no {what}; use --launcher cuda-core"
 
 
 def test_parameters_arrive_where_the_kernel_has_them(runs: dict[str, Run]) -> None:
@@ -112,7 +112,7 @@ def test_the_first_launcher_verifies_on_the_stream_of_the_second(runs: dict[str,
 
 
 def test_a_launch_is_refused_where_the_device_has_another_stream(runs: dict[str, Run]) -> None:
-    assert runs["refused_stream"].value == "PyCUDA launches on its stream"
+    assert runs["refused_stream"].value == "PyCUDA launches only on its stream"
 
 
 def test_every_function_of_pycuda_that_we_call_is_executed(runs: dict[str, Run], folder: Path) -> None:

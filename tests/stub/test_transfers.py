@@ -89,7 +89,7 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Ru
 def test_between_gpus_one_is_too_few(runs: dict[str, Run]) -> None:
     found = runs["peer"].value
     assert found["status"] == "unsupported"
-    assert found["reason"] == "this takes 2 GPUs that can read each other's memory, this process sees 1"
+    assert found["reason"] == "this needs 2 GPUs that can read each other's memory, this process sees 1"
 
 
 def test_a_node_that_is_not_there_is_unsupported(runs: dict[str, Run]) -> None:
@@ -99,7 +99,7 @@ def test_a_node_that_is_not_there_is_unsupported(runs: dict[str, Run]) -> None:
 
 def test_memory_beyond_a_quarter_of_the_hosts_is_refused_before_it_is_locked(runs: dict[str, Run]) -> None:
     expected = "expected at most 1.64e-05 GB, a quarter of the host's memory"
-    assert runs["much"].value == f"pinned memory: 2.4e-05 GB would be locked; {expected}"
+    assert runs["much"].value == f"pinned memory: 2.4e-05 GB would be page-locked; {expected}"
     assert sum(line.startswith("cuMemHostAlloc") for line in runs["much"].log) == 1
     assert runs["managed much"].value == ""
 
@@ -140,7 +140,7 @@ def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(
     assert sums["enough"].value[KERNELS[0]][0] == "ok"
     status, reason, _ = sums["little"].value[KERNELS[0]]
     assert status == "oom"
-    assert reason.startswith("pinned memory: 1.65e-05 GB would be locked; expected at most ")
+    assert reason.startswith("pinned memory: 1.65e-05 GB would be page-locked; expected at most ")
     assert sums["little"].value["aggregate/cuda.device"][0] == "ok"
 
 
@@ -243,7 +243,7 @@ def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> Non
     found = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
     assert [run.value["status"] for name, run in found.items() if name != "end"] == ["unsupported"] * 3
     assert found["too few"].value["reason"] == (
-        "this takes 5 GPUs that can read each other's memory, this process sees 4"
+        "this needs 5 GPUs that can read each other's memory, this process sees 4"
     )
     assert found["no step"].value["reason"] == "aggregate/nccl.allreduce has no update path; it has sum"
     assert found["no nccl"].value["reason"] == ("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
