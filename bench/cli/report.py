@@ -222,7 +222,7 @@ def trend(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Show the times of a case or SUITE over all runs, and where they changed.
+    """Show times of a case or SUITE over all runs, and their steps.
 
     CASE is a part of a row's name: kernel, problem, mode and threads. A step is a statistically certain change between
     two runs of several processes, corrected for the number of changes tested; beside each step stands what else

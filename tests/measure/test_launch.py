@@ -78,7 +78,7 @@ def test_a_device_below_the_kernels_architecture_is_unsupported(hopper: Gpu) -> 
 
 def test_a_later_device_that_lacks_the_kernels_instructions_is_unsupported(hopper: Gpu) -> None:
     hopper.limits = TYPICAL[100]
-    with pytest.raises(Unsupported, match=r"wgmma_persistent.* has instructions of sm_90a alone, this is sm_100"):
+    with pytest.raises(Unsupported, match=r"wgmma_persistent.* uses instructions that only sm_90a has, this is sm_100"):
         cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
 
 
