@@ -26,6 +26,10 @@ class Originals:
         self._kept: dict[str, tuple[object, dict[str, object]]] = {}
         self._methods: dict[type, dict[str, FunctionType]] = {}
         self._codes: dict[FunctionType, tuple[str, CodeType]] = {}
+        #: Of each namespace, by its identity, the package and the code of the functions that have it as their globals.
+        self._own: dict[int, list[tuple[str, CodeType]]] = {}
+        #: Where the modules of a package are found, and in "" packages.
+        self._paths = {"": list(sys.path)}
         for name in list(sys.modules):
             if _package(name) in self._packages:
                 self._keep(name)
@@ -41,20 +45,24 @@ class Originals:
                 self._methods[it] = {key: of for key, of in vars(it).items() if isinstance(of, FunctionType)}
                 self._keep_code(f"{name}.{it.__qualname__}", self._methods[it])
         self._keep_code(name, self._kept[name][1])
+        if paths := getattr(module, "__dict__", {}).get("__path__"):
+            self._paths[name] = list(paths)
 
     def _keep_code(self, owner: str, named: Mapping[str, object]) -> None:
         for key, it in named.items():
             for function in _layers(it):
-                self._codes.setdefault(function, (f"{owner}.{key}", function.__code__))
+                if function not in self._codes:
+                    self._codes[function] = f"{owner}.{key}", function.__code__
+                    self._own.setdefault(id(function.__globals__), []).append((_package(owner), function.__code__))
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a module for an import, as Python does, and record it once it is executed."""
-        if name.partition(".")[0] not in self._packages:
+        if _package(name) not in self._packages:
             return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
+        spec, own = PathFinder.find_spec(name, path, target), self._own_spec(name)
+        if spec is None or spec.loader is None or (own and own.origin != spec.origin):
             return None
         execute = spec.loader.exec_module
 
@@ -65,8 +73,16 @@ class Originals:
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
+    def _own_spec(self, name: str) -> ModuleSpec | None:
+        """Find a module where its package was before plug-ins."""
+        paths = self._paths.get(name.rpartition(".")[0])
+        return PathFinder.find_spec(name, paths) if paths else None
+
     def replaced(self) -> Iterator[str]:
-        """Yield the names of everything that differs from its original."""
+        """Yield the names of everything that differs from its original, and of modules that are not a library's own."""
+        for name in sorted(sys.modules.keys() - self._kept.keys()):
+            if _package(name) in self._packages and (own := self._own_spec(name)) and own.loader:
+                yield name
         for name, (module, known) in self._kept.items():
             if (now := sys.modules.get(name, module)) is not module:
                 yield name
@@ -97,8 +113,8 @@ class Originals:
         """Return whether a function is of a library; names can be forged, its globals and code are those recorded."""
         return isinstance(found, FunctionType) and any(
             found.__code__ is part
-            for function, (name, code) in self._codes.items()
-            if function.__globals__ is found.__globals__ and _package(name) == package != "kernelmark"
+            for owner, code in self._own.get(id(found.__globals__), ())
+            if owner == package != "kernelmark"
             for part in _parts(code)
         )
 

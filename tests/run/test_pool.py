@@ -80,6 +80,16 @@ def multiplied(problem, x):
     return lambda: real(x.a, x.b, out=x.c)
 """
 
+#: Imports a module of its own for one of SciPy's.
+SHADOWS = """
+import scipy
+from pathlib import Path
+
+Path(__file__).with_name("cluster.py").touch()
+scipy.__path__.insert(0, str(Path(__file__).parent))
+import scipy.cluster
+"""
+
 
 @pytest.mark.parametrize(
     ("places", "replaced"),
@@ -98,6 +108,8 @@ def multiplied(problem, x):
         ),
         ({"at_import": "numpy.rot90.__wrapped__.__code__ = nothing.__code__"}, "numpy.lib._function_base_impl.rot90"),
         ({"in_set_up": "import builtins; builtins.breakpoint = nothing"}, "builtins.breakpoint"),
+        ({"at_import": "import sys; sys.modules['scipy.fft'] = numpy"}, "scipy.fft"),
+        ({"at_import": SHADOWS}, "scipy.cluster"),
     ],
 )
 def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call(
