@@ -11,17 +11,16 @@ from pathlib import Path
 from kernelmark.bench.plan.errors import StoreGone
 
 
-def gone(db: sqlite3.Connection, path: Path, own: Sequence[str]) -> StoreGone:
+def gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> StoreGone:
     """Write the rows to a file beside the store, and return a complaint that names it.
 
-    own: the suffixes of the files in this place that still belong to the store.
+    what: what happened to the store. own: the suffixes of its files in this place that are to be removed.
     """
     kept = _rescued(db, path)
     # A file that has replaced the store must not meet its log; to close the store would remove the log of that file.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
     for end in own:
         Path(f"{path}{end}").unlink(missing_ok=True)
-    what = "removed or moved" if not path.exists() else "replaced" if path.stat().st_size else "cut short"
     rest = f"its rows are in {kept}; `kernelmark show --db` shows them" if kept else "its rows are lost; measure again"
     return StoreGone(f"{path}: was {what} while rows were written to it; {rest}")
 

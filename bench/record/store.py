@@ -9,7 +9,7 @@ import os
 import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,14 @@ def resuming(run_id: str, path: Path) -> str:
     return f"`kernelmark run --resume {run_id} --db {escaped(shlex.quote(str(path)))}`"
 
 
-def files_of(path: Path) -> dict[str, tuple[int, int]]:
-    """Return the device and inode of each of a store's files that is not empty, by its SQLite suffix."""
+def files_of(path: Path) -> dict[str, os.stat_result]:
+    """Return what the system has of each of a store's files that is not empty, by its SQLite suffix."""
     found = {}
     for end in ("", "-wal", "-shm"):
         with suppress(OSError):
             file = os.stat(f"{path}{end}")  # noqa: PTH116 # a path would have to be made of both
             if file.st_size:
-                found[end] = file.st_dev, file.st_ino
+                found[end] = file
     return found
 
 
@@ -96,6 +96,14 @@ class Store(Reader):
         """Raise UsageError for a damaged file, which nothing may be added to."""
         _require_sound(self._db, self.path)
 
+    def _require_still_sound(self) -> None:
+        """Do the same on the file as others see it: what is open here would answer from memory."""
+        if self._db.in_transaction:  # as an import's, of which others see nothing yet
+            self.require_sound()
+            return
+        with closing(sqlite3.connect(self.path, timeout=30)) as fresh:
+            _require_sound(fresh, self.path)
+
     def close(self) -> None:
         """Close the file."""
         self._db.close()
@@ -109,18 +117,30 @@ class Store(Reader):
                 yield
         except sqlite3.Error as error:
             self.require_in_place()
+            if not isinstance(error, sqlite3.OperationalError):  # a disk that is full, or read-only
+                self._require_still_sound()
             raise UsageError(f"{self.path}: cannot be written: {error}; rows recorded so far are safe") from None
         self.require_in_place()
 
     def require_in_place(self) -> None:
-        """Raise StoreGone if the opened file is no longer in its place; its rows are then written beside it."""
-        found = files_of(self.path)
-        if "" in found and found[""] == self._opened.get(""):
+        """Raise StoreGone if the opened file is no longer in its place, or cut short; its rows are then beside it."""
+        found, before = files_of(self.path), self._opened
+        own = [end for end in found if end in before and os.path.samestat(found[end], before[end])]
+        if "" in own and (found[""].st_size >= before[""].st_size or self._is_sound()):
             self._opened = found
             return
         from kernelmark.bench.record.rescue import gone  # which is seldom needed
 
-        raise gone(self._db, self.path, [end for end in found if found[end] == self._opened.get(end)])
+        if "" in own or ("" not in found and self.path.exists()):
+            raise gone(self._db, self.path, "cut short", [] if "" in own else own)
+        raise gone(self._db, self.path, "replaced" if "" in found else "removed or moved", own)
+
+    def _is_sound(self) -> bool:
+        """Return whether a file is sound although it is shorter, as where another process has removed runs."""
+        with suppress(UsageError):
+            self._require_still_sound()
+            return True
+        return False
 
     def begin(self, run: Run) -> None:
         """Record a run before its first result. Raises UsageError for a name that another run has, and for damage."""
@@ -171,7 +191,7 @@ class Store(Reader):
         """Record the end of a run. Raises UsageError if the file was damaged meanwhile."""
         with self._writing():
             self._db.execute("UPDATE run SET finished_at = ? WHERE run_id = ?", (finished_at, run_id))
-        self.require_sound()
+        self._require_still_sound()
 
     def run(self, run_id: str) -> Run:
         """Return a run: the one with this id, or the only one that begins with it. Raises UsageError."""
@@ -280,6 +300,8 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
     """Raise UsageError for a file whose structure is damaged: what is added to it may be lost, and more with it."""
     try:
         found = str(next(db.execute("PRAGMA quick_check(1)"))[0])
+    except sqlite3.OperationalError as error:  # of the system, which may have no descriptor left
+        raise UsageError(f"{path}: cannot be read: {error}; {_REMEDY}") from None
     except (sqlite3.Error, ValueError) as error:
         found = str(error)
     if found != "ok":
