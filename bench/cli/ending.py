@@ -24,6 +24,8 @@ _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 #: Errors of calls to which the system refuses more files, processes or memory.
 _OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 _LIMITS = "`ulimit -a` shows the limits"
+#: What the loader reports of a library where a process may have no more addresses.
+_NO_ROOM = "failed to map segment"
 
 
 class ReaderGone(Exception):
@@ -74,7 +76,7 @@ def _ended(work: Callable[[], object]) -> int:
         _discard(1)
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
     except MemoryError:
-        return _complain(f"memory: none is left for this command; {_LIMITS}", USAGE)
+        os._exit(_complain(f"memory: none is left for this command; {_LIMITS}", USAGE))  # Python's own end needs more
     except BaseException as error:
         return _defect(error)
 
@@ -175,7 +177,9 @@ def _of_plugin(error: BaseException) -> str | None:
 
 
 def _of_environment(error: BaseException) -> str | None:
-    """Return a complaint about a variable that makes imports fail, or about the clock, or None."""
+    """Return a complaint about what makes imports fail, a variable or a limit, or about the clock, or None."""
+    if isinstance(error, ImportError) and _NO_ROOM in message(error):
+        return f"memory: none is left for this command: {message(error)}; {_LIMITS}"
     if message(error).startswith("Key backend:"):  # Matplotlib's words
         return f"MPLBACKEND: is {os.environ.get('MPLBACKEND')!r}, expected a backend of Matplotlib; unset it"
     if isinstance(error, OverflowError) and "timestamp" in message(error):

@@ -40,6 +40,7 @@ def test_a_defect_exits_3_in_one_line_that_names_a_file_with_the_traceback(tmp_p
 
 ENVIRONMENT = {
     "MemoryError": "memory: none is left for this command; `ulimit -a` shows the limits",
+    "ImportError('x.so: failed to map segment from shared object')": "memory: none is left for this command: x.so: ",
     "OverflowError('timestamp too large')": "the clock of this machine: is set past the range of Python's times, ",
     "ValueError('Key backend: ')": "MPLBACKEND: is None, expected a backend of Matplotlib; unset it",
 }
