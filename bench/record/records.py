@@ -14,7 +14,7 @@ from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
-from kernelmark.bench.record.result import COLUMNS, HINTS, Result
+from kernelmark.bench.record.result import COLUMNS, HINTS, Result, ShortText
 
 #: The dimensions of a problem by name.
 Dims = dict[str, Any]
@@ -47,32 +47,32 @@ class Record(NamedTuple):
 class CaseRow(NamedTuple):
     """The columns of a row that `compare` needs; medians: seconds, one for each process."""
 
-    case: str
-    kernel: str
-    problem: str
-    mode: str
+    case: ShortText
+    kernel: ShortText
+    problem: ShortText
+    mode: ShortText
     threads: int
-    isa: str
-    device_name: str
-    status: str
-    reason: str
+    isa: ShortText
+    device_name: ShortText
+    status: ShortText
+    reason: ShortText
     time_s_median: float | None
-    disturbed: str
+    disturbed: ShortText
     medians: list[float]
 
 
 class PointRow(NamedTuple):
     """The columns of a timed row that `trend` needs. The names but the last are columns of the row and of its run."""
 
-    case: str
-    machine_id: str
-    device_name: str
+    case: ShortText
+    machine_id: ShortText
+    device_name: ShortText
     run_id: RunId
-    kernel: str
-    problem: str
-    versions: str
-    tunables: str
-    disturbed: str
+    kernel: ShortText
+    problem: ShortText
+    versions: ShortText
+    tunables: ShortText
+    disturbed: ShortText
     time_s_median: float
     time_s_ci95_low: float | None
     time_s_ci95_high: float | None

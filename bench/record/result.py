@@ -17,6 +17,8 @@ from kernelmark.bench.plan.text import one_line
 
 SCHEMA = 1
 _SHORT = msgspec.Meta(max_length=10**6)
+#: A text of a store, which anybody may have made.
+ShortText = Annotated[str, _SHORT]
 
 
 class Result(Measured, kw_only=True):

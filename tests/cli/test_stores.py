@@ -50,6 +50,7 @@ WRONG = [
     ("UPDATE run SET run_id = '../' || run_id", ("runs",)),
     ("UPDATE run SET run_id = run_id || char(10)", ("show",)),
     ("UPDATE result SET reason = printf('%.*c', 2000000, 'x') WHERE result_id = 1", ("show", "r1")),
+    ("UPDATE result SET reason = printf('%.*c', 2000000, 'x') WHERE result_id = 1", ("compare", "r1", "r2")),
     ("UPDATE result SET sample_blob = zeroblob(40000000) WHERE result_id = 1", ("export", "r1", "--format", "json")),
 ]
 READING = (
