@@ -4,7 +4,6 @@ An operation with several problems is a pivot, problems x kernels; one with a si
 long table is a `longtable`, which two-column pages do not allow; others are floats.
 """
 
-import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -65,12 +64,13 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
     return "\n".join([*top, *body, *end]) + "\n"
 
 
-def unused(name: str, used: set[str]) -> str:
-    """Return a label that no table has yet, and record it."""
-    base = label(name)
-    names = (f"{base}-{i}" if i > 1 else base for i in itertools.count(1))
-    found = next(key for key in names if key not in used)
-    used.add(found)
+def unused(name: str, used: dict[str, int]) -> str:
+    """Return a label that no table has yet, and record it. used: the labels, each with the last number after it."""
+    found = base = label(name)
+    while found in used:
+        used[base] += 1
+        found = f"{base}-{used[base]}"
+    used[found] = 1
     return found
 
 
@@ -113,7 +113,7 @@ class LatexColumn(NamedTuple):
 
 
 def listed(
-    suite: str, op: str, groups: Sequence[list[Result]], source: str, used: set[str], siunitx: bool
+    suite: str, op: str, groups: Sequence[list[Result]], source: str, used: dict[str, int], siunitx: bool
 ) -> Iterator[str]:
     """Yield tables of the rows of each problem, as many problems as fit on a page at a time."""
     part: list[list[Result]] = []
@@ -125,7 +125,7 @@ def listed(
     yield _table(suite, op, part, source, used, siunitx)
 
 
-def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: set[str], siunitx: bool) -> str:
+def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: dict[str, int], siunitx: bool) -> str:
     rows = [r for group in groups for r in group]
     columns = [column for column in _COLUMNS if any(any(column.cells(r, siunitx)) for r in rows)] or [_VERDICT]
     facts = list(map(_facts, groups))
@@ -251,7 +251,7 @@ class LatexTable(NamedTuple):
 
 def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style = PLAIN) -> None:
     """Write all tables of some runs."""
-    used: set[str] = set()
+    used: dict[str, int] = {}
     with store.snapshot():
         for run_id in run_ids:
             out.write(_head(store, run_id, style))
@@ -267,7 +267,7 @@ def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: S
     with store.snapshot(), ExitStack() as stack:
         head = "".join(_head(store, run_id, style) for run_id in run_ids)
         files: dict[str, IO[str]] = {}
-        used: set[str] = set()
+        used: dict[str, int] = {}
 
         def file(target: Path) -> IO[str]:
             beside = stack.enter_context(replacing(target))
@@ -290,14 +290,14 @@ def _head(store: Store, run_id: str, style: Style) -> str:
     machine = ", ".join(str(run.machine[name]) for name in ("cpu", "gpu") if name in run.machine)
     cite = (
         f"@misc{{kernelmark-{run.run_id}, author = {{The kernelmark authors}}, title = {{{escape(software(run))}}}, "
-        f"year = {{{run.started_at[:4]}}}, note = {{Run {escape(run.run_id)}}}}}"
+        f"year = {{{escape(run.started_at[:4])}}}, note = {{Run {escape(run.run_id)}}}}}"
     )
     lines = [f"kernelmark run {comment(run.run_id)}; needs {style.preamble}", *([comment(machine)] if machine else [])]
     lines.append(f"to cite: {cite}")
     return "".join(f"% {line}\n" for line in lines)
 
 
-def _tables(store: Store, run_id: str, style: Style, used: set[str]) -> Iterator[LatexTable]:
+def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> Iterator[LatexTable]:
     run = store.run(run_id)
     source = escape(f"{software(run)}, run {run.run_id}.")
     for suite, op, groups in chunks(store.groups(run_id)):
@@ -308,7 +308,7 @@ def _tables(store: Store, run_id: str, style: Style, used: set[str]) -> Iterator
             yield LatexTable(op, text)
 
 
-def _panels(pivot: Pivot, source: str, used: set[str], style: Style) -> Iterator[str]:
+def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> Iterator[str]:
     """Yield a table for as many kernels at a time as a column has room for; those after the first refer to it."""
     name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot, style.width), ""
     words = f"{pivot.words}, {_BOLD}"
@@ -368,7 +368,7 @@ def _lines(line: PivotLine, siunitx: bool) -> Iterator[str]:
     below = any(cell and cell.interval for cell in line.cells)
     cells = [
         escape(line.label),
-        *line.sizes,
+        *map(escape, line.sizes),
         _unit(line.unit, siunitx),
         *(_number(cell, siunitx) for cell in line.cells),
     ]

@@ -190,8 +190,8 @@ def _named(problems: Sequence[str], wanted: Wanted) -> tuple[str, list[str], lis
     parts = [_tokens(problem) for problem in problems]
     sizes = [dict(_size(text) for place, text in tokens if place == 0) for tokens in parts]
     words = [[token for token in tokens if token[0]] for tokens in parts]
-    shared = [token for token in words[0] if all(token in tokens for tokens in words)]
-    return _joined(shared), [_joined(token for token in own if token not in shared) for own in words], sizes
+    shared, rests = _shared(words)
+    return _joined(shared), list(map(_joined, rests)), sizes
 
 
 def _size(text: str) -> tuple[str, str]:
@@ -267,9 +267,8 @@ def _word(r: Result | None) -> Cell | None:
 
 def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
     """Return the part that the ids of these problems share, and the rest of each: `k512 f32`, `m64n64 NT`."""
-    parts = [_tokens(problem) for problem in problems]
-    shared = [token for token in parts[0] if all(token in tokens for tokens in parts)]
-    labels = [_joined([token for token in tokens if token not in shared]) for tokens in parts]
+    shared, rests = _shared([_tokens(problem) for problem in problems])
+    labels = list(map(_joined, rests))
     if not all(labels):
         labels = [short(problem).replace("/", " ") for problem in problems]
         return "", labels
@@ -278,6 +277,12 @@ def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
 
 #: A size of an id as (0, `m64`), any other part as (its place, `NT`).
 Token = tuple[int, str]
+
+
+def _shared(parts: Sequence[list[Token]]) -> tuple[list[Token], list[list[Token]]]:
+    """Return the tokens that all parts have, in the order of the first, and the rest of each, in linear time."""
+    common = set(parts[0]).intersection(*parts)
+    return [token for token in parts[0] if token in common], [[t for t in own if t not in common] for own in parts]
 
 
 def _tokens(problem: str) -> list[Token]:
@@ -298,7 +303,7 @@ def markdown(pivot: Pivot) -> str:
     facts = in_markdown(f"(suite {pivot.suite}; {pivot.setting.title}{scope}): {what} and 95 % intervals")
     title = f"**{in_markdown(pivot.title)}** {facts}"
     heads = ["problem", *pivot.sizes, "", *(in_markdown(short(kernel)) for kernel in pivot.kernels)]
-    rows = [[in_markdown(line.label), *line.sizes, line.unit, *map(_shown, line.cells)] for line in pivot.lines]
+    rows = [[*map(in_markdown, (line.label, *line.sizes, line.unit)), *map(_shown, line.cells)] for line in pivot.lines]
     rule = "|".join([":---", *["---:"] * len(pivot.sizes), ":---", *["---:"] * len(pivot.kernels)])
     drawn = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
     note = f"\n\n{MARK} disturbed while it was measured" if pivot.noisy else ""
@@ -308,5 +313,5 @@ def markdown(pivot: Pivot) -> str:
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return ""
-    text = f"**{cell.text}**" if cell.best else cell.text
+    text = f"**{cell.text}**" if cell.best else in_markdown(cell.text)
     return f"{MARK * cell.noisy}{text} {cell.interval}".rstrip()

@@ -59,7 +59,7 @@ def test_a_caption_names_what_where_version_commit_and_run_and_has_a_label(latex
 
 
 def test_a_label_is_given_once():
-    used = set()
+    used = {}
     assert [unused("s-GEMM!", used) for _ in range(3)] == ["s-gemm", "s-gemm-2", "s-gemm-3"]
 
 
@@ -404,13 +404,16 @@ def test_a_table_and_a_paragraph_have_no_markup_of_their_texts():
     assert "http:" not in drawn
 
 
-def test_an_export_has_no_markup_of_the_names_in_it(begun):
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted("ratio", sizes=True)])
+def test_an_export_has_no_markup_of_the_names_in_it(begun, wanted):
     for size in (8, 9):
-        put(begun, f"gemm/m{size}n8k8/f32/{EVIL}", f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}")
-        put(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.base", suite=EVIL)
-        fail(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.bad", reason=EVIL)
+        problem = f"gemm/m{size}[|X](//A)n8k8/f32/{EVIL}"
+        held = {"against": problem.replace("f32", "f64"), "ratio": 2.0, "status": EVIL}
+        put(begun, problem, f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}", **held)
+        put(begun, problem, "gemm/some.base", suite=EVIL)
+        fail(begun, problem, "gemm/some.bad", status=EVIL, reason=EVIL)
     out = io.StringIO()
-    WRITERS["markdown"](begun, ["r1"], out, ALL)
+    WRITERS["markdown"](begun, ["r1"], out, ALL._replace(style=Style(wanted)))
     text = out.getvalue()
     assert "alert" in text
     assert not set("<\x1b") & set(text)
