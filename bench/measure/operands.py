@@ -202,9 +202,17 @@ class OperandSet:
         sizes = [operand.nbytes for operand in self.specs.values() if operand.role == "out"]
         return self._on_host and bool(sizes) and min(sizes) >= LEAST_PAGES * _PAGE_BYTES
 
-    def snapshot(self) -> dict[str, Array]:
-        """Copy the outputs of a run to the host, as they lie in memory."""
-        return {name: np.array(self._memory[name].download(self.flat[name])) for name in self.written}
+    def snapshot(self, into: Mapping[str, Array] | None) -> dict[str, Array]:
+        """Copy the outputs of a run to the host, as they lie in memory; into an earlier snapshot, if there is one.
+
+        New memory for large outputs takes longer than the copy.
+        """
+        found = {name: self._memory[name].download(self.flat[name]) for name in self.written}
+        if into is None:
+            return {name: np.array(flat) for name, flat in found.items()}
+        for name, flat in found.items():
+            np.copyto(into[name], flat)
+        return dict(into)
 
     def outputs(self, order: str, snapshot: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """Return the outputs on the host: the current ones, or those of a snapshot."""

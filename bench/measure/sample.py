@@ -349,12 +349,11 @@ class Series:
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
-            snapshot = None if stretch.shared is None else operands.snapshot()
+            if stretch.shared is not None:
+                self.snapshots[stretch.shared] = operands.snapshot(self.snapshots.get(stretch.shared))
             self._look_for_unwritten(stretch.spots)
-        if stretch.shared is not None and snapshot is not None:
-            self.snapshots[stretch.shared] = snapshot
-            if damage := operands.repaired(self.draw):
-                self.damage = self.damage or damage
+        if stretch.shared is not None and (damage := operands.repaired(self.draw)):
+            self.damage = self.damage or damage
         if stretch.spots and operands.has_pages:
             self.made.append(operands.touch())
         return seconds
