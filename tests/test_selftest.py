@@ -246,7 +246,7 @@ def test_a_check_that_does_not_exist_is_refused_in_one_line(only, complaint):
 
 def test_the_quick_look_and_a_choice_of_checks_exclude_each_other(complaint):
     said = complaint(lambda: checks.chosen("ratio", quick=True))
-    assert said == "--quick --only ratio: each chooses the checks; leave one of them out"
+    assert said == "--quick --only ratio: each chooses the checks; omit one of them"
 
 
 def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_its_bound(monkeypatch):

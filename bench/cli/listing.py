@@ -72,7 +72,7 @@ def list_command(
     """
     registry = discover(plugins)
     if None not in (operation, op):
-        raise UsageError(f"list {operation}: --op {op} names an operation, too; leave one of them out")
+        raise UsageError(f"list {operation}: --op {op} names an operation, too; omit one of them")
     wanted = op if operation is None else operation
     if wanted is not None:
         registry.problem_class(wanted, "--op" if operation is None else "list")

@@ -104,10 +104,10 @@ def with_blas(files: Sequence[Path], options: dict[str, Any]) -> dict[str, Any]:
 def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
     """Print what would be measured, and the time it would take."""
     if request.executor is not None:
-        complaint = f"--executor {request.executor}: --list and --dry-run plan for this machine"
-        raise UsageError(f"{complaint}; leave one of them out")
+        complaint = f"--executor {request.executor}: --list and --dry-run plan for this machine only"
+        raise UsageError(f"{complaint}; omit one of them")
     if request.resume is not None:
-        raise UsageError("--resume: continues a run, but --list and --dry-run measure nothing; leave one of them out")
+        raise UsageError("--resume: continues a run, but --list and --dry-run measure nothing; omit one of them")
     if not request.suites:
         raise UsageError(
             "--reproduce: without SUITE uses the suites of its run, but --list and --dry-run need a SUITE; name one"

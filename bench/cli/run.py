@@ -93,7 +93,7 @@ def _detailed(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def command(verbose: bool, quiet: bool, **options: Any) -> Any:
         if verbose and quiet:
-            raise UsageError("--verbose and --quiet: contradict each other; leave one of them out")
+            raise UsageError("--verbose and --quiet: contradict each other; omit one of them")
         detail = Detail.TABLES if verbose else Detail.QUIET if quiet else Detail.LINES
         return function(detail=detail, **options)
 

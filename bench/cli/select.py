@@ -105,7 +105,7 @@ def _check(
     if output is not None and style is None:
         raise UsageError(f"-o {output}: is the file for --format; add --format c, python or json")
     if style is not None and json_to is not None:
-        raise UsageError(f"--json: prints the answer, but --format {style} prints the selector; leave one of them out")
+        raise UsageError(f"--json: prints the answer, but --format {style} prints the selector; omit one of them")
 
 
 def _answer(

@@ -269,7 +269,7 @@ def _run(command: list[str], refused: str, stdin: str = "") -> str:
 def _lacking(log: str) -> str | None:
     """Return a line about the first error of a log, if that is a thing which the emulator lacks."""
     if launch := _LAUNCH.search(log):
-        return f"{launch[1]}: `<<<` launches a kernel, expected kernels alone; leave out the host's code ({PAGE})"
+        return f"{launch[1]}: `<<<` launches a kernel, but only kernels may be here; remove the host code ({PAGE})"
     for line in log.splitlines():
         for place, what in (match.groups() for pattern in _LACKING if (match := pattern.search(line))):
             where = f"{place}: " if place else ""

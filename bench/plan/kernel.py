@@ -279,7 +279,7 @@ class Im2colMap:
             ("row of a copy in bytes", row, 16, row if self.swizzle == "none" else int(self.swizzle.removesuffix("B"))),
         ):
             if not least <= value <= most:
-                return f"a {what} is {value}, expected {least} to {most}: the TMA takes no other"
+                return f"a {what} is {value}, expected {least} to {most}, the limits of the TMA"
         return f"a row of a copy has {row} bytes, expected a multiple of 16 for the TMA" if row % 16 else None
 
 

@@ -203,7 +203,7 @@ def why_unranked(r: Result) -> str:
     """Return why a timed row has no rank among the others, or nothing if it has one."""
     if ran_beyond(r.disturbed):
         return "ran on CPUs beyond its own"
-    return "reads the operands as column-major matrices: another product" if order(r) else ""
+    return "reads column-major operands, so computes a different product" if order(r) else ""
 
 
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:

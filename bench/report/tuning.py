@@ -326,7 +326,7 @@ def _undecided(searched: Sequence[Searched]) -> str:
     found = searched[0]
     best = found.trials[0]
     more = f" and {count(len(searched) - 1, 'more problem')}" if len(searched) > 1 else ""
-    first = f"{found.tunes.kernel} on {found.space.problem}{more}: undecided, since no race has ended"
+    first = f"{found.tunes.kernel} on {found.space.problem}{more}: undecided, not yet compared with the default"
     return f"{first}; in the search {best.text} was fastest, {best.ratio} the default, an optimistic estimate"
 
 

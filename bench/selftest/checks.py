@@ -41,7 +41,7 @@ def chosen(only: str | None, quick: bool) -> tuple[str, ...]:
     if only is None:
         return tuple(name for group in GROUPS if group.quick or not quick for name in group.names)
     if quick:
-        raise UsageError(f"--quick --only {only}: each chooses the checks; leave one of them out")
+        raise UsageError(f"--quick --only {only}: each chooses the checks; omit one of them")
     wanted = [name.strip() for name in only.split(",")]
     for name in wanted:
         if name not in NAMES:

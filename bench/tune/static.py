@@ -76,7 +76,7 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     """
     kernel = subject.kernel
     if not isinstance(kernel, CudaKernel):
-        raise UsageError(f"--static: {kernel.id} is not a CUDA kernel; leave --static out, which times its tiles")
+        raise UsageError(f"--static: {kernel.id} is not a CUDA kernel; omit --static to time its tiles")
     if not kernel.runs_on(arch):
         raise UsageError(f"--static: {kernel.id} does not run on {arch}; it is for {kernel.archs or kernel.min_arch}")
     most = budget or BUDGET

@@ -40,7 +40,7 @@ REFUSED = [
     ("run shapes.toml", "; did you mean points?"),
     ("list gemn", "list: 'gemn' is not an operation; expected one of "),
     ("list ''", "list: '' is not an operation; expected one of "),
-    ("list gemm --op copy", "list gemm: --op copy names an operation, too; leave one of them out"),
+    ("list gemm --op copy", "list gemm: --op copy names an operation, too; omit one of them"),
     ("run absent.toml", "absent.toml: cannot be read: No such file"),
     ("run bad.toml", "bad.toml: [[sweep]] 1, key 'm': m is 0"),
     ("run late.toml", "late.toml: [[sweep]] 1: lda_pad is -1"),

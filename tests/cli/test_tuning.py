@@ -154,7 +154,7 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     done = called("select", "--train", "a", "--test", "b", "--db", path)
     assert done.err == "kernelmark: --test b: its mode is hot, the training's is cold; use the same\n"
     done = called("select", "--train", "a", "--test", "a", "--db", path)
-    assert "run a: has the shapes of --test alone; train on others" in done.err
+    assert "run a: has only the shapes of --test; train on others" in done.err
 
 
 def damaged(path, **changes):

@@ -32,7 +32,7 @@ def test_a_tie_for_the_first_place_is_called_one(begun):
     assert ", in a tie with some." in verdict(begun)
 
 
-COLUMNS = "which reads the operands as column-major matrices: another product."
+COLUMNS = "which reads column-major operands, so computes a different product."
 
 
 @pytest.mark.parametrize(

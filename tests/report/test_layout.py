@@ -223,7 +223,7 @@ def test_a_kernel_without_a_rank_is_not_bold_and_the_reason_stands_below_where_i
     rows.append(result(kernel="gemm/a.d_colmajor", time_s_median=0.5e-3))
     *_, first, second, third, fourth, note = run_table(rows, TERMINAL).splitlines()
     assert [line.startswith("\033[1m") for line in (first, second, third, fourth)] == [False, True, False, False]
-    assert note == "  not ranked: a.d_colmajor reads the operands as column-major matrices: another product"
+    assert note == "  not ranked: a.d_colmajor reads column-major operands, so computes a different product"
     assert "not ranked" not in run_table(rows[2:])
 
 

@@ -277,7 +277,7 @@ def test_a_search_whose_race_has_not_ended_is_undecided(tuned):
     tuning = tuned.begin("counted")
     tuning.search()
     text = findings.verdict(RunData(tuned.store, tuning.session.run_id))
-    assert text.startswith("copy/mine.counted on copy/m64n1024/f32: undecided, since no race has ended; ")
+    assert text.startswith("copy/mine.counted on copy/m64n1024/f32: undecided, not yet compared with the default; ")
     assert "in the search WORK=1 was fastest, " in text
 
 

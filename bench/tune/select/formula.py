@@ -45,7 +45,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
             return f"has a formula of {unknown[0]!r}, which is not one of its expressions"
         if len({axis.expression for axis in self.axes}) < len(self.axes):
-            return "has a formula with an expression twice"
+            return "has a formula that contains an expression twice"
         shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels
         shapes = {(len(self.weights), len(table), len(row)) for table in self.weights for row in table}
         return "" if shapes == {shape} else f"has a formula whose coefficients are not {' x '.join(map(str, shape))}"

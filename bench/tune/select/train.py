@@ -109,7 +109,7 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
     data = data_of(times, space_of(times.problems)) if times.problems else None
     where = f"run {' and '.join(runs)}"
     if data is None:
-        raise UsageError(f"{where}: has the shapes of --test alone; train on others, such as those of train-conv")
+        raise UsageError(f"{where}: has only the shapes of --test; train on others, such as those of train-conv")
     require_enough(where, data)
     trials = {grown: losses(times, held_out(data, grown)) for grown in GROWERS}
     grown = min(trials, key=lambda name: trials[name][0].logs.mean())

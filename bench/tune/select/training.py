@@ -114,7 +114,8 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
         if other := next((p for p in problems if getattr(p, name) != value), None):
             found = f"{value} and {getattr(other, name)} ({other.id})"
             raise UsageError(
-                f"{name}: is {found}, expected one value, since no selector depends on it; --problem chooses some"
+                f"{name}: is {found}, expected one value for all problems, since no selector uses it; "
+                "choose problems with --problem"
             )
     words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}
     fixed |= {name: values[0] for name, values in words.items() if len(values) == 1}
