@@ -131,11 +131,13 @@ def cpus_beyond(before: Mapping[str, int]) -> set[int]:
     """Return the CPUs outside this process's affinity that threads which have worked since `before` may run on."""
     grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
     beyond: set[int] = set()
+    spent_ns = 0  # by all together, since each operand set may have a thread of its own
     for task, ns in grown.items():
-        if ns > WORKING_SHARE * max(grown.values()):
-            with suppress(ProcessLookupError):
-                beyond |= os.sched_getaffinity(int(task))
-    return beyond - os.sched_getaffinity(0) if beyond else beyond
+        with suppress(ProcessLookupError):
+            if ns > 0 and (others := os.sched_getaffinity(int(task)) - os.sched_getaffinity(0)):
+                beyond |= others
+                spent_ns += ns
+    return beyond if spent_ns > WORKING_SHARE * max(grown.values(), default=0) else set()
 
 
 def contents(path: Path | str) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.measure import affinity, isa, memory
-from kernelmark.bench.measure.affinity import cpus_in, listed, spread, thread_times, working_threads
+from kernelmark.bench.measure.affinity import cpus_beyond, cpus_in, listed, spread, thread_times, working_threads
 from kernelmark.bench.measure.cpu import Cpu, cpu_count, default_threads, last_level_cache_bytes
 from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
 from kernelmark.bench.measure.machine import machine
@@ -98,6 +98,15 @@ def _measure(problem: str, kernel: str, threads: int, max_time_s: float = 0.02):
 
 
 @linux
+@linux
+@pytest.mark.parametrize(("ns", "is_beyond"), [(9, True), (1, False)])
+def test_threads_of_many_operand_sets_that_work_on_other_cpus_are_seen_together(ns, is_beyond, monkeypatch):
+    tasks = [str(number) for number in range(3, 10)]
+    monkeypatch.setattr(affinity, "family_times", lambda: {"2": 100, **dict.fromkeys(tasks, ns)})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda task: {1} if str(task) in tasks else {0})
+    assert cpus_beyond({}) == ({1} if is_beyond else set())
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs to leave one out")
 def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which():
     usable = os.sched_getaffinity(0)
