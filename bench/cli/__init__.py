@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from kernelmark.bench.plan.signals import take
+NO_MEMORY = "memory: none is left for this command; `ulimit -a` shows the limits"
 
 
 def main() -> None:
@@ -13,12 +13,33 @@ def main() -> None:
     While the commands are imported a signal ends the process at once, because an exception could print a traceback.
     """
     gc.set_threshold(100_000)  # imports create no garbage, and collecting it took a tenth of `kernelmark list`
-    taken = take(_leave)
-    from kernelmark.bench.cli.commands import call
+    try:
+        from kernelmark.bench.plan.signals import take
 
+        taken = take(_leave)
+        from kernelmark.bench.cli.commands import call
+    except Exception as error:
+        if not (complaint := NO_MEMORY if isinstance(error, MemoryError) else shadowed()):
+            raise
+        os.write(2, f"kernelmark: {complaint}\n".encode())
+        os._exit(2)
     status = call(taken)
     gc.freeze()  # so that the interpreter collects no garbage at exit either
     raise SystemExit(status)
+
+
+def shadowed() -> str | None:
+    """Return a complaint about a file that is imported in place of one of Python's own modules, or None."""
+    library = os.path.dirname(os.__file__)  # noqa: PTH120 # pathlib may be what such a file breaks
+    folders = sys.path[: sys.path.index(library)] if library in sys.path else []
+    for folder in filter(os.path.isdir, folders):
+        for file in os.listdir(folder):  # noqa: PTH208
+            name, _, end = file.partition(".")
+            if end == "py" and name in sys.stdlib_module_names:
+                return (
+                    f"{folder}/{file}: is imported in place of Python's own {name}; take its folder out of PYTHONPATH"
+                )
+    return None
 
 
 def _leave(number: int, _: object) -> None:

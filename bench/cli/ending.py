@@ -14,6 +14,7 @@ import click
 from click import echo
 
 from kernelmark import __version__
+from kernelmark.bench.cli import NO_MEMORY, shadowed
 from kernelmark.bench.cli.options import AGAINST, DEFECT, INTERRUPTED, OK, USAGE
 from kernelmark.bench.plan.errors import StoreGone, Unsupported, UsageError, message
 from kernelmark.bench.plan.signals import exit_status
@@ -76,7 +77,7 @@ def _ended(work: Callable[[], object]) -> int:
         _discard(1)
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
     except MemoryError:
-        os._exit(_complain(f"memory: none is left for this command; {_LIMITS}", USAGE))  # Python's own end needs more
+        os._exit(_complain(NO_MEMORY, USAGE))  # Python's own end needs more
     except BaseException as error:
         return _defect(error)
 
@@ -179,17 +180,12 @@ def _of_plugin(error: BaseException) -> str | None:
 def _of_environment(error: BaseException) -> str | None:
     """Return a complaint about what makes imports fail, a variable or a limit, or about the clock, or None."""
     if isinstance(error, ImportError) and _NO_ROOM in message(error):
-        return f"memory: none is left for this command: {message(error)}; {_LIMITS}"
+        return f"{NO_MEMORY} ({message(error)})"
     if message(error).startswith("Key backend:"):  # Matplotlib's words
         return f"MPLBACKEND: is {os.environ.get('MPLBACKEND')!r}, expected a backend of Matplotlib; unset it"
     if isinstance(error, OverflowError) and "timestamp" in message(error):
         return "the clock of this machine: is set past the range of Python's times, expected a date up to 2262; set it"
-    library = str(Path(os.__file__).parent)
-    folders = sys.path[: sys.path.index(library)] if library in sys.path else []
-    for file in (file for folder in folders for file in Path(folder).glob("*.py")):
-        if file.stem in sys.stdlib_module_names:
-            return f"{file}: is imported in place of Python's own {file.stem}; take its folder out of PYTHONPATH"
-    return None
+    return shadowed()
 
 
 def _saved(error: BaseException) -> str:

@@ -40,7 +40,7 @@ def test_a_defect_exits_3_in_one_line_that_names_a_file_with_the_traceback(tmp_p
 
 ENVIRONMENT = {
     "MemoryError": "memory: none is left for this command; `ulimit -a` shows the limits",
-    "ImportError('x.so: failed to map segment from shared object')": "memory: none is left for this command: x.so: ",
+    "ImportError('x.so: failed to map segment from shared object')": "memory: none is left for this command; ",
     "OverflowError('timestamp too large')": "the clock of this machine: is set past the range of Python's times, ",
     "ValueError('Key backend: ')": "MPLBACKEND: is None, expected a backend of Matplotlib; unset it",
 }
@@ -291,6 +291,7 @@ AROUND = {
         "kernelmark: a worker cannot be started: Resource temporarily unavailable; `ulimit -a` shows the limits",
     ),
     "no-files": (f"ulimit -n 8; {RUN}py.copyto 2>&1 >/dev/null | tail -1 >&2", 2, "kernelmark: "),
+    "shadows-early": ("echo > signal.py; PYTHONPATH=.:$PYTHONPATH $KM list", 2, "kernelmark: /"),
     "shadows": ("echo 1/0 > statistics.py; PYTHONPATH=.:$PYTHONPATH $KM run s", 2, "kernelmark: /"),
     "numba": (f"NUMBA_NUM_THREADS=0 {RUN}py.copyto", 2, "kernelmark: NUMBA_NUM_THREADS: is 0, expected a number from "),
     "no-proc": (f"unshare -m bash -c 'mount --bind . /proc; {RUN}py.copyto' | grep ^1.row", 0, "1 row: 1 ok"),
