@@ -95,47 +95,43 @@ PAGE_LINES = 45
 
 
 class LatexColumn(NamedTuple):
-    """A header or a unit, the alignment of cells, and their contents: a number, or one and the text right after it.
-
-    cells: of a row, with units in the words of siunitx or not.
-    """
+    """A header or a unit, the alignment of cells, and their contents: a number, or one and the text right after it."""
 
     header: str
     align: str
-    cells: Callable[[Result, bool], Sequence[str]]
+    cells: Callable[[Result], Sequence[str]]
 
     @property
     def layout(self) -> str:
         return "@{ }".join(self.align)
 
-    def head(self, siunitx: bool) -> str:
-        return _unit(self.header, siunitx) if len(self.align) == 1 else f"\\multicolumn{{2}}{{c}}{{{self.header}}}"
+    @property
+    def head(self) -> str:
+        return _unit(self.header) if len(self.align) == 1 else f"\\multicolumn{{2}}{{c}}{{{self.header}}}"
 
 
-def listed(
-    suite: str, op: str, groups: Sequence[list[Result]], source: str, used: dict[str, int], siunitx: bool
-) -> Iterator[str]:
+def listed(suite: str, op: str, groups: Sequence[list[Result]], source: str, used: dict[str, int]) -> Iterator[str]:
     """Yield tables of the rows of each problem, as many problems as fit on a page at a time."""
     part: list[list[Result]] = []
     for rows in groups:
         if part and sum(len(other) + 1 for other in (*part, rows)) > PAGE_LINES:
-            yield _table(suite, op, part, source, used, siunitx)
+            yield _table(suite, op, part, source, used)
             part = []
         part.append(rows)
-    yield _table(suite, op, part, source, used, siunitx)
+    yield _table(suite, op, part, source, used)
 
 
-def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: dict[str, int], siunitx: bool) -> str:
+def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: dict[str, int]) -> str:
     rows = [r for group in groups for r in group]
-    columns = [column for column in _COLUMNS if any(any(column.cells(r, siunitx)) for r in rows)] or [_VERDICT]
+    columns = [column for column in _COLUMNS if any(any(column.cells(r)) for r in rows)] or [_VERDICT]
     facts = list(map(_facts, groups))
     shared = facts[0] if len(set(facts)) == 1 else ""
     body = [
         line
         for group, fact in zip(groups, facts, strict=True)
-        for line in _group(group, "" if shared else fact, columns, siunitx)
+        for line in _group(group, "" if shared else fact, columns)
     ]
-    head = " & ".join(["kernel", *(column.head(siunitx) for column in columns)]) + r" \\"
+    head = " & ".join(["kernel", *(column.head for column in columns)]) + r" \\"
     caption = " ".join(filter(None, (*_words(suite, op, rows, shared), source)))
     layout = f"l{''.join(column.layout for column in columns)}"
     return table(layout, head, body[1:], caption, unused(f"{suite}-{op}", used), PAGE_LINES + 2 * len(groups))
@@ -153,7 +149,7 @@ def _words(suite: str, op: str, rows: Sequence[Result], facts: str) -> Iterator[
         yield NOISE
 
 
-def _group(rows: list[Result], fact: str, columns: list[LatexColumn], siunitx: bool) -> Iterator[str]:
+def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterator[str]:
     width = sum(len(column.align) for column in columns)
     title = f"\\texttt{{{escape(rows[0].problem)}}}" + (f", {escape(fact)}" if fact else "")
     several = len({r.threads for r in rows}) > 1
@@ -161,12 +157,12 @@ def _group(rows: list[Result], fact: str, columns: list[LatexColumn], siunitx: b
     yield f"\\multicolumn{{{1 + width}}}{{@{{}}l@{{}}}}{{{title}}} \\\\"
     for r in sorted(rows, key=lambda r: _known_time(r) or math.inf):
         name = escape(short(r.kernel)) + (f" ({r.threads} thr.)" if several else "")
-        yield " & ".join([name, *_cells(r, columns, width, siunitx)]) + r" \\"
+        yield " & ".join([name, *_cells(r, columns, width)]) + r" \\"
 
 
-def _cells(r: Result, columns: list[LatexColumn], width: int, siunitx: bool) -> Iterator[str]:
+def _cells(r: Result, columns: list[LatexColumn], width: int) -> Iterator[str]:
     if _known_time(r) is not None:
-        yield from (_numbers(cell, siunitx) for column in columns for cell in column.cells(r, siunitx))
+        yield from (_numbers(cell) for column in columns for cell in column.cells(r))
     else:
         yield f"\\multicolumn{{{width}}}{{l@{{}}}}{{{_verdict(r)}}}"
 
@@ -186,7 +182,7 @@ def _known_time(r: Result) -> float | None:
     return r.time_s_median or r.time_s_mean
 
 
-def _time_cells(r: Result, siunitx: bool) -> tuple[str, str]:
+def _time_cells(r: Result) -> tuple[str, str]:
     found = _known_time(r)
     if found is None:
         return "", ""
@@ -194,28 +190,28 @@ def _time_cells(r: Result, siunitx: bool) -> tuple[str, str]:
     ends = (None, None) if r.time_s_median is None else (r.time_s_ci95_low, r.time_s_ci95_high)
     text, after = rounded(found / factor, *(end and end / factor for end in ends))
     mark = MARKED if is_noisy(r) else ""
-    return f"{mark}{text}\\,{_unit(name, siunitx)}", "(mean)" if r.time_s_median is None else after
+    return f"{mark}{text}\\,{_unit(name)}", "(mean)" if r.time_s_median is None else after
 
 
-def _speedup_cells(r: Result, _: bool) -> tuple[str, str]:
+def _speedup_cells(r: Result) -> tuple[str, str]:
     if r.speedup is None:
         return "", "baseline" if r.kernel == r.baseline and _known_time(r) else ""
     return rounded(r.speedup, r.speedup_ci95_low, r.speedup_ci95_high)
 
 
-def _ratio_cells(r: Result, _: bool) -> tuple[str, str]:
+def _ratio_cells(r: Result) -> tuple[str, str]:
     return ("", "") if r.ratio is None else rounded(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
 
 
 _COLUMNS = (
     LatexColumn(r"time [95\,\%]", "rl", _time_cells),
-    LatexColumn("GFLOP/s", "r", lambda r, _: (digits(r.gflop_per_s),)),
-    LatexColumn("GB/s", "r", lambda r, _: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
+    LatexColumn("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
+    LatexColumn("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
     LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
     LatexColumn(r"variant [95\,\%]", "rl", _ratio_cells),
 )
 #: The only column of a table without a single time.
-_VERDICT = LatexColumn("verdict", "l", lambda r, _: (_verdict(r),))
+_VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
 
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
@@ -304,8 +300,8 @@ def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> It
         found = pivots(suite, op, groups, store, style.wanted)
         panels = (_panels(pivot, source, used, style) for pivot in found if pivot.lines)
         texts = chain.from_iterable(panels) if found else None
-        for text in texts if texts is not None else listed(suite, op, groups, source, used, style.siunitx):
-            yield LatexTable(op, text)
+        for text in texts if texts is not None else listed(suite, op, groups, source, used):
+            yield LatexTable(op, text if style.siunitx else _plain(text))
 
 
 def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> Iterator[str]:
@@ -322,7 +318,7 @@ def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> It
         key = unused(name, used)
         first = first or key
         heads = " & ".join(rf"\rotatebox{{90}}{{{escape(short(pivot.kernels[i]))}}}" for i in part)
-        body = [text for line in shown for text in _lines(line, style.siunitx)]
+        body = [text for line in shown for text in _lines(line)]
         caption = " ".join([f"{title}{which}.", *about, *(_notes(shown) if key != first else ())])
         layout = "l" + "r" * len(pivot.sizes) + "l" + "r" * len(part)
         yield table(layout, rf"problem{beside} & & {heads} \\", body, caption, key, FLOAT_LINES)
@@ -341,57 +337,54 @@ def _notes(lines: Sequence[PivotLine]) -> Iterator[str]:
         yield "--: unsupported."
 
 
-#: The units of lines in the words of siunitx.
+#: Units in the words of siunitx, which tables have until `_plain` takes them out.
 _UNITS = {
-    "s": r"\second",
-    "ms": r"\milli\second",
-    "us": r"\micro\second",
-    "ns": r"\nano\second",
-    "%": r"\percent",
-    "GFLOP/s": r"GFLOP\per\second",
-    "TFLOP/s": r"TFLOP\per\second",
-    "GB/s": r"GB\per\second",
+    "s": r"\unit{\second}",
+    "ms": r"\unit{\milli\second}",
+    "us": r"\unit{\micro\second}",
+    "ns": r"\unit{\nano\second}",
+    "%": r"\unit{\percent}",
+    "GFLOP/s": r"\unit{GFLOP\per\second}",
+    "TFLOP/s": r"\unit{TFLOP\per\second}",
+    "GB/s": r"\unit{GB\per\second}",
 }
 
 
-def _unit(name: str, siunitx: bool) -> str:
-    if siunitx and name in _UNITS:
-        return rf"\unit{{{_UNITS[name]}}}"
-    return f"{MICRO}s" if name == "us" else escape(name)
+def _plain(text: str) -> str:
+    """Return a table without the commands of siunitx."""
+    for name, command in _UNITS.items():
+        text = text.replace(command, f"{MICRO}s" if name == "us" else escape(name))
+    return re.sub(r"\\num(?:\[[^]]*\])?\{([^}]*)\}", r"\1", text)
 
 
-def _numbers(text: str, siunitx: bool) -> str:
-    return re.sub(r"[0-9.]+", r"\\num{\g<0>}", text) if siunitx else text
+def _unit(name: str) -> str:
+    return _UNITS.get(name) or escape(name)
 
 
-def _lines(line: PivotLine, siunitx: bool) -> Iterator[str]:
+def _numbers(text: str) -> str:
+    return re.sub(r"[0-9.]+", r"\\num{\g<0>}", text)
+
+
+def _lines(line: PivotLine) -> Iterator[str]:
     below = any(cell and cell.interval for cell in line.cells)
-    cells = [
-        escape(line.label),
-        *map(escape, line.sizes),
-        _unit(line.unit, siunitx),
-        *(_number(cell, siunitx) for cell in line.cells),
-    ]
+    cells = [escape(line.label), *map(escape, line.sizes), _unit(line.unit), *map(_number, line.cells)]
     yield " & ".join(cells) + (r" \\*" if below else r" \\")
     if below:
-        intervals = [_interval(cell, siunitx) for cell in line.cells]
-        yield " & ".join([*[""] * (2 + len(line.sizes)), *intervals]).strip() + r" \\[1.5pt]"
+        yield " & ".join([*[""] * (2 + len(line.sizes)), *map(_interval, line.cells)]).strip() + r" \\[1.5pt]"
 
 
-def _number(cell: Cell | None, siunitx: bool) -> str:
+def _number(cell: Cell | None) -> str:
     if cell is None:
         return ""
     text = escape(cell.text) if cell.text[:1].isdigit() or cell.text == "--" else rf"{{\tiny {escape(cell.text)}}}"
-    if siunitx and cell.number:
+    if cell.number:
         bold = "[text-series-to-math]" * cell.best  # by itself siunitx takes no weight from \textbf
         text = rf"\num{bold}{{{cell.text}}}"
     return MARKED * cell.noisy + (rf"\textbf{{{text}}}" if cell.best else text)
 
 
-def _interval(cell: Cell | None, siunitx: bool) -> str:
-    if cell is None or not cell.interval:
-        return ""
-    return rf"{{\tiny {_numbers(cell.interval, siunitx)}}}"
+def _interval(cell: Cell | None) -> str:
+    return rf"{{\tiny {_numbers(cell.interval)}}}" if cell and cell.interval else ""
 
 
 def _parted(pivot: Pivot, width_mm: float) -> list[range]:
