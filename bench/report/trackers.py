@@ -69,7 +69,7 @@ def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
             "commit_hash": run.git_commit.removesuffix("-dirty"),
             "env_name": "kernelmark",
             "date": _milliseconds(run.started_at),
-            "params": {"machine": str(run.machine.get("cpu", "")), **{k: str(v) for k, v in run.machine.items()}},
+            "params": {"machine": str(run.machine.get("cpu", "")), **{k: _fact(v) for k, v in run.machine.items()}},
             "python": str(run.environment.get("versions", {}).get("python", "")),
             "requirements": {},
             "env_vars": {},
@@ -89,6 +89,11 @@ def _benchmarks(store: Store, run_id: str) -> Iterator[str]:
             began = _milliseconds(r.started_at)
             stats = [[None], [None], [low], [high], [1], [len(samples)], [samples]]
             yield f"{_json(r.case)}:{_json([[r.time_s_median], [], None, began, None, *stats])}"
+
+
+def _fact(value: Any) -> str:
+    """Return a fact of a machine as asv keeps it, a text."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _milliseconds(moment: str) -> int | None:

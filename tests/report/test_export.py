@@ -20,7 +20,7 @@ from kernelmark.bench.report.export import ALL, WRITERS, Options, write_csv, wri
 from kernelmark.bench.report.parquet import unit, write_parquet, write_parquet_file
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
 from support.pages import strict
-from support.rows import begin, fail, put
+from support.rows import MACHINE, begin, fail, put
 from support.tools import needed
 
 REASON = 'c[0, 1] is 2, expected "1"'
@@ -157,7 +157,7 @@ def test_markdown_notes_once_that_intervals_are_within_one_process(empty):
 def two(store):
     """Two runs, each with a timed row and one that is not."""
     for run_id in ("r1", "r2"):
-        begin(store, run_id)
+        begin(store, run_id, machine=MACHINE | {"isas": ["AVX2", "AVX512"]})
         put(store, "gemm/m8n9k7/f32/NT", "gemm/a.b", dims={"m": 8, "n": 9, "k": 7}, run_id=run_id, taken=TAKEN)
         fail(store, "transpose/m8n9/f32/in", "transpose/a.b", dims={"m": 8, "place": "in"}, run_id=run_id)
     return store
@@ -214,6 +214,7 @@ def test_asv_gets_a_file_of_results_in_the_order_of_its_columns(two):
     assert {"version", "commit_hash", "env_name", "date", "params", "python", "requirements", "env_vars", "durations",
             "result_columns", "results"} == set(found)  # fmt: skip
     assert (found["version"], found["params"]["machine"]) == (2, "Some CPU")
+    assert (found["params"]["isas"], found["params"]["cpus"]) == ("AVX2, AVX512", "4")
     ((name, values),) = found["results"].items()
     assert name == "gemm/a.b gemm/m8n9k7/f32/NT cold t2"
     row = dict(zip(found["result_columns"], values, strict=True))
