@@ -70,7 +70,7 @@ def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
             "env_name": "kernelmark",
             "date": _milliseconds(run.started_at),
             "params": {"machine": str(run.machine.get("cpu", "")), **{k: _fact(v) for k, v in run.machine.items()}},
-            "python": str(run.environment.get("versions", {}).get("python", "")),
+            "python": str(run.machine.get("python", "")),
             "requirements": {},
             "env_vars": {},
             "result_columns": _ASV,

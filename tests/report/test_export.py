@@ -157,7 +157,7 @@ def test_markdown_notes_once_that_intervals_are_within_one_process(empty):
 def two(store):
     """Two runs, each with a timed row and one that is not."""
     for run_id in ("r1", "r2"):
-        begin(store, run_id, machine=MACHINE | {"isas": ["AVX2", "AVX512"]})
+        begin(store, run_id, machine=MACHINE | {"isas": ["AVX2", "AVX512"], "python": "3.11.7"})
         put(store, "gemm/m8n9k7/f32/NT", "gemm/a.b", dims={"m": 8, "n": 9, "k": 7}, run_id=run_id, taken=TAKEN)
         fail(store, "transpose/m8n9/f32/in", "transpose/a.b", dims={"m": 8, "place": "in"}, run_id=run_id)
     return store
@@ -213,7 +213,7 @@ def test_asv_gets_a_file_of_results_in_the_order_of_its_columns(two):
     found = strict(one(two, "asv"))
     assert {"version", "commit_hash", "env_name", "date", "params", "python", "requirements", "env_vars", "durations",
             "result_columns", "results"} == set(found)  # fmt: skip
-    assert (found["version"], found["params"]["machine"]) == (2, "Some CPU")
+    assert (found["version"], found["params"]["machine"], found["python"]) == (2, "Some CPU", "3.11.7")
     assert (found["params"]["isas"], found["params"]["cpus"]) == ("AVX2, AVX512", "4")
     ((name, values),) = found["results"].items()
     assert name == "gemm/a.b gemm/m8n9k7/f32/NT cold t2"
