@@ -164,10 +164,12 @@ CROSSING = '[[sweep]]\nop = "gemm"\ndtype = ["f32"]\naxes = ["m", "n", "k", "lay
 
 
 def many() -> Found:
-    """Read and write all rows of a large run; `import` reads what `export` has written."""
+    """Read and write all rows of a large run, or of two for `trend`; `import` reads what `export` has written."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         db = ("--db", make(folder / "many.db", many=products(ROWS, 10)))
+        runs = {run_id: products(ROWS // 2, 10) for run_id in ("base", "new")}
+        two = ("--db", make(folder / "two.db", processes=5, **runs))
         points = dict.fromkeys(json.dumps([*row.sizes, row.layout]) for row in products(ROWS, 10))
         (folder / "many.toml").write_text(CROSSING.format(",\n".join(points)))
         commands: list[tuple[str | Path, ...]] = [
@@ -176,8 +178,11 @@ def many() -> Found:
             ("import", folder / "many.csv", "--db", folder / "imported.db"),
             ("crossover", folder / "many.toml", *db),
             ("report", *db, "--out", folder / "report"),
+            ("trend", "gemm", *two),
         ]
-        yield from slowest_and_largest("many", {str(words[0]): kernelmark(*words) for words in commands})
+        found = {str(words[0]): kernelmark(*words) for words in commands}
+        found["load"] = took([sys.executable, "-c", f"import kernelmark; kernelmark.load(db={str(db[1])!r}).ratios"])
+        yield from slowest_and_largest("many", found)
 
 
 REPORTED, PAGED = 10_000, 100_000
