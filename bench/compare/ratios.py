@@ -11,7 +11,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, faster, is_timed
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.layout import TableColumn, table
-from kernelmark.bench.report.variants import held_first
+from kernelmark.bench.report.variants import held_first, variant_names
 
 #: Pairs of variants that are read, the first of NEW: each costs eight queries.
 MOST_PAIRS = 200
@@ -47,12 +47,11 @@ def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
 #: Pairs that the terminal is shown.
 LISTED = 50
 PAIRS = (
-    TableColumn("kernel"),
-    TableColumn("variant"),
-    TableColumn("against", spare=1),
+    TableColumn("variants"),
     TableColumn("speed in BASE"),
     TableColumn("speed in NEW"),
-    TableColumn("NEW/BASE", wraps=18),
+    TableColumn("NEW/BASE"),
+    TableColumn("verdict"),
 )
 
 
@@ -82,11 +81,13 @@ def as_row(pair: ComparedPair) -> ComparedRatio:
 def pairs_table(pairs: Sequence[ComparedPair]) -> str:
     """Return a line for each of the pairs that have changed most."""
     shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
-    cells = [
-        (short(pair.one.kernel), pair.one.problem, pair.other.problem, str(pair.base), str(pair.new), pair.change.words)
-        for pair in shown
-    ]
+    cells = [(_title(pair), str(pair.base), str(pair.new), str(pair.change), pair.change.side) for pair in shown]
     if not cells:
         return ""
     more = f"\nand {len(pairs) - LISTED} more, of the first {MOST_PAIRS} of NEW" if len(pairs) > LISTED else ""
     return table(PAIRS, cells, titled=True) + more
+
+
+def _title(pair: ComparedPair) -> str:
+    names, problem = variant_names(pair.one.problem, pair.other.problem)
+    return f"{' vs '.join(names)} on {problem} by {short(pair.one.kernel)}"

@@ -45,16 +45,19 @@ def _pair(r: Result, ratio: Ratio) -> VariantPair:
     other, _, kernel = r.against.partition(" by ")
     if other == r.problem:
         return VariantPair(r, ratio, ("FFT", "direct"), r.problem, kernel)
-    ours, theirs = r.problem.split("/"), other.split("/")
+    return VariantPair(r, ratio, *variant_names(r.problem, other), kernel)
+
+
+def variant_names(problem: str, other: str) -> tuple[tuple[str, str], str]:
+    """Return how the ids of two variants differ, `NT` and `NN`, and the part that they share."""
+    ours, theirs = problem.split("/"), other.split("/")
     if ours[-1] in OTHER_DISTRIBUTIONS and len(ours) == len(theirs) + 1:
         theirs.append(UNIFORM)
     if len(ours) != len(theirs):
-        return VariantPair(r, ratio, (short(r.problem), short(other)), r.op, kernel)
+        return (short(problem), short(other)), ours[0]
     differing = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
     one, two = ("/".join(parts[i] for i in differing) for parts in (ours, theirs))
-    return VariantPair(
-        r, ratio, (one, two), "/".join(part for i, part in enumerate(ours) if i not in differing), kernel
-    )
+    return (one, two), "/".join(part for i, part in enumerate(ours) if i not in differing)
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -363,11 +364,12 @@ def test_pairs_that_are_not_shown_are_counted(store):
     assert "and 16 more, of the first 200 of NEW" in compared(store)[0]
 
 
-def test_compare_prints_the_pairs(drifted):
+def test_a_pair_has_two_lines_of_a_terminal(drifted, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     text, _ = compared(drifted)
-    line = next(line for line in text.splitlines() if line.startswith("a.b"))
-    assert line.split()[:3] == ["a.b", NT, NN]
-    assert "0.833x" in line
+    lines = text.partition("\nvariants\n")[2].partition("\n\n")[0].splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == ["NT vs NN on gemm/m8n8k8/f32 by a.b"]
+    assert re.fullmatch(r"  1\.00x \[.*\] +0\.833x \[.*\] +0\.833x \[.*\] +slower", lines[-1])
 
 
 ODD, FEW = [1.01e-3, 0.98e-3, 1.03e-3, 1.00e-3], [1.10e-3, 1.04e-3]
