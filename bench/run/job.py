@@ -2,7 +2,9 @@
 
 import importlib
 import math
+import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -12,6 +14,7 @@ from statistics import median
 import threadpoolctl
 
 from kernelmark.bench.measure.board import IMPORT, Board
+from kernelmark.bench.measure.compile import cuda_sources
 from kernelmark.bench.measure.contender import Contender
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.disturbance import ran_beyond
@@ -206,10 +209,15 @@ def _absent(kernel: Kernel) -> str:
     if not isinstance(kernel, CudaKernel):
         return reason
     file = sys.modules[kernel.module].__file__ if kernel.module.startswith(PLUGIN_MODULE) else None
-    plugin = f" --plugin {Path(file).name}" if file else ""
-    check = f"`kernelmark watch {Path(kernel.source).name} PROBLEM --once{plugin}` checks it"
+    plugin = f" --plugin {_from_here(file)}" if file else ""
+    check = f"`kernelmark watch {_from_here(cuda_sources() / kernel.source)} PROBLEM --once{plugin}` checks it"
     tiles = f", `kernelmark tune {kernel.id} PROBLEM --static{plugin}` compares its tiles" * bool(kernel.tunables)
     return f"{reason}; without one {check}{tiles}"
+
+
+def _from_here(path: str | Path) -> str:
+    """Return a path as a command in the folder of the run takes it; a folder above it may have the user's name."""
+    return shlex.quote(os.path.relpath(path))
 
 
 def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) -> str:

@@ -260,8 +260,13 @@ def other(p, t, device): ...
 """
 
 
-def test_a_source_lies_beside_the_plug_in_or_below_cuda_and_a_row_names_what_needs_no_gpu(registry, plugin, tmp_path):
-    path = plugin(CUDA)
+def test_a_source_lies_beside_the_plug_in_or_below_cuda_and_a_row_names_what_needs_no_gpu(
+    registry, tmp_path, monkeypatch
+):
+    path = tmp_path / "own" / "mine.py"
+    path.parent.mkdir()
+    path.write_text(CUDA)
+    monkeypatch.chdir(tmp_path)
     (path.parent / "mine.cu").write_text("")
     load_plugin(path)
     sources = [registry.kernels[f"gemm/cuda.{name}"].source for name in ("mine", "other")]
@@ -274,6 +279,6 @@ def test_a_source_lies_beside_the_plug_in_or_below_cuda_and_a_row_names_what_nee
             ("gemm/m8n8k8/f32/NT",), ("gemm/cuda.mine",), Mode.HOT, (str(path),), 0, Budget(0.1), 1, absent=("cuda",)
         )
         (row,) = run_job(job)
-        watch = f"`kernelmark watch mine.cu PROBLEM --once --plugin {path.name}` checks it"
+        watch = "`kernelmark watch own/mine.cu PROBLEM --once --plugin own/mine.py` checks it"
         assert row.status == "unsupported"
         assert f"; without one {watch}, `kernelmark tune gemm/cuda.mine PROBLEM --static" in row.reason
