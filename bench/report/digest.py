@@ -69,16 +69,21 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
         title = f"{suite}: {count(len({r.problem for r in rows}), 'problem')}, by operation"
         yield f"{title}\n{_operations((r.problem, r.kernel, r.status, 1) for r in rows)}"
     variants = map(_text, variants_beside(data))
-    yield "\n".join([*variants, *_refused(data, many), *_remarks(data, [] if one else lines), _tallied(tally)])
+    notes = [*variants, *_refused(data, many), *_remarks(data, [] if one else lines)]
+    yield "\n".join([*notes, *[_tallied(tally)] * _is_timed(data)])
     yield verdict_line(data, variants=False)
 
 
 def verdict_line(data: RunData, variants: bool = True) -> str:
     """Return the line that `--quiet` prints: the verdict, or how many kernels are right where none was timed."""
-    if data.run.plan.get("mode") == Mode.VERIFY or not data.rows:
+    if not _is_timed(data):
         return status_line(Counter(r.status for r in data.rows))
     text = verdict(data, variants)
     return _text(f"Verdict: {text}" if data.leads or variant_pairs(data.timed) else text)
+
+
+def _is_timed(data: RunData) -> bool:
+    return data.run.plan.get("mode") != Mode.VERIFY and bool(data.rows)
 
 
 def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:

@@ -169,7 +169,7 @@ def _title(rows: Sequence[Result], style: str) -> str:
     facts = [*filter(None, [rows[0].mode]), count(threads, "thread")]
     facts += [rows[0].isa] if rows[0].isa else []
     facts += [f"{processes} processes"] if processes > 1 else []
-    baseline = next((r.baseline for r in rows if r.baseline), "")
+    baseline = next((r.baseline for r in rows if r.baseline and r.time_s_median), "")
     against = f"; speedup against {baseline}" if baseline else ""
     problem, shared = escaped(rows[0].problem), escaped(", ".join(facts) + against)
     line = f"{problem}   {shared}"

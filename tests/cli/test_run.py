@@ -122,9 +122,11 @@ def test_verify_times_nothing(called):
     listed = [line.split() for line in done.out.splitlines()]
     assert [line[0] for line in listed if line and line[0] in ("gemm", "transpose")] == ["gemm", "transpose"]
     assert re.fullmatch(r"\d+ rows: [^;]+", done.out.splitlines()[-1])
+    assert done.out.count(" rows: ") == 1
     assert "roof %" not in done.out
     alone = called("verify", "transpose/m3n5/f64/in", "--kernels", "*imatcopy")
     assert "correct: transpose/openblas.imatcopy (largest error 0, bound 0)" in alone.out
+    assert "speedup" not in alone.out
 
 
 def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_processes_drew(called, tmp_path):
