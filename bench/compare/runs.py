@@ -421,8 +421,16 @@ def _header(
 
 def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
-    pairs = ((name, base.get(name, "none"), new.get(name, "none")) for name in dict.fromkeys([*base, *new]))
-    return [f"{name}: {old} -> {now}" for name, old, now in pairs if old != now]
+    pairs = ((name, base.get(name), new.get(name)) for name in dict.fromkeys([*base, *new]))
+    found = {name: f"{name}: {_told(old)} -> {_told(now)}" for name, old, now in pairs if old != now}
+    return [line for name, line in found.items() if name != "suite_digests" or "suites" not in found]
+
+
+def _told(value: Any) -> str:
+    """Return `a, b` for a list, and `none` for what a run has nothing of."""
+    if value in (None, []):
+        return "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _settings(run: Mapping[str, Any]) -> dict[str, Any]:

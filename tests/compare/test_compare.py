@@ -237,13 +237,15 @@ def test_cases_of_different_devices_are_refused_too(runs, complaint):
 
 def test_what_may_vary_is_named_and_not_refused(runs):
     environment = {"versions": {"numpy": "2.4.6"}, "blas": ["openblas"]}
-    store = runs({"m1": STEADY}, {"m1": STEADY}, environment=environment, git_commit="beef", plan={"seed": 1})
+    plan = {"seed": 1, "suites": ["a", "b"], "suite_digests": ["c0", "ff"]}
+    store = runs({"m1": STEADY}, {"m1": STEADY}, environment=environment, git_commit="beef", plan=plan)
     lines = compared(store)[0].splitlines()
     assert [line for line in lines if line.startswith("differs: ")] == [
         "differs: git_commit: c0ffee -> beef",
         "differs: seed: 0 -> 1",
-        "differs: blas: [] -> ['openblas']",
+        "differs: blas: none -> openblas",
         "differs: numpy: 2.4.5 -> 2.4.6",
+        "differs: suites: none -> a, b",
     ]
 
 
