@@ -6,6 +6,7 @@ question corrected together (Holm). A run of one process is a point without a te
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice, pairwise
+from sys import intern
 from typing import IO, Any
 
 import msgspec
@@ -100,18 +101,19 @@ def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), m
 
 
 def _point(row: PointRow, run: RunFacts) -> TrendPoint:
+    # Texts of which there are few are kept once, not a copy for each of hundreds of thousands of points.
     return TrendPoint(
         run_id=run["run_id"],
         started_at=run["started_at"],
         git_commit=run["git_commit"],
         kernelmark=str(run["environment"].get("kernelmark", "")),
-        versions=row.versions,
-        tunables=row.tunables,
+        versions=intern(row.versions),
+        tunables=intern(row.tunables),
         time_s_median=row.time_s_median,
         time_s_ci95_low=row.time_s_ci95_low,
         time_s_ci95_high=row.time_s_ci95_high,
         processes=len(row.medians),
-        disturbed=row.disturbed,
+        disturbed=intern(row.disturbed),
     )
 
 
