@@ -19,7 +19,7 @@ from counters import CHOSEN
 from kernelmark.bench.claims.catalog import claims, experiment_names
 from kernelmark.bench.claims.evidence import planned
 from kernelmark.bench.emulator.shapes import problems as swept
-from kernelmark.bench.measure.sources import task_digest
+from kernelmark.bench.measure.sources import code_of, task_digest
 from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, PlannedJob, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import VENDORS, CudaKernel, Kernel
@@ -96,6 +96,7 @@ class Tasks:
         self._registry, self._limits, self._device = registry, limits, device
         self._kernels = [kernel for kernel in registry.kernels.values() if kernel.device == device]
         self.smallest = cache(self._smallest)
+        self._codes: dict[str, tuple[str, ...]] = {}
         #: Why tasks were left out: a line for each whose digest cannot be formed.
         self.refused: list[str] = []
 
@@ -111,7 +112,13 @@ class Tasks:
         taken: dict[str, list[Problem]] = {}
         for kernel, problem in pairs:
             taken.setdefault(kernel, []).append(self._registry.problem(problem))
-        return task_digest([(self._registry.named(k), p) for k, p in taken.items()], self._limits, launcher)
+        return task_digest([(self._registry.named(k), p) for k, p in taken.items()], self._limits, launcher, self._code)
+
+    def _code(self, kernel: Kernel) -> tuple[str, ...]:
+        """Read the code of a kernel once, for all of its tiles and tasks."""
+        if kernel.base_id not in self._codes:
+            self._codes[kernel.base_id] = code_of(kernel)
+        return self._codes[kernel.base_id]
 
     def _task(
         self, name: str, kind: str, value: str, problems: Sequence[str], kernels: Sequence[str], **more: Any

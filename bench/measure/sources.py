@@ -7,7 +7,7 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -40,19 +40,35 @@ _TOKEN = re.compile(
 _INCLUDE = re.compile(r'#\s*include\s*["<]([^">]+)[">]')
 
 
+def code_of(kernel: Kernel) -> tuple[str, ...]:
+    """Return what a kernel's digest holds of its code, read anew from the files. Raises OSError, SyntaxError."""
+    if isinstance(kernel, CudaKernel):
+        return (flattened(cuda_sources() / kernel.source, cuda_sources()),)
+    file = sys.modules[kernel.module].__file__ or ""
+    return python_code(Path(file), getattr(kernel.setup, "__qualname__", ""))
+
+
 def task_digest(
-    kernels: Iterable[tuple[Kernel, Sequence[Problem]]], limits: DeviceLimits, launcher: str = "cuda-core"
+    kernels: Iterable[tuple[Kernel, Sequence[Problem]]],
+    limits: DeviceLimits,
+    launcher: str = "cuda-core",
+    code: Callable[[Kernel], tuple[str, ...]] = code_of,
 ) -> str:
     """Return the digest of a task that measures kernels on problems, by this version of the measuring.
 
-    limits: the device's limits. The order of kernels and of problems does not matter. Raises UsageError.
+    limits: the device's limits. code: as code_of; reading it takes most of the time. The order of kernels and of
+    problems does not matter. Raises UsageError.
     """
-    digests = sorted(kernel_digest(kernel, problems, limits, launcher) for kernel, problems in kernels)
+    digests = sorted(kernel_digest(kernel, problems, limits, launcher, code) for kernel, problems in kernels)
     return _hash((MEASURING, *digests))
 
 
 def kernel_digest(
-    kernel: Kernel, problems: Iterable[Problem], limits: DeviceLimits, launcher: str = "cuda-core"
+    kernel: Kernel,
+    problems: Iterable[Problem],
+    limits: DeviceLimits,
+    launcher: str = "cuda-core",
+    code: Callable[[Kernel], tuple[str, ...]] = code_of,
 ) -> str:
     """Return the digest, 20 hex digits, of everything that the rows of a kernel on these problems depend on.
 
@@ -63,10 +79,8 @@ def kernel_digest(
     try:
         declared = _declared(kernel, _DECLARED)
         rows = {problem.id: _on_problem(kernel, problem, limits) for problem in problems}
-        code = _code(kernel)
-        if isinstance(kernel, CudaKernel):
-            code = (*code, launcher)
-        return _hash((kernel.id, declared, sorted(rows.items()), code))
+        texts = (*code(kernel), launcher) if isinstance(kernel, CudaKernel) else code(kernel)
+        return _hash((kernel.id, declared, sorted(rows.items()), texts))
     except Exception as error:  # plans and declarations are user code, which may raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{kernel.id}: no digest can be formed: {reason}") from None
@@ -74,13 +88,6 @@ def kernel_digest(
 
 def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:20]
-
-
-def _code(kernel: Kernel) -> tuple[str, ...]:
-    if isinstance(kernel, CudaKernel):
-        return (flattened(cuda_sources() / kernel.source, cuda_sources()),)
-    file = sys.modules[kernel.module].__file__ or ""
-    return python_code(Path(file), getattr(kernel.setup, "__qualname__", ""))
 
 
 def _on_problem(kernel: Kernel, problem: Problem, limits: DeviceLimits) -> object:
