@@ -201,7 +201,8 @@ def test_sixteen_bytes_are_loaded_at_once_only_where_rows_of_a_and_b_are_aligned
 def test_no_variant_spills(arch: str) -> None:
     if not SKINNY.runs_on(arch):
         pytest.skip(f"{SKINNY.id} does not run on {arch}")
-    shapes = [f"m{m}n4096k{k}/{dtype}" for m in (1, 8, 12, 16) for k in (4096, 4095) for dtype in ("f32", "bf16")]
+    rows = (1, 8, 12, 16) if arch == "sm_90a" else (12, 16)  # which take the most registers
+    shapes = [f"m{m}n4096k{k}/{dtype}" for m in rows for k in (4096, 4095) for dtype in ("f32", "bf16")]
     lean(
         SKINNY.id,
         entries([chosen(SKINNY.id, f"gemm/{shape}/{layout}") for shape in shapes for layout in ALONG_N]),
