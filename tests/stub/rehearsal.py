@@ -21,6 +21,7 @@ import gpu_tasks
 from agenda import Task
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.selftest import clocks
 
 #: Kernels whose launches differ: plain, with scalars and much shared memory, in place, and without shared memory.
 KEPT = ("gemm/cuda.tiled", "gemm/cuda.async", "transpose/cuda.tiled_inplace", "copy/cuda.vectorised")
@@ -70,7 +71,8 @@ def faulty(slot: gpu_slot.Slot, asked: gpu_slot.Question) -> gpu_slot.Reply:
 
 gpu_slot.Slot.carry_out = faulty  # type: ignore[method-assign,assignment]
 gpu_tasks.Plan = without_ceilings  # type: ignore[assignment,attr-defined]
-gpu_tasks.TIMEOUT_S = agreement.SILENCE_S = 10.0 if HANGS else 60.0  # a busy machine takes its time to emulate
+# A busy machine takes its time to emulate.
+gpu_tasks.TIMEOUT_S = agreement.SILENCE_S = clocks.SILENCE_S = 10.0 if HANGS else 60.0
 KERNELS = discover().kernels
 for id_ in set(KERNELS) - set(KEPT):
     del KERNELS[id_]

@@ -1,7 +1,8 @@
 """`make gpu` on the fake device, with an agenda of a dozen small tasks; run by itself it uses one slot.
 
 AGENDA_CHANGED names a kernel whose digest is another one, AGENDA_FAULT a task at which the process does what
-AGENDA_WHAT names. As a plug-in this module brings both to the process that carries tasks out.
+AGENDA_WHAT names; at most AGENDA_MOST tasks share a run. As a plug-in this module brings both to the process that
+carries tasks out.
 """
 
 import os
@@ -68,6 +69,6 @@ if fault := os.environ.get("AGENDA_FAULT"):
 
 if __name__ == "__main__":
     gpu.Tasks = FewTasks  # type: ignore[assignment,misc]
-    gpu.LEAST_S, gpu.MOST = float(os.environ.get("AGENDA_LEAST_S", "20")), 2
+    gpu.LEAST_S, gpu.MOST = 20.0, int(os.environ.get("AGENDA_MOST", "2"))
     plugins = ("--plugin", FAKE, "--plugin", str(Path(__file__).resolve()))
     sys.exit(gpu.main(["--device", "fake", "--dirty", *plugins, *sys.argv[1:]]))
