@@ -23,6 +23,7 @@ from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
 from kernelmark.bench.plan.discovery import discover, others_installed
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.registry import REGISTRY
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.run.child import Child, relay, scratch_file, trim
 from kernelmark.bench.run.family import below
@@ -350,8 +351,12 @@ class Workers(AbstractContextManager["Workers", None]):
     def _blamed(
         self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int, killed: tuple[Death, ...]
     ) -> Measurement:
-        """The row of a contender that was being called; if it crashed, it may have been the victim of another."""
-        if death.status == Status.CRASHED:
+        """The row of a contender that was being called; if it crashed, it may have been the victim of another.
+
+        So may one of ours that hung beside a plug-in's.
+        """
+        kernel = REGISTRY.kernels.get(entrant.kernel)
+        if death.status == Status.CRASHED or (job.plugins and kernel and kernel.is_ours):
             return self._alone(job, entrant, death, key, attempt + 1, killed)
         return _row(entrant, death, attempt)
 

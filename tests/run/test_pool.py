@@ -17,6 +17,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run import pool
 from kernelmark.bench.run.family import below
 from kernelmark.bench.run.pool import Wary, Workers
+from support.plugins import FAULTS
 from support.processes import complaints, gone, wait_for
 from support.runs import QUICK, SMALL, TIMEOUT_S, Measure
 
@@ -173,6 +174,14 @@ def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure: Measure, monk
         reason = f"{stage} took more than {limit:g} s; see --timeout"
         assert found[f"hangs_in_{stage.replace('-', '_')}"] == ("timeout", reason)
     assert [row.attempt for row in rows] == [1, 2, 4, 3]
+
+
+def test_one_of_our_kernels_that_hangs_beside_a_plug_in_s_is_measured_alone(workers: Workers) -> None:
+    kernels = ("copy/numpy.copyto", "copy/bad.lets_ours_hang")
+    job = Job((SMALL,), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0], timeout_s=TIMEOUT_S)
+    ours, culprit = workers.run(job, WorkerKey("cpu", 1))
+    assert (ours.status, ours.attempt, culprit.status) == ("ok", 2, "ok")
+    assert f"{ALONE}, since beside other kernels the worker was lost (verification took more than" in ours.disturbed
 
 
 def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure: Measure) -> None:

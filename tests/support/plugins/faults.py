@@ -182,6 +182,17 @@ TEXT = ctypes.create_string_buffer(b"all is well")
 SHARED = np.array([0, ctypes.addressof(TEXT)], np.uint64)
 
 
+def lets_ours_hang() -> None:
+    copy = np.copyto
+
+    def copyto(*operands: Any, **options: Any) -> None:
+        if "kernels" in sys._getframe(1).f_code.co_filename:
+            hangs()
+        copy(*operands, **options)
+
+    np.copyto = copyto
+
+
 def corrupts() -> None:
     SHARED[:] = 8
 
@@ -242,6 +253,7 @@ for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling"
     declare(f"forks_in_{_name}", os.fork, _at)
     declare(f"hangs_in_{_name}", hangs, _at)
     declare(f"segv_in_{_name}", segv, _at)
+declare("lets_ours_hang", lets_ours_hang, None)
 declare("interrupts_at_m4", interrupts_once, None, on=lambda problem: "/m4n" in problem)
 declare("segv_on_f64", segv, on=lambda problem: problem.endswith("f64"))
 declare("killed_beside_variants", killed_by_a_stranger, on=beside_another)
