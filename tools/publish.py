@@ -191,13 +191,13 @@ class Experiments:
         return [found[claim.id] for claim in claims()]
 
     def left(self) -> str:
-        """Return the experiments without an answer, each with the reason and the command that goes on with it."""
+        """Return the experiments without an answer, each with the reason and the command that continues it."""
         lines = []
         for task in self.tasks:
             one = self._agenda.answers.get(task.name)
             why = one.text if one and one.state == "failed" else f"no time was left to finish it ({task.seconds:.0f} s)"
             if agenda.is_open(task, self._agenda):
-                lines.append(f"- {task.detail}: {why}; `make publish` goes on with it")
+                lines.append(f"- {task.detail}: {why}; `make publish` continues it")
             elif one and one.state == "failed":
                 lines.append(f"- {task.detail}: {why}; `make publish PUBLISH_ARGS=--noisy-anyway` publishes it")
         return "\n".join(lines)
@@ -271,7 +271,7 @@ def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool |
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # the case in hand is finished and kept
             print(
-                f"publish: not done after {asked.minutes:g} minutes; `make publish` goes on from here", file=sys.stderr
+                f"publish: not done after {asked.minutes:g} minutes; `make publish` continues from here", file=sys.stderr
             )
             status = process.wait()
         except KeyboardInterrupt:  # the process got it too

@@ -65,7 +65,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             return ""
         if self.command == MERGED:
             return f"partial: {self.cases} cases; `kernelmark merge` adds missing and continued shards"
-        return f"partial: {self.cases} cases; {resuming(self.run_id, store)} goes on"
+        return f"partial: {self.cases} cases; {resuming(self.run_id, store)} continues it"
 
 
 def summaries(store: Reader) -> list[RunSummary]:
@@ -201,7 +201,7 @@ def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, ShardPlace
 def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
     for part in campaign.unfinished[:_LISTED]:
         which = f"shard {part.index} of {campaign.shard.count} has not ended"
-        yield paragraph(f"{which}; `kernelmark run --resume {part.run_id}` goes on with it, then merge it again")
+        yield paragraph(f"{which}; `kernelmark run --resume {part.run_id}` continues it, then merge it again")
     if not campaign.missing:
         return
     shown = ", ".join(map(str, campaign.missing[:_LISTED])) + (", ..." if campaign.missing[_LISTED:] else "")

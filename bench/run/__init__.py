@@ -1,1 +1,1 @@
-"""Run contenders on one problem in a worker process; its parent, passes over the suites, ceilings, the session."""
+"""Running jobs: the worker process and its parent, passes over the suites, ceilings, the session."""

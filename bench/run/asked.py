@@ -1,4 +1,4 @@
-"""The plan that a user asks for, on this machine, and its jobs."""
+"""Make the plan that a user's options describe on this machine, and its jobs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,13 @@ from kernelmark.bench.plan.suites import Suite, find_suite, full_name
 
 
 def plan_asked(suites: Sequence[str], options: Mapping[str, Any], prefix: str = "--") -> Plan:
-    """Return the plan of the given options; those left out keep the plan's defaults.
+    """Return the plan of the given options; missing options keep the plan's defaults.
 
-    prefix: what the user typed before an option's name. Raises UsageError for options that this machine cannot satisfy.
+    prefix: the text before an option's name in messages. Raises UsageError for options that this machine cannot
+    satisfy.
     """
     if options["threads"] and max(options["threads"]) > cpu_count():
-        complaint = f"{prefix}threads {max(options['threads'])}: is more than the CPUs that may be used here"
+        complaint = f"{prefix}threads {max(options['threads'])}: exceeds the CPUs that may be used here"
         raise UsageError(f"{complaint}; expected at most {cpu_count()}, since threads on one CPU wait for each other")
     devices = choose_devices(options["devices"], f"{prefix}device")
     here = {
@@ -40,13 +41,13 @@ def plan_asked(suites: Sequence[str], options: Mapping[str, Any], prefix: str = 
 
 
 def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
-    """Return the suites of a plan, whose problems may come from a plug-in. Raises UsageError."""
+    """Return the suites of a plan; their problems may come from a plug-in. Raises UsageError."""
     suites = (find_suite(name, registry) for name in plan.suites)
     return list(each_overseen(suites, "a suite", _patience_s(plan, registry)))
 
 
 def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[PlannedJob]:
-    """Yield the jobs of a plan. The figures of a plug-in's problems are computed here for the first time."""
+    """Return the jobs of a plan; this is the first time that sizes and work of a plug-in's problems are computed."""
     patience_s = _patience_s(plan, registry)
     expanded = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
     foreign = {op for op, problem_class in registry.operations.items() if is_foreign(problem_class)}
@@ -58,5 +59,5 @@ def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[Plan
 
 
 def _patience_s(plan: Plan, registry: Registry) -> float:
-    """Return the time limit of operations' code in this process; there is none where all are ours."""
+    """Return the time limit, in seconds, of plug-ins' operations in this process; infinite without any."""
     return plan.timeout_s if any(map(is_foreign, registry.operations.values())) else math.inf

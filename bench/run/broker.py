@@ -1,8 +1,8 @@
-"""The broker, a process of its own, hands tasks to an executor and returns their results.
+"""The broker, a separate process that passes tasks to an executor and returns their results.
 
-Its arguments are a configuration of Parsl's executors, or "" and GPUs, for a thread for each of them. As its keeper
-ends whatever it has started, nothing on this host outlives the run, and an interrupt of the terminal does not reach an
-executor.
+Its arguments are the file that configures Parsl's executors, or "" and the GPUs that get a thread each. Its keeper ends
+every process that it has started, so that nothing on this host outlives the run, and an interrupt from the terminal
+does not reach an executor.
 """
 
 import os
@@ -26,19 +26,19 @@ from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.run.child import Channel, to_parent
 from kernelmark.bench.run.station import measure
 
-#: How often the state of the executors is reported.
+#: Seconds between two reports of the state of the executors.
 TICK_S = 0.5
-#: Errors of a task whose worker or whose node was lost, by Parsl's names; any other ends the executor for us.
+#: Parsl's names of errors of a task whose worker or node was lost; any other error ends the use of the executor.
 LOST = ("ManagerLost", "WorkerLost")
-#: Workers of an executor that does not count them.
+#: The assumed number of workers of an executor that does not count them.
 WORKERS = 16
 
 
 class TaskReply(msgspec.Struct):
     """The result of a task, or the state of the executors.
 
-    lost: why its worker gave no answer; another may. ended: why no task can be measured any more. workers: those that
-    wait for tasks or measure. state: a description of the ones that have not started.
+    lost: why its worker gave no answer; another worker may. ended: why no further task can be measured. workers: the
+    number of workers that wait for tasks or measure. state: a description of workers that have not started.
     """
 
     data: bytes = b""
@@ -49,17 +49,17 @@ class TaskReply(msgspec.Struct):
 
 
 class GpuPool:
-    """A thread and a station for each GPU of this machine; a task goes to the next that is free."""
+    """A thread and a station for each GPU of this machine; a task goes to the next free GPU."""
 
     def __init__(self, gpus: list[str]) -> None:
-        """gpus: by their UUIDs."""
+        """gpus: the UUIDs of the GPUs."""
         self._free: queue.SimpleQueue[str] = queue.SimpleQueue()
         for gpu in gpus:
             self._free.put(gpu)
         self._count, self._threads = len(gpus), ThreadPoolExecutor(len(gpus))
 
     def submit(self, data: bytes) -> "Future[bytes]":
-        """Measure a task on one of the GPUs."""
+        """Submit a task, which one of the GPUs measures."""
         return self._threads.submit(self._measure, data)
 
     def _measure(self, data: bytes) -> bytes:
@@ -78,12 +78,12 @@ class GpuPool:
         return TaskReply(workers=self._count)
 
     def close(self) -> None:
-        """Drop the waiting tasks; the keeper ends those being measured."""
+        """Drop the waiting tasks; the keeper ends the running ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def load_config(path: str) -> Any:
-    """Return `config` of a file. Raises UsageError if it has none that Parsl can use."""
+    """Return the variable `config` of a file. Raises UsageError if Parsl cannot use it."""
     if reason := module_missing("parsl"):
         raise UsageError(f"--executor {path}: {reason}")
     import parsl
@@ -100,10 +100,10 @@ def load_config(path: str) -> Any:
 
 
 class ParslPool:
-    """Parsl's executors; each can measure any task. The run repeats failed tasks, not Parsl."""
+    """Parsl's executors, each of which can measure any task. Failed tasks are repeated by the run, not by Parsl."""
 
     def __init__(self, path: str) -> None:
-        """Raises UsageError for a file that cannot be used, and for executors that do not begin to start."""
+        """Start a file's executors. Raises UsageError if the file cannot be used or the executors do not start."""
         config = load_config(str(Path(path)))
         config.retries = 0
         import parsl
@@ -117,7 +117,7 @@ class ParslPool:
         self._executors = [executor for label, executor in self._kernel.executors.items() if label != "_parsl_internal"]
 
     def submit(self, data: bytes) -> "Future[bytes]":
-        """Measure a task by one of the executors."""
+        """Submit a task, which one of the executors measures."""
         future: Future[bytes] = self._measure(data)
         return future
 
@@ -128,26 +128,26 @@ class ParslPool:
         return failed(error)
 
     def state(self) -> TaskReply:
-        """Return how many workers there are, and the states of the blocks."""
+        """Return the number of workers and the states of the blocks."""
         states = "; ".join(f"{executor.label}: {_state(executor)}" for executor in self._executors)
         return TaskReply(workers=sum(map(_workers, self._executors)), state=states)
 
     def close(self) -> None:
-        """End everything that the executors have started, on any host."""
+        """End all processes that the executors have started, on any host."""
         self._kernel.cleanup()
 
 
 def _workers(executor: Any) -> int:
-    """Return how many workers are connected, as far as an executor counts them."""
+    """Return the number of an executor's connected workers, or an assumed number if it does not count them."""
     if hasattr(executor, "connected_managers"):
-        with suppress(Exception):  # it does not answer while it starts or ends
+        with suppress(Exception):  # an executor does not answer while it starts or ends
             return sum(manager["worker_count"] for manager in executor.connected_managers())
         return 0
     return int(getattr(executor, "max_threads", WORKERS))
 
 
 def _state(executor: Any) -> str:
-    """Return the states of an executor's blocks, with the last line that one printed to standard error."""
+    """Return the states of an executor's blocks, with the last line that a block printed to standard error."""
     words = []
     for name, status in getattr(executor, "status_facade", {}).items():
         lines = (status.message or status.stderr_summary or "").strip().splitlines()
@@ -156,13 +156,13 @@ def _state(executor: Any) -> str:
 
 
 def failed(error: BaseException) -> TaskReply:
-    """Return the reply that ends the run, with the reason in a line."""
+    """Return the reply that ends the run, with its reason in one line."""
     return TaskReply(ended=one_line(f"{type(error).__name__}: {' '.join(message(error).split())}"))
 
 
 def main(parent: Channel, config: str, gpus: list[str]) -> None:
     """Take tasks until there are no more."""
-    writer = ThreadPoolExecutor(1)  # a pipe that is full must keep no task waiting
+    writer = ThreadPoolExecutor(1)  # a full pipe must not keep a task waiting
 
     def answer(number: int, found: TaskReply) -> None:
         writer.submit(parent.send, number, found)
@@ -176,7 +176,7 @@ def main(parent: Channel, config: str, gpus: list[str]) -> None:
             _serve(pool, parent, answer)
         pool.close()
     writer.shutdown()
-    os._exit(0)  # whatever is still being measured, for which a thread would be waited for
+    os._exit(0)  # a normal exit would wait for the thread of a task that is being measured
 
 
 def _serve(pool: GpuPool | ParslPool, parent: Channel, answer: Callable[[int, TaskReply], None]) -> None:

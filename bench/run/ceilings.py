@@ -1,4 +1,4 @@
-"""The ceilings of a run: measured by jobs of their own, close in time to the rows that refer to them."""
+"""The ceilings of a run, which separate jobs measure close in time to the rows that refer to them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -39,20 +39,20 @@ from kernelmark.bench.run.pool import Execute
 #: Clocks and neighbours drift: an older ceiling is measured again, unless that would take more than a twentieth of
 #: the time: where caches are large, so are the copies that show the bandwidth of memory.
 MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
-#: Seconds for each kernel, and how many times that at a second look: the intervals of memory are wide by themselves.
+#: Seconds for each microbenchmark, and the factor for a second try, since intervals of bandwidth are wide.
 BUDGET_S, AGAIN = 0.3, 4
-#: An interval this wide, of the rate, is a sign of other load: the ceiling is taken again.
+#: If a ceiling's interval is wider than this share of its rate, other load is suspected, and it is measured again.
 WIDE = 0.1
-#: What a row has for `judged_by` where no ceiling can accuse it.
+#: The value of `judged_by` of a row that is compared with no ceiling.
 NO_JUDGE = "no ceiling to judge by"
 
 
-#: Ends the doubt about a ceiling whose samples all have a part of other load, however long it is looked at.
+#: The last words of the doubt about a ceiling of long calls, whose samples all include other load.
 _LONG = ", and a call took longer than a time slice"
 
 
 class Standing(NamedTuple):
-    """The ceiling that bounds rows, if one is valid, until it is measured again. doubt: why it may be too low."""
+    """The ceiling that bounds rows until it is measured again; None if none is valid. doubt: why it may be too low."""
 
     found: Ceiling | None
     stale_at_s: float
@@ -63,10 +63,10 @@ Known = dict[Need, Standing]
 
 
 class Ceilings:
-    """The ceilings of a run's rows. `keep` gets each measured ceiling, `doubt` the reason why one is invalid.
+    """The ceilings of a run's rows. `keep` is called with each measured ceiling, `doubt` with an invalid one's reason.
 
-    `earlier` returns the ceilings of a kind that this machine has reached before, each with the reason for doubt.
-    known: shared by consecutive runs.
+    `earlier` returns the ceilings of a kind that this machine has reached before, each with its doubt. known: the
+    ceilings that consecutive runs share.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Ceilings:
         self._own: set[Need] = set()
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
-        """Place the timed rows of a job, just measured, under their ceilings, and mistrust one that lies above.
+        """Add the roofline columns to a job's timed rows, just measured, and mistrust a row that exceeds its ceiling.
 
-        A stale ceiling is measured again, and so is one that seems exceeded. Rows are compared with the highest that
-        this machine has ever reached, since load lowers a ceiling and never raises it. If the baseline or several
-        kernels still exceed it, then not they but the ceiling is wrong, and it bounds nothing; but a row at twice an
-        undisturbed ceiling is mistrusted in any case.
+        A ceiling that is stale or seems exceeded is measured again. Rows are compared with the highest ceiling that
+        this machine has ever reached, since load only lowers a ceiling. If the baseline or several kernels still exceed
+        it, the ceiling is wrong, not the kernels, and it bounds nothing; but a row at twice an undisturbed ceiling is
+        always mistrusted.
         """
         for name in job.problems:
             timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]
@@ -134,7 +134,7 @@ class Ceilings:
     def _surpassed(
         self, problem: Problem, rows: list[Measurement], judges: Mapping[Entrant, list[tuple[Need, float]]]
     ) -> dict[Need, list[tuple[Measurement, Excess]]]:
-        """The ceilings that rows lie above, each with those rows."""
+        """Return the ceilings that rows exceed, each with these rows and their excess."""
         excesses: dict[Need, list[tuple[Measurement, Excess]]] = {}
         for row in rows:
             for need, times in judges[row.entrant]:
@@ -144,19 +144,19 @@ class Ceilings:
         return excesses
 
     def _judges(self, need: Need, times: float) -> list[Judge]:
-        """Return the limit above which a row is mistrusted: the highest undisturbed ceiling, else the nominal peak.
+        """Return the limit above which a row is mistrusted: the highest undisturbed ceiling, or else the nominal peak.
 
-        Without either it is twice the highest that was measured beside other load, or nothing.
+        Without either it is twice the highest ceiling measured during other load, or there is no limit.
         """
         known, ever = self._known.get(need), self._ever.get(need)
         if known and known.doubt and not known.found:
-            return []  # right kernels have surpassed it
+            return []  # correct kernels have surpassed it
         if steady := self._undisturbed(need) or nominal_peak(need):
             return [Judge(steady, times)]
         return [Judge(ever[0], FAR)] if ever and ever[1].startswith(BESIDE) else []
 
     def _undisturbed(self, need: Need) -> Ceiling | None:
-        """Return the ceiling of this run, or an earlier one, that nothing disturbed, with the best sample ever."""
+        """Return an undisturbed ceiling of this or an earlier run, with the best sample ever, or None."""
         known, ever = self._known.get(need), self._ever.get(need)
         if ever is None or ever[1]:
             return None
@@ -164,9 +164,9 @@ class Ceilings:
         return msgspec.structs.replace(own, best=ever[0].best)
 
     def _asked(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
-        """Return the needs whose ceilings can accuse a row; a microbenchmark would be held against itself.
+        """Return the needs whose ceilings a row is checked against; none for a microbenchmark.
 
-        None can where operands are zeros, with which a right kernel need not compute.
+        None are returned if operands are zeros, since a correct kernel may then skip the arithmetic.
         """
         kernel = self._registry.kernels[row.kernel]
         if (kernel.is_ours and problem.is_ceiling) or problem.distribution == "zeros":
@@ -181,14 +181,14 @@ class Ceilings:
         return problem, device, row.threads, row.numerics, job.mode, get_device(device).llc_bytes
 
     def _holds(self, need: Need) -> bool:
-        """Return whether the machine has reached a ceiling of this kind that nothing disturbed."""
+        """Return whether an undisturbed ceiling of this kind is known for this machine."""
         if need not in self._ever:
             self._ever[need] = highest(self._earlier(need))
         ever = self._ever[need]
         return ever is not None and not ever[1]
 
     def _refresh(self, need: Need, job: Job) -> None:
-        """Measure a ceiling, unless it has just been; one of an earlier run becomes one of this run."""
+        """Measure a ceiling unless it is recent; a recent one of an earlier run is recorded for this run."""
         self._holds(need)
         known = self._known.get(need)
         if known is None or known.stale_at_s < now():
@@ -200,11 +200,11 @@ class Ceilings:
             self._add(known.found, known.doubt)
 
     def _measure(self, need: Need, job: Job) -> None:
-        """Measure a ceiling, twice if it looks disturbed and none holds; the highest that was undisturbed bounds rows.
+        """Measure a ceiling, twice if it looks disturbed and no valid one is known; the highest valid one bounds rows.
 
-        Load would disturb the second look as it did the first.
+        If a valid one is known there is no second try, which the same load would disturb.
 
-        A ceiling has one value in a run: another replaces it only where it is higher than noise explains.
+        A ceiling has one value in a run; a later one replaces it only if noise does not explain the difference.
         """
         began_s, known = now(), self._known.get(need)
         found, doubt = (known.found, known.doubt) if known else (None, "")
@@ -234,19 +234,19 @@ class Ceilings:
             self._doubt(measured, doubt)
 
     def _see(self, measured: Ceiling, doubt: str) -> None:
-        """Let the highest ceiling of a kind be at least this one."""
+        """Update the highest ceiling of a kind."""
         before = self._ever.get(measured.need)
         self._ever[measured.need] = highest(filter(None, (before, (measured, doubt))))
 
     def _refute(self, need: Need, reason: str) -> None:
-        """Let a ceiling bound nothing until it is measured again, since right kernels surpass it."""
+        """Let a ceiling bound nothing until it is measured again, since correct kernels surpass it."""
         known = self._known[need]
         if known.found:
             self._doubt(known.found, reason)
         self._known[need] = known._replace(found=None, doubt=reason)
 
     def _take(self, need: Need, job: Job, times: int = 1) -> tuple[Ceiling, str] | None:
-        """Return a ceiling as it is now, and why it may be too low."""
+        """Measure a ceiling; return it and the reason why it may be too low, or None if no microbenchmark was right."""
         problem = self._registry.problem(need.problem)
         rows = self._execute(self._job(need, problem, job, times), WorkerKey(need.device, need.threads))
         row = fastest(rows)
@@ -258,11 +258,11 @@ class Ceilings:
         return measured, doubt
 
     def _looks_disturbed(self, measured: Ceiling, row: Measurement) -> str:
-        """Return why other load seems to have lowered a ceiling; nothing if it does not."""
+        """Return why other load seems to have lowered a ceiling, or ""."""
         cause = disturbances(row.disturbed)[0].cause if was_noisy(row.disturbed) else ""
         if cause and measured.device == "cpu" and fastest_tenth(row.samples).middle > SLICE_S:
             return cause + _LONG
-        # Beside other load, a sample is as fast as it would be alone, or takes a time slice more.
+        # During other load a short sample is either undisturbed or takes a time slice longer.
         if (wide := measured.high - (measured.rate if cause else measured.low)) > WIDE * measured.rate:
             return f"its interval is {100 * wide / measured.rate:.0f} % wide"
         if measured.kind == "fp32":
@@ -273,9 +273,9 @@ class Ceilings:
         return cause and BESIDE + cause
 
     def _job(self, need: Need, problem: Problem, job: Job, times: int) -> Job:
-        """Return the job of our own microbenchmarks; no plug-in may set the ceiling of its own rows.
+        """Return the job of kernelmark's microbenchmarks; a plug-in must not set the ceiling of its own rows.
 
-        Of several threads, one that uses a single one is no measure; it would take as long as the others.
+        For several threads, microbenchmarks that use only one thread are left out.
         """
         kernels = tuple(
             kernel.id

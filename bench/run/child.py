@@ -1,8 +1,8 @@
-"""A child process: started below a keeper, queried over pipes, and ended with all of its descendants.
+"""A child process that is started by a keeper, answers questions over pipes, and is ended with its descendants.
 
-`Child` is the side that asks; the module that the child runs gets its side from `to_parent`. Each message carries the
-number of its question and the process that sent it. What a child prints goes to a file, of which the parent shows a
-part; if a child ends, its last line is the reason.
+`Child` is the parent's side; the module that the child runs gets its side from `to_parent`. Each message carries the
+number of its question and the id of the process that sent it. Output of a child goes to a file, of which the parent
+shows a part; if a child ends, its last line of output is the reason.
 """
 
 import importlib
@@ -26,25 +26,25 @@ from kernelmark.bench.plan.text import one_line, plain
 from kernelmark.bench.run.family import NO_PROCESS
 
 T = TypeVar("T")
-#: How long a child whose pipe has ended may take to end.
+#: Seconds that a child may take to end after its pipe has closed.
 EXIT_S = 5.0
-#: How long a keeper may take to end all processes below it, before it is ended itself.
+#: Seconds that a keeper may take to end all processes below it, before it is killed.
 KEEPER_S = 10.0
-#: How often a child that is asked by `answers` is looked at, and how often one that is to end.
+#: Seconds between two checks of a child that `answers` queries, and of a child that is to end.
 _POLL_S, _PAUSE_S = 0.1, 2e-3
 _LENGTH_BYTES, _PIECE_BYTES, _MOST_BYTES = 8, 2**20, 2**30
-#: Bytes that are shown of what was printed for one question; the rest is given up.
+#: The bytes of output that are shown for each question; the rest is dropped.
 MOST = 64 * 1024
-#: The file may grow to this before it is cut, so that it is seldom touched.
+#: The size at which the file of output is truncated, which is large so that this is rare.
 _GROWN = 16 * MOST
-#: What helps where the system has no process, or no descriptor, for a child.
+#: The remedy if the system refuses a process or a descriptor for a child.
 _MORE = "`ulimit -a` shows the limits, a container has one of its own (pids)"
-#: Characters of the last words.
+#: The most characters of a child's last line that are shown.
 _WORDS = 200
 
 
 class Message(msgspec.Struct, array_like=True):
-    """A question or an answer to it; the number is the question's, 0 for a message that answers none."""
+    """A question or an answer. number: that of the question; 0 for a message that answers no question."""
 
     number: int
     pid: int
@@ -58,7 +58,7 @@ class Channel:
         self._reads, self._writes, self._data = reads, writes, bytearray()
 
     def send(self, number: int, body: object) -> None:
-        """Send a message. Raises BrokenPipeError if the reader has gone, UsageError for text that is not UTF-8."""
+        """Send a message. Raises BrokenPipeError if the reader has ended, UsageError for text that is not UTF-8."""
         with only_utf8():
             encoded = msgspec.msgpack.encode(body)
         data = msgspec.msgpack.encode(Message(number, os.getpid(), msgspec.Raw(encoded)))
@@ -67,9 +67,10 @@ class Channel:
             left = left[os.write(self._writes, left) :]
 
     def receive(self, within_s: float | None = None) -> Message | None:
-        """Return the next message, or None if it has not arrived completely in time. None waits for ever.
+        """Return the next message, or None if it has not arrived completely in time.
 
-        Raises EOFError if the other side has ended, msgspec.DecodeError for nonsense.
+        within_s: None waits for ever. Raises EOFError if the other side has ended, msgspec.DecodeError for invalid
+        bytes.
         """
         until_s = now() + (within_s or 0.0)
         while (message := self._next()) is None:
@@ -98,14 +99,14 @@ class Channel:
 
 
 class Child(AbstractContextManager["Child", None]):
-    """A module that runs in another process, below a keeper."""
+    """A module that runs in another process, started by a keeper."""
 
     def __init__(
         self, module: str, *words: str, variables: Mapping[str, str] = MappingProxyType({}), passed: Sequence[int] = ()
     ) -> None:
         """variables: added to the environment of this process. passed: descriptors that the child inherits.
 
-        Raises UsageError where there is no place for what it prints, and no process or file for it.
+        Raises UsageError if there is no room for its output, or the system refuses the process or a file.
         """
         self.log = scratch_file()
         keeper = [sys.executable, "-P", "-m", "kernelmark.bench.run.family", str(os.getpid())]
@@ -119,7 +120,7 @@ class Child(AbstractContextManager["Child", None]):
                 stdout=self.log,
                 stderr=self.log,
                 pass_fds=(questions, answers, *passed),
-                start_new_session=True,  # an interrupt from the terminal is the parent's to handle
+                start_new_session=True,  # the parent handles interrupts from the terminal
             )
         except OSError as error:
             raise UsageError(f"{NO_PROCESS} {error.strerror}; {_MORE}") from None
@@ -132,7 +133,7 @@ class Child(AbstractContextManager["Child", None]):
         self.close()
 
     def ask(self, body: object) -> int:
-        """Send a question and return its number; if the child has ended, `receive` finds out."""
+        """Send a question and return its number; if the child has ended, `receive` raises."""
         self._number += 1
         with suppress(BrokenPipeError):
             self._channel.send(self._number, body)
@@ -141,9 +142,9 @@ class Child(AbstractContextManager["Child", None]):
     def receive(self, within_s: float) -> Message | None:
         """Return the next answer, or None if there is none in time.
 
-        Raises EOFError if none can come, msgspec.DecodeError for nonsense and for an answer of another process.
+        Raises EOFError if the child has ended, msgspec.DecodeError for invalid bytes or an answer of another process.
         """
-        has_ended = self.ended() is not None  # all that it has written is there to be read then
+        has_ended = self.ended() is not None  # in that case all of its output can be read
         message = self._channel.receive(within_s)
         if message is None and has_ended:
             raise EOFError
@@ -154,14 +155,14 @@ class Child(AbstractContextManager["Child", None]):
         return message
 
     def ended(self, within_s: float = 0.0) -> int | None:
-        """Wait up to `within_s` for the end; return the exit status, below 0 a signal, None while the process runs."""
+        """Wait up to `within_s` for the end; return the exit status (negative: a signal), or None if it still runs."""
         stop = now() + within_s
         while (status := self._process.poll()) is None and now() < stop:
             pause(_PAUSE_S)
         return status
 
     def fate(self) -> tuple[int | None, str]:
-        """Return the exit status of a child that stopped answering, and a description with its last words.
+        """Return the exit status of a child that stopped answering, and a text with its last line of output.
 
         Raises UsageError if the system could not start the process.
         """
@@ -169,17 +170,17 @@ class Child(AbstractContextManager["Child", None]):
         if not self._answers_as and words.startswith(NO_PROCESS):
             raise UsageError(f"{words}; {_MORE}")
         if status is None:
-            return None, f"the process does not answer, and has not ended{self.said()}"
+            return None, f"the process does not answer, but has not ended{self.said()}"
         how = signal.Signals(-status).name if status < 0 else f"the process ended with status {status}"
         return status, f"{how}{self.said()}"
 
     def said(self) -> str:
-        """Return the last words after a colon, or nothing."""
+        """Return a colon and the last line of output, or ""."""
         words = last_words(self.log)
         return f": {words}" if words else ""
 
     def close(self, patience_s: float = 0.0) -> None:
-        """End the process and all below it, and wait for that; first give it `patience_s` to end by itself."""
+        """Give the process `patience_s` to end by itself; then end it and all below it, and wait for that."""
         self._channel.close()
         if self.ended(patience_s) is None:
             self._process.terminate()
@@ -190,34 +191,34 @@ class Child(AbstractContextManager["Child", None]):
 
 
 def to_parent() -> Channel:
-    """Return the channel to the parent process; from now on an exception ends this process with one line."""
+    """Return the channel to the parent process; after that an uncaught exception ends this process with one line."""
     sys.excepthook = _end_in_a_line
     return Channel(int(sys.argv[1]), int(sys.argv[2]))
 
 
 def _end_in_a_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
-    """Print an exception as one line, and skip Python's own end: a lost device would complain of each handle."""
+    """Print an exception as one line and exit without Python's clean-up, where a lost device reports each handle."""
     sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{place(error)}\n")
     sys.stderr.flush()
     os._exit(1)
 
 
 def scratch_file() -> IO[bytes]:
-    """Return a file without a name, which ends with the processes that hold it. Raises UsageError on failure."""
+    """Return an unnamed file, which is deleted when the last process closes it. Raises UsageError on failure."""
     try:
         return tempfile.TemporaryFile()
     except OSError as error:
-        raise UsageError(f"a worker needs a file for what it prints: {error}; TMPDIR names another folder") from None
+        raise UsageError(f"a worker needs a file for its output: {error}; set TMPDIR to another folder") from None
 
 
 def trim(log: IO[bytes]) -> None:
-    """Truncate the file to the part that would be shown; the child goes on writing at its old position."""
+    """Truncate the file to the part that would be shown; the child continues to write at its old position."""
     if os.fstat(log.fileno()).st_size > _GROWN:
         os.ftruncate(log.fileno(), MOST)
 
 
 def relay(log: IO[bytes], out: TextIO) -> None:
-    """Copy the printed text to `out`, and empty the file."""
+    """Copy the child's output to `out`, and empty the file."""
     fd = log.fileno()
     size = os.fstat(fd).st_size
     if not size:
@@ -226,18 +227,18 @@ def relay(log: IO[bytes], out: TextIO) -> None:
     if size > MOST:
         out.write(f"\n(kernels printed {size / 1e6:.3g} MB, of which {MOST // 1024} kB are shown)\n")
     os.ftruncate(fd, 0)
-    os.lseek(fd, 0, os.SEEK_SET)  # of the child too, which shares the position
+    os.lseek(fd, 0, os.SEEK_SET)  # moves the child's position, too, which is shared
 
 
 def last_words(log: IO[bytes]) -> str:
-    """Return the last line that is not empty, on one line of bounded length."""
+    """Return the last non-empty line, cut to a bounded length."""
     start = max(0, os.fstat(log.fileno()).st_size - MOST)
     lines = plain(os.pread(log.fileno(), MOST, start).decode(errors="replace")).split("\n")
     return next((one_line(line.strip()[:_WORDS]) for line in reversed(lines) if line.strip()), "")
 
 
 class Lost(NamedTuple):
-    """Why a question has no answer."""
+    """The reason why a question has no answer."""
 
     reason: str
 
@@ -249,12 +250,12 @@ def answers(
     until_s: float,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[T, Any]]:
-    """Yield each question with its answer by the function `replies` of a module, or with `Lost`.
+    """Yield each question with the answer of a module's function `replies`, or with `Lost`.
 
-    `replies` gets the questions, as plain data, in a child, and yields an answer to each, in order, when it is asked
-    for. A child that is silent for longer than `silence_s`, which may depend on the question, is ended; a fresh one
-    takes the questions left. So is any at `until_s` (monotonic clock) or when `stop` holds; questions that were not
-    begun by then are left out.
+    `replies` runs in a child, gets the questions as plain data, and yields the answers in order on demand. A child that
+    is silent for longer than `silence_s`, which may depend on the question, is ended, and a new child gets the
+    remaining questions. At `until_s` (monotonic clock), or when `stop` returns true, the child is ended, and questions
+    that it had not begun are skipped.
     """
     left = list(questions)
     while left and now() < until_s and not stop():
@@ -283,7 +284,7 @@ def _answer(child: Child, questions: Sequence[object], until_s: float, stop: Cal
 
 
 def main() -> None:
-    """Answer questions by the function `replies` of the named module, which gets all of them with the first."""
+    """Answer questions with the function `replies` of the named module, which gets all questions with the first one."""
     parent, found = to_parent(), iter(list[Any]())
     while message := parent.receive():
         if message.number == 1:

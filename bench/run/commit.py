@@ -9,7 +9,7 @@ from pathlib import Path
 import kernelmark
 from kernelmark.bench.plan.errors import UsageError
 
-#: In a copy without `.git`: the commit that it was copied at. `build/` is in no commit and has to be taken along.
+#: The commit of a copy without `.git`; the file is in no commit and must be copied, too.
 COMMIT_FILE = "build/commit"
 
 
@@ -17,10 +17,10 @@ COMMIT_FILE = "build/commit"
 def git_commit() -> str:
     """Return the commit of the checkout that kernelmark runs from, with `-dirty` if files have changes.
 
-    Files of reports do not count.
+    Changes in `reports/` are ignored.
 
-    A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise the one in the file
-    `build/commit`, otherwise its version. A checkout without git ignores the file.
+    For a copy without `.git` this is the commit in KERNELMARK_COMMIT, or else in the file `build/commit`, or else the
+    version. If there is a `.git` but no git, the file is ignored.
     """
     root, version = Path(kernelmark.__file__).resolve().parents[1], f"kernelmark {kernelmark.__version__}"
     if (root / ".git").exists():
@@ -29,7 +29,7 @@ def git_commit() -> str:
 
 
 def write_commit_file(root: Path) -> str:
-    """Write the commit of a checkout into `build/commit`, for copies of it, and return it. Raises UsageError."""
+    """Write the commit of a checkout to `build/commit`, for copies of it, and return it. Raises UsageError."""
     if not (commit := _commit_of(root)):
         raise UsageError(f"{root}: git names no commit of it, expected a checkout; set KERNELMARK_COMMIT in the copy")
     try:
@@ -47,7 +47,7 @@ def _written(file: Path) -> str:
 
 
 def _commit_of(root: Path) -> str:
-    # A hook has variables that lead git to its own repository; a container may run another user's checkout.
+    # In a hook, variables point git at the hook's repository; in a container, another user may own the checkout.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "--no-optional-locks", "-c", f"safe.directory={root}", "-C", str(root)]
 

@@ -1,6 +1,6 @@
-"""The run's side of an executor: comparison groups go to the broker as tasks, and their rows to the store.
+"""Measure a run by an executor: send comparison groups to the broker as tasks, and store their rows.
 
-Only this process writes the store, a row at a time, so an acknowledged row outlives whatever is killed.
+Only this process writes to the store, one job at a time, so that stored rows survive if a worker is killed.
 """
 
 import os
@@ -27,17 +27,17 @@ from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Notify, Session, ignore
 from kernelmark.bench.run.station import StationRows, Task
 
-#: How long an interrupt may wait for notice, and how long an executor may take to end what it has started.
+#: Seconds after which an interrupt is noticed at the latest, and seconds that an executor may take to shut down.
 TICK_S, CLOSE_S = 0.25, 20.0
 
 
 class Broker(AbstractContextManager["Broker", None]):
-    """The broker's process, which takes questions in turn and answers in any order."""
+    """The broker's process, which takes tasks in order and answers in any order."""
 
     def __init__(self, config: str, gpus: Sequence[str]) -> None:
-        """config: the file of Parsl's executors, or "" for a worker on each of these GPUs."""
+        """config: the file that configures Parsl's executors, or "" for a worker on each of these GPUs."""
         self.workers, self.state = 0, "has not answered"
-        # Parsl looks for its scripts on the path, where those of an environment are only while it is activated.
+        # Parsl looks for its scripts on PATH, which has those of a virtual environment only while it is activated.
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         self._child = Child("kernelmark.bench.run.broker", config, *gpus, variables={"PATH": path})
 
@@ -51,7 +51,7 @@ class Broker(AbstractContextManager["Broker", None]):
     def answer(self, within_s: float) -> tuple[int, TaskReply] | None:
         """Return the next answer and the number of its task, or None if there is none in time.
 
-        Raises UsageError if none can come.
+        Raises UsageError if the broker has ended.
         """
         until_s = now() + within_s
         while True:
@@ -92,14 +92,14 @@ def _found(answer: TaskReply) -> StationRows:
 
 
 class _JobGroup(NamedTuple):
-    """The jobs of a comparison group: as they were planned, and the part of each that has no row yet."""
+    """The jobs of a comparison group as planned, and the part of each that has no row yet."""
 
     whole: list[PlannedJob]
     left: list[PlannedJob]
 
 
 class Dispatch:
-    """Measures a run by the workers of a broker."""
+    """Measures a run with the workers of a broker."""
 
     def __init__(self, session: Session, store: Store, broker: Broker) -> None:
         self._session, self._store, self._broker = session, store, broker
@@ -111,9 +111,9 @@ class Dispatch:
     def run(
         self, jobs: Iterable[PlannedJob], expected: Host, notify: Notify = ignore, progress: Progress | None = None
     ) -> bool:
-        """Measure everything; return whether it was not interrupted. After a signal the groups in hand are finished.
+        """Measure everything; return True unless interrupted. After a signal, groups that have begun are finished.
 
-        expected: what all hosts must have in common. Raises UsageError if the executor has ended.
+        expected: the properties that all hosts must share. Raises UsageError if the executor has ended.
         """
         progress = progress or Progress()
         self._plan_groups(jobs, progress)
@@ -152,7 +152,7 @@ class Dispatch:
         return self._broker.ask(Task(expected, self._session.plan, self._groups[group].left))
 
     def _take(self, group: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
-        """Record the rows of a group; return False if its worker was lost and it is to be measured again."""
+        """Record the rows of a group; return False if its worker was lost and the group must be measured again."""
         if answer.lost:
             self._losses[group] += 1
             self._lost = answer.lost
@@ -172,7 +172,7 @@ class Dispatch:
         return True
 
     def _ended(self, is_interrupted: bool) -> bool:
-        """Note the end of the run if nothing is left; return whether it was not interrupted."""
+        """Record the end of the run if nothing is left; return True if it was not interrupted."""
         if given_up := sum(losses >= KILLS for losses in self._losses.values()):
             raise UsageError(f"{given_up} comparison groups lost their worker {KILLS} times: {self._lost}")
         if not is_interrupted:

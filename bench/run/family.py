@@ -1,9 +1,10 @@
-"""Find and end all descendants of a process on Linux, even those that left their group or session.
+"""Find and end all descendants of a process on Linux, even if they have left its group or session.
 
 `python -m kernelmark.bench.run.family PARENT MODULE WORD...` is a keeper, which stands between a run and a child of it:
-it runs the module as a child and ends with its status. A process that the child has started may leave its group and its
-session, or lose its parent: the keeper is then its parent. When the child ends, when the parent ends, or when SIGTERM
-arrives, the keeper kills all of them. It loads no plug-in and nothing heavy, since one stays beside every worker.
+it runs the module as a child and ends with the child's status. A process that the child has started may leave its group
+and session or lose its parent; the keeper then becomes its parent. When the child or the parent ends, or SIGTERM
+arrives, the keeper kills all of these processes. It imports no plug-in and no large library, since every worker has a
+keeper.
 """
 
 import ctypes
@@ -20,23 +21,24 @@ from typing import NamedTuple
 PROC = Path("/proc")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
-#: Python's own process that removes shared memory and semaphores once those who shared them have ended.
+#: Python's process that removes shared memory and semaphores after the processes that shared them have ended.
 _TRACKER = b"multiprocessing.resource_tracker"
-#: How often the processes that are left are looked for, and how long the system has for each: five seconds in all.
+#: The number of searches for remaining processes, and the seconds after each: five seconds in total.
 _PASSES, _PAUSE_S = 1000, 5e-3
-#: The passes in which a resource tracker may still remove what is shared: four seconds, for it may have yet to start.
+#: The searches during which a resource tracker may still remove shared objects: four seconds, as it may only be
+# starting.
 _GRACE_PASSES = 800
-#: Milliseconds that a process may be without a name before it is taken for one that hides it.
+#: Milliseconds that a process may have no name before it counts as hiding it.
 _LOADING_PASSES = 200
 
-#: What a keeper prints before the reason where it cannot start a child; no other process prints it.
+#: The text that a keeper, and no other process, prints before the reason if it cannot start a child.
 NO_PROCESS = "a worker cannot be started:"
-#: What a keeper waits for.
+#: The signals that a keeper waits for.
 _SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 
 
 class Member(NamedTuple):
-    """A process, its parent, and the host memory that it holds."""
+    """A process, its parent, and the bytes of host memory that it uses."""
 
     pid: int
     parent: int
@@ -49,14 +51,14 @@ def _control(option: int, value: int) -> None:
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Receive a signal when the parent ends, even if it is killed; exit if it has ended already."""
+    """Have the system send this process a signal when its parent ends or is killed; exit if it has ended already."""
     _control(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         sys.exit()
 
 
 def adopt() -> None:
-    """Become the parent of each descendant whose own parent ends, in place of the system's first process."""
+    """Become the parent of descendants whose parent ends, instead of init."""
     _control(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -66,13 +68,13 @@ def leave_no_dump() -> None:
 
 
 def volunteer() -> None:
-    """Let the system kill this process first if memory is short."""
+    """Let the system kill this process first when memory is short."""
     with suppress(OSError):
         PROC.joinpath("self/oom_score_adj").write_text("1000")
 
 
 def below(pid: int) -> list[Member]:
-    """Return the processes below this one, each after its parent; none if the system has no /proc."""
+    """Return the descendants of a process, each after its parent; none if the system has no /proc."""
     children: dict[int, list[Member]] = {}
     for member in _all():
         children.setdefault(member.parent, []).append(member)
@@ -97,7 +99,7 @@ def _all() -> Iterator[Member]:
 
 
 def reap() -> dict[int, int] | None:
-    """Reap the processes that have ended, adopted ones too; return their statuses, None if no child is left."""
+    """Reap ended processes, adopted ones included; return their statuses, or None if no child is left."""
     statuses: dict[int, int] = {}
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -110,7 +112,7 @@ def reap() -> dict[int, int] | None:
 def end_all(child: int) -> None:
     """Kill every process below this one and reap it; if the system does not list them, kill the child's group.
 
-    A process that no signal ends within five seconds, such as one that waits for a broken device, is left.
+    A process that does not end within five seconds, such as one that waits for a broken device, is left running.
     """
     for number in range(_PASSES):
         members = below(os.getpid())
@@ -125,7 +127,7 @@ def end_all(child: int) -> None:
 
 
 def known() -> set[int]:
-    """Return the processes that are below this one already, such as those of a shell that has become this process."""
+    """Return the ids of processes that are already below this one, such as those of a shell that exec'd it."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -134,9 +136,9 @@ def known() -> set[int]:
 
 
 def end_rest(spared: set[int]) -> None:
-    """Kill the processes that foreign code has left below this one; a resource tracker ends with this one.
+    """Kill the processes that foreign code has left below this one; a resource tracker ends by itself.
 
-    spared: processes that are left alone, with their descendants.
+    spared: processes that are not killed; nor are their descendants.
     """
     for _ in range(_PASSES):
         if reap() is None:
@@ -161,9 +163,9 @@ def _kill(how: Callable[[int, int], None], pid: int) -> None:
 
 
 def _tracks(pid: int) -> bool:
-    """Return whether a process is a resource tracker, which ends by itself when the others have.
+    """Return whether a process is a resource tracker, which ends by itself after the others.
 
-    While a program is being loaded into a process, it has no name; those who started it go on meanwhile.
+    A process has no name while its program is being loaded, and its parent may continue meanwhile.
     """
     folder = PROC / str(pid)
     with suppress(OSError):
@@ -176,9 +178,9 @@ def _tracks(pid: int) -> bool:
 
 
 def main(parent: int, module: str, words: Sequence[str]) -> None:
-    """Keep a child that runs the module; returns only in the child, once the module has ended."""
+    """Start a child that runs the module and keep it; returns only in the child, after the module has ended."""
     adopt()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run decides what an interrupt does
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles interrupts
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     die_with(parent, signal.SIGTERM)
     keeper = os.getpid()
@@ -188,7 +190,7 @@ def main(parent: int, module: str, words: Sequence[str]) -> None:
         sys.exit(f"{NO_PROCESS} {error.strerror}")
     if child:
         _keep(child)
-    os.setsid()  # a kernel that signals its group does not reach the keeper
+    os.setsid()  # so that a kernel that signals its process group does not reach the keeper
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     die_with(keeper)
     volunteer()
@@ -197,8 +199,8 @@ def main(parent: int, module: str, words: Sequence[str]) -> None:
 
 
 def _keep(child: int) -> None:
-    """Wait for the child's end or for SIGTERM, end all descendants, and exit as the child did."""
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # its pipes must end with it
+    """Wait for the child's end or SIGTERM, end all descendants, and exit with the child's status."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the child's pipes must close when it ends
     status = None
     while status is None and signal.sigwait(_SIGNALS) != signal.SIGTERM:
         status = (reap() or {}).get(child)
@@ -210,7 +212,7 @@ def _end_as(status: int) -> None:
     """End by the same signal, or with the same exit status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        leave_no_dump()  # the child has left its own
+        leave_no_dump()  # the child has dumped core already, if at all
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

@@ -1,4 +1,4 @@
-"""Run a job: set up, draw, verify, time in turn, verify again. Takes data and returns data; prints nothing."""
+"""Run a job: set up kernels, draw operands, verify, time in turn, verify again. Takes and returns only data."""
 
 import importlib
 import math
@@ -40,18 +40,18 @@ from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.plan.tuned import preferring
 from kernelmark.bench.run.progress import Glimpse
 
-#: Called with the first samples of the contenders of a long job.
+#: A function that is called with the first samples of a long job's contenders.
 Show = Callable[[list[Glimpse]], None]
-#: Seconds of sampling after which a job shows its samples, once: each time wakes the parent during the timing.
+#: Seconds of sampling after which a job shows its samples, only once, since that wakes the parent during timing.
 SHOW_S = 5.0
-#: Outputs of timed calls that are judged: two at least, more while that takes less than this share of the time limit.
+#: At least so many outputs of timed calls are judged, and more within this share of the time limit.
 STANDING, STANDING_SHARE, MOST_STANDING = 2, 0.05, 16
-#: Where so many bytes of outputs would have to be kept until then, one is judged.
+#: Only one is judged if the saved outputs would take more bytes than this.
 KEPT_BYTES = 64 * 2**20
 
 
 class Stock:
-    """The operand sets of one problem in each place that its contenders need, and their values."""
+    """The operand sets of one problem, in each place that its contenders need, and their values."""
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
@@ -64,7 +64,7 @@ class Stock:
             for place, device in devices.items()
         }
         self.sets: dict[Place, list[OperandSet]] = {}
-        #: In the memory of each first set, where operands of the CPU lie off a cache line.
+        #: Sets in the memory of each place's first set, with operands off a cache line; only on the CPU.
         self.moved: dict[Place, OperandSet] = {}
         self.draw = Draw(problem, job.seed)
         for place, device in devices.items():
@@ -80,7 +80,7 @@ class Stock:
 
     @property
     def live(self) -> list[Contender]:
-        """The contenders on the problem that have passed every check so far."""
+        """Return the problem's contenders that have passed every check so far."""
         return [contender for contender in self._contenders if contender.live]
 
     def redraw(self, distribution: str = UNIFORM) -> References:
@@ -94,14 +94,14 @@ class Stock:
         return References(self.problem, self.draw, self._contenders[0].called)
 
     def checksums(self, order: str) -> Checksums:
-        """Return the checks of whole outputs of kernels of this order, while the values are current."""
+        """Return the checks of whole outputs for kernels of this order, valid until the next draw."""
         if order not in self._checksums:
             called = self._contenders[0].called
             self._checksums[order] = Checksums(self.problem, self.draw, order, called, self.reference_s)
         return self._checksums[order]
 
     def lay_out(self, moved: bool) -> None:
-        """Fill the moved sets with the drawn values, or again the first sets, whose memory they share."""
+        """Load the drawn values into the moved sets, or back into the first sets, which share their memory."""
         for place, found in self.moved.items():
             operands = found if moved else self.sets[place][0]
             operands.fence()
@@ -109,7 +109,7 @@ class Stock:
             operands.poison()
 
     def share(self, count: int) -> None:
-        """Draw the changes of the operands that every contender is judged on."""
+        """Draw the changes of the operands on which every contender is judged."""
         self.shared = [self.draw.change() for _ in range(count)]
 
     def one_of_each(self) -> dict[Place, int]:
@@ -122,12 +122,12 @@ class Stock:
 
 
 def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
-    """Verify and time the contenders of a job in turn, one row each, in the order of `job.entrants`.
+    """Verify a job's contenders and time them in turn; return a row for each, in the order of `job.entrants`.
 
     Variants that do not fit into memory together are measured one problem after the other, with a note. A job without
-    contenders loads its plug-ins. `board` records the call in progress; `show` gets the contenders' samples so far.
-    Raises UsageError for ids and plug-ins that do not exist, DeviceLost if a kernel has corrupted its device; no other
-    fault of a kernel raises.
+    contenders only loads its plug-ins. board: records the call in progress; show: called with the contenders' samples
+    so far. Raises UsageError for ids and plug-ins that do not exist, and DeviceLost if a kernel has corrupted its
+    device; any other fault of a kernel is reported in its row.
     """
     board = board or Board()
     with board.calling(0, IMPORT):
@@ -149,18 +149,18 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
 def _in_turn(
     job: Job, registry: Registry, called: Mapping[Entrant, Called], board: Board, show: Show
 ) -> tuple[list[Measurement], str]:
-    """Return the rows of contenders measured together, and why variants cannot be, if so: then nothing was timed."""
+    """Measure contenders together; return their rows, or why variants do not fit into memory: then nothing is timed."""
     contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
     crowded = _measure(job, contenders, board, show)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
-    del contenders  # with their launches and operands: a device gives back only memory that nothing holds
+    del contenders  # and so their launches and operands, since a device releases only memory without references
     for device in devices.values():
         device.release()
     return _stamped(rows), crowded
 
 
 def _stamped(rows: list[Measurement]) -> list[Measurement]:
-    """Give the rows the id of this execution: they were measured in turn, and rows with another id were not."""
+    """Give the rows a new id in the column `job`, which marks rows that were measured in turn."""
     job = secrets.token_hex(6)
     for row in rows:
         row.job, row.reason = job, one_line(row.reason)
@@ -174,7 +174,7 @@ def _host_modules(registry: Registry, name: str) -> tuple[str, ...]:
 
 @lru_cache
 def _pools(modules: frozenset[str]) -> threadpoolctl.ThreadpoolController:
-    """The thread pools of these modules, which are imported first: a pool loaded later would escape the limit."""
+    """Return the thread pools of these modules after importing them, since a pool loaded later would not be limited."""
     for module in modules:
         importlib.import_module(module)
         if module == "scipy":
@@ -203,7 +203,7 @@ def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -
 
 
 def _absent(kernel: Kernel) -> str:
-    """Return why a kernel's device is not used; for a CUDA kernel without a GPU, also what needs none."""
+    """Return why a kernel's device is not used; for a CUDA kernel also the commands that need no GPU."""
     if (reason := unavailable(kernel)) is None:
         return f"it runs on {kernel.device}, which --device leaves out"
     if not isinstance(kernel, CudaKernel):
@@ -221,7 +221,7 @@ def _from_here(path: str | Path) -> str:
 
 
 def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) -> str:
-    """Fill in the reports. Return why variants cannot be measured together, if so: then nothing is timed."""
+    """Fill in the reports; or return why variants do not fit into memory together, and time nothing."""
     live = [c for c in contenders if c.live]
     try:
         stocks = _stocks(job, live)
@@ -233,13 +233,13 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
         return ""
     for stock in stocks:
         _set_up(stock)
-    entropy = job.entropy or f"{secrets.randbits(128):032x}"  # which no set-up has seen
+    entropy = job.entropy or f"{secrets.randbits(128):032x}"  # unknown to every set-up
     board.entropy = entropy
     for stock in stocks:
         stock.draw.mix(int(entropy, 16))
         for contender in stock.live:
             contender.report.entropy = entropy
-        # Drawn again after set-up: results computed there from the values are stale now.
+        # Drawn again after set-up, so that results computed there are stale.
         began_s = now()
         stock.reference_s = _judge(stock, moved=True)
         for contender in stock.live:
@@ -256,7 +256,7 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
                 contender.audit()
     for stock in stocks:
         if stock.moved and not job.mode.does.times:
-            _judge(stock)  # a first call of the launches that have not been called yet
+            _judge(stock)  # the first call of launches that have not been called yet
         _judge_last(stock)
     if job.mode.does.times:
         _conclude(job, live)
@@ -271,15 +271,15 @@ def _set_up(stock: Stock) -> None:
 
 
 def _crowded(job: Job, contenders: list[Contender]) -> str:
-    """Return why the variants of a group do not fit into memory together; one of them alone may fit."""
+    """Return why the variants of a group do not fit into memory together, or ""."""
     reports = [c.report for c in contenders if len(job.problems) > 1]
     return next((one_line(f"{r.kernel}: {r.reason}") for r in reports if r.status == Status.OOM), "")
 
 
 def _time(job: Job, stocks: list[Stock], show: Show) -> None:
-    """Sample the contenders in turn; one that raises is dropped.
+    """Sample the contenders in turn; a contender that raises is dropped.
 
-    A kernel's variants stand next to one another, so that little time passes between compared samples.
+    A kernel's variants follow one another, so that little time passes between compared samples.
     """
     for stock in stocks:
         if stock.live and stock.problem.distribution != UNIFORM:
@@ -304,7 +304,7 @@ def _time(job: Job, stocks: list[Stock], show: Show) -> None:
 
 
 class _Looks:
-    """The contenders that are being sampled, and whether their samples were shown."""
+    """Shows the samples of the contenders that are being sampled, once."""
 
     def __init__(self, running: Mapping[str, Contender], show: Show) -> None:
         self._running, self._show, self._began_s, self._shown = running, show, now(), False
@@ -313,12 +313,12 @@ class _Looks:
         self._running[name].fail(error)
 
     def look(self) -> None:
-        """Show the samples of each, once the job has lasted for SHOW_S and samples have been kept."""
+        """Show each contender's samples when the job has lasted SHOW_S seconds and samples have been kept."""
         if self._shown or now() - self._began_s < SHOW_S:
             return
         sampled = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
         glimpses = [Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in sampled if samples]
-        if glimpses:  # a first window that was disturbed leaves none
+        if glimpses:  # none if the first window was disturbed
             self._shown = True
             self._show(glimpses)
 
@@ -336,10 +336,10 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
 
 
 def _judge(stock: Stock, moved: bool = False) -> float:
-    """Verify each contender on fresh values, on one of its sets: some kernels are right only the first time.
+    """Verify each contender on new values in one of its sets, since some kernels are right only the first time.
 
-    moved: on operands off a cache line, where there are such: some are right only where these begin at one. Returns the
-    seconds that a reference took.
+    moved: use operands off a cache line, if there are any, since some kernels are right only with aligned operands.
+    Returns the seconds that a reference took.
     """
     if not stock.live:
         return 0.0
@@ -355,14 +355,14 @@ def _judge(stock: Stock, moved: bool = False) -> float:
 
 
 def _judge_last(stock: Stock) -> None:
-    """Verify each once more; then look at those that took long, which draws other values."""
+    """Verify each contender again; then audit those that took long, which draws new values."""
     _judge(stock)
     for contender in stock.live:
         contender.audit_renewed()
 
 
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:
-    """Return how many outputs of each contender are judged, given the time that one took."""
+    """Return the number of outputs to judge for each contender, given the seconds that one takes."""
     affordable = int(STANDING_SHARE * job.budget.max_time_s / judged_s)
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 
@@ -372,7 +372,7 @@ def _output_bytes(problem: Problem) -> int:
 
 
 def _judge_standing(stock: Stock) -> None:
-    """Verify the outputs of timed calls, each made on operands with a few changed elements."""
+    """Verify the saved outputs of timed calls, whose operands had a few changed elements."""
     for number, change in enumerate(stock.shared):
         if not stock.live:
             return
@@ -383,9 +383,9 @@ def _judge_standing(stock: Stock) -> None:
 
 
 def _stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
-    """The stock of each problem, in their order.
+    """Return the stock of each problem, in their order.
 
-    Raises MemoryError for what all drawn values and the host's sets take, before the system has to kill.
+    Raises MemoryError if drawn values and sets on the host need too much memory, before the system kills the process.
     """
     own = {c.problem.id: [other for other in contenders if other.problem.id == c.problem.id] for c in contenders}
     refuse_what_does_not_fit(sum(_host_bytes(job, some) for some in own.values()), "operands need")
@@ -393,13 +393,13 @@ def _stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
 
 
 def _cached_bytes(problem: Problem, place: Place) -> int:
-    """Return the least that one cache has of a set of operands: each of several GPUs has its share."""
+    """Return the bytes of an operand set in one cache: with several GPUs, the least share of a GPU."""
     gpus = max(len(operand.gpus) for operand in problem.operands()) if place.spread else 1
     return problem.footprint_bytes // gpus
 
 
 def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:
-    """Return the host memory that the drawn values, all sets of one problem and the outputs to be judged take."""
+    """Return the bytes of host memory for one problem: its drawn values, operand sets and outputs to judge."""
     problem = contenders[0].problem
     held = {c.place: (c.device, c.device.stream is None) for c in contenders}
     outputs = _output_bytes(problem)

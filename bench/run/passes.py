@@ -1,4 +1,4 @@
-"""Combine the processes of one job: which of them count, and their measurements as one a contender."""
+"""Combine the processes of a job: choose those that count, and merge each contender's measurements."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -20,10 +20,10 @@ def planned_processes(plan: Plan) -> int:
 
 
 def is_settled(planned: PlannedJob, measured: Sequence[Process], processes: int) -> bool:
-    """Return whether the job needs no further process: enough were undisturbed, or it has had the most allowed.
+    """Return whether the job needs no further process: enough were undisturbed, or the limit is reached.
 
-    Half as many processes again may replace disturbed ones. The decision depends on the disturbances and not on the
-    samples. If all contenders have failed, there is nothing left to measure.
+    Up to half as many additional processes may replace disturbed ones. The decision depends on disturbances, not on
+    samples. If all contenders have failed, nothing is left to measure.
     """
     if still_good(planned, measured) is None or len(measured) >= processes + processes // 2:
         return True
@@ -31,22 +31,22 @@ def is_settled(planned: PlannedJob, measured: Sequence[Process], processes: int)
 
 
 def counted(measured: Sequence[Process], processes: int) -> Sequence[Process]:
-    """Return the processes that the row is formed from, in their order, preferring the undisturbed ones."""
+    """Return the processes that count for the row, in order; undisturbed ones are preferred."""
     ranked = sorted(range(len(measured)), key=lambda place: (not _stands(measured[place]), place))
     return [measured[place] for place in sorted(ranked[:processes])]
 
 
 def _stands(process: Process) -> bool:
-    """Return whether a process cannot be replaced: it was not disturbed, or a contender failed in it."""
+    """Return whether a process is not replaced: it was undisturbed, or a contender failed in it."""
     failed = any(measured.status != Status.OK for measured in process)
     return failed or not any(was_noisy(measured.disturbed) for measured in process)
 
 
 def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
-    """Merge processes' rows, with intervals that hold for the next process; a single process's rows stay as they are.
+    """Merge the rows of several processes, with intervals that cover the next one; one process's rows stay as they are.
 
-    baseline_of: the baseline of a problem. A kernel that failed in any process has failed. A ratio is formed only
-    between kernels that were measured in turn in every process.
+    baseline_of: returns the baseline of a problem. A kernel that failed in any process has failed. Ratios are formed
+    only between kernels that were measured in turn in every process.
     """
     if len(runs) == 1:
         return list(runs[0])
@@ -61,14 +61,14 @@ def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> 
 
 
 def still_good(planned: PlannedJob, runs: Sequence[Process]) -> PlannedJob | None:
-    """Return the job without the contenders that have failed in an earlier process, or None if none is left."""
+    """Return the job without contenders that failed in an earlier process, or None if none is left."""
     bad = {measured.entrant for rows in runs for measured in rows if measured.status != Status.OK}
     good = [entrant for entrant in planned.job.entrants if entrant not in bad]
     return only(planned, good) if good else None
 
 
 def only(planned: PlannedJob, entrants: Collection[Entrant]) -> PlannedJob:
-    """Return the job with some of its contenders alone."""
+    """Return the job with only these contenders."""
     return msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
 

@@ -1,6 +1,6 @@
-"""Run jobs in processes of their own: a kernel that crashes its worker loses one row, and the others run again.
+"""Run jobs in worker processes: a kernel that crashes its worker loses one row, and the others run again.
 
-A worker that hangs, or that takes the last of the memory, is ended from here.
+A worker that hangs or uses up the memory is ended from here.
 """
 
 import signal
@@ -30,49 +30,51 @@ from kernelmark.bench.run.family import below
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.worker import Reply
 
-#: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
+#: The most idle workers that are kept for a later job of their key; beyond that, the least recently used is ended.
 MAX_WAITING = 4
 
 #: A signal from another process may have nothing to do with a kernel: the contenders that were being called are
 #: blamed once this many workers were killed.
 KILLS = 3
-#: A kernel that has crashed this many workers is left out.
+#: A kernel that has crashed this many workers is skipped.
 LEFT_OUT_AFTER = 2
 
-#: Compiling and planning may take this many times what a call may, and so may the code of an operation,
+#: Compiling, planning and an operation's code may take this many times the limit of a call;
 SLOW_FACTOR = 10
-#: which has this long at least, since what it takes does not depend on the kernel; and so has an import.
+#: the code and imports have at least this long, since their time does not depend on the kernel.
 LEAST_S, LEAST_IMPORT_S = 10.0, 10.0
-#: A whole job may take the time of this many calls for each contender and of this many budgets, and this long at least.
+#: A whole job may take this many calls and this many budgets for each contender, and at least this long.
 CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
-#: This share of the memory must stay free, and this much at least: beyond it the system would choose whom to kill.
+#: This share of the memory, at least this many bytes, must stay free; with less the system would choose a process to
+# kill.
 FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
-#: How often a worker at work is looked at: seldom enough not to disturb what it measures; sooner where memory is short,
+#: Seconds between two checks of a busy worker, rare enough not to disturb it; more often if memory is short,
 POLL_S, SOONEST_S = 0.25, 5e-3
-#: since a process fills it as fast as that.
+#: since a process can fill it at this rate.
 FILL_BYTES_PER_S = 20e9
-#: How old a count of the system's kills may be when a job begins: to read it takes as long as a quick job.
+#: The age up to which a count of the system's kills is used for a new job, since reading it takes as long as a short
+# job.
 KILLS_AGE_S = 1.0
-#: The signals that come from another process: a fault of the worker's own raises others.
+#: Signals that come from other processes; a fault of the worker itself raises different signals.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 
-#: Processes that a kernel may start, beside one for each of its threads.
+#: The processes that a kernel may start in addition to one per thread.
 MOST_PROCESSES = 64
-#: What goes against a kernel that forks its worker.
-FORKED = "the call returned in a process that it forked too, expected os._exit there"
-#: Statuses that another kernel of the process may have caused.
+#: The reason for a kernel that forks its worker.
+FORKED = "the call also returned in a process that it forked, expected os._exit there"
+#: Statuses that another kernel in the process may have caused.
 BLAMED = (Status.WRONG, Status.FAILED, Status.OOM)
-#: A worker, the plug-ins that it has loaded, and whether it has loaded no other package: for ceilings it has neither.
+#: The key of a worker: its environment, the plug-ins that it loads, and whether it loads no others, as for ceilings.
 _Own = tuple[WorkerKey, tuple[str, ...], bool]
-#: What measures a job in the worker of a key.
+#: A function that measures a job in the worker with a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
 
 class Death(NamedTuple):
-    """How a worker ended within a job: the contenders that were being called, their status and its reason.
+    """The end of a worker during a job: the contenders being called, their status and the reason.
 
-    fresh: it had run no job before, so no earlier job is the cause. killed: a signal from another process ended it, so
-    perhaps no contender is the cause. entropy: the random bits of the operands, if they were drawn.
+    fresh: it had run no earlier job, which could be the cause. killed: a signal from another process ended it, so
+    perhaps no contender is the cause. entropy: the random bits of the operands, if they had been drawn.
     """
 
     blamed: tuple[Entrant, ...]
@@ -84,7 +86,7 @@ class Death(NamedTuple):
 
 
 class Worker:
-    """One process that runs jobs of one key, watched from outside."""
+    """A process that runs jobs of one key, monitored from its parent."""
 
     def __init__(self, key: WorkerKey) -> None:
         self._shared = scratch_file()
@@ -96,7 +98,7 @@ class Worker:
         self._child = Child("kernelmark.bench.run.worker", str(shared), words, variables=variables, passed=[shared])
 
     def ask(self, job: Job, progress: Progress) -> Reply | Death:
-        """Return the rows of a job, or how the worker ended during it. Raises UsageError if the worker refuses it."""
+        """Return a job's rows, or how the worker ended during the job. Raises UsageError if the worker refuses it."""
         fresh, self.is_fresh = self.is_fresh, self.is_fresh and not job.entrants
         self._board.clear()
         if now() - self._kills_at_s > KILLS_AGE_S:
@@ -134,7 +136,7 @@ class Worker:
         return reply
 
     def _look(self, job: Job, until_s: float, progress: Progress) -> Death | None:
-        """Return why the worker must end, if so; otherwise report what it is doing."""
+        """Return why the worker must be ended, or None, and report what it is doing."""
         trim(self._child.log)
         spare, call = _spare_bytes(), self._board.read()
         if death := self._overdue(job, call, until_s) or self._greedy(job, call, spare) or self._crowded(job, call):
@@ -145,7 +147,7 @@ class Worker:
         return None
 
     def _overdue(self, job: Job, call: Call | None, until_s: float) -> Death | None:
-        """Return how a worker ends whose call, or whose job, takes too long. Raises UsageError for an import."""
+        """Return the death of a worker whose call or job takes too long, or None. Raises UsageError for an import."""
         limit_s = call_limit_s(call.stage, job.timeout_s) if call else 0.0
         if call and now() - call.since_s > limit_s:
             reason = f"{call.stage} took more than {limit_s:g} s; see --timeout"
@@ -159,17 +161,17 @@ class Worker:
         return Death(_blamed(job, call), Status.TIMEOUT, reason)
 
     def _greedy(self, job: Job, call: Call | None, spare: float | None) -> Death | None:
-        """Return how a worker ends that takes the last of the memory, before the system chooses a process to kill."""
+        """Return the death of a worker that uses up memory, or None, before the system chooses a process to kill."""
         if spare is None or spare > 0:
             return None
         own, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
         if own < available:
             return None
-        complaint = f"the process took {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
+        complaint = f"the process used {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
         return Death(_blamed(job, call), Status.OOM, f"{_stage(call)}: {complaint}")
 
     def _crowded(self, job: Job, call: Call | None) -> Death | None:
-        """Return how a worker ends below which there are too many processes."""
+        """Return the death of a worker with too many descendants, or None."""
         members, limit = [str(self._child.pid)], MOST_PROCESSES + job.threads
         for pid in members:  # which grows meanwhile
             members += children_of(pid)
@@ -184,7 +186,7 @@ class Worker:
         blamed, stage = _blamed(job, call), _stage(call)
         status, fate = self._child.fate()
         if status == -signal.SIGKILL and memory.kills_by_system() > self._kills:
-            return Death(blamed, Status.OOM, f"{stage}: killed by the system for want of memory")
+            return Death(blamed, Status.OOM, f"{stage}: killed by the system for lack of memory")
         return Death(blamed, Status.CRASHED, f"{stage}: {fate}", killed=-(status or 0) in FROM_OUTSIDE)
 
     def close(self) -> None:
@@ -195,7 +197,7 @@ class Worker:
 
 
 def call_limit_s(stage: str, timeout_s: float) -> float:
-    """Return the time limit of one call of foreign code, if a call of a kernel has `timeout_s`."""
+    """Return the seconds that a call of foreign code may take in a stage; a kernel's call may take `timeout_s`."""
     if stage == IMPORT:
         return max(LEAST_IMPORT_S, timeout_s)
     if stage in OF_OPERATION:
@@ -204,29 +206,29 @@ def call_limit_s(stage: str, timeout_s: float) -> float:
 
 
 def job_limit_s(job: Job) -> float:
-    """Return the time limit of a whole job, its work between watched calls included."""
+    """Return the seconds that a whole job may take, including work between monitored calls."""
     each_s = CALLS * job.timeout_s + BUDGETS * job.budget.max_time_s
     return max(LEAST_JOB_S, len(job.entrants) * each_s)
 
 
 def floor_bytes(whole_bytes: int) -> float:
-    """Return the memory that must stay free of a total."""
+    """Return the part of the total memory that must stay free."""
     return max(FLOOR_SHARE * whole_bytes, LEAST_FLOOR_BYTES)
 
 
 def next_look_s(spare_bytes: float | None) -> float:
-    """Return after how many seconds to look at a worker again, with this much memory above the floor."""
+    """Return the seconds until the next check of a worker, with this much memory above the floor."""
     return POLL_S if spare_bytes is None else min(POLL_S, max(SOONEST_S, spare_bytes / FILL_BYTES_PER_S))
 
 
 def _spare_bytes() -> float | None:
-    """Return the memory above the floor; None where it is unknown."""
+    """Return the bytes of available memory above the floor, or None if unknown."""
     available, whole = memory.available_bytes(), memory.whole_bytes()
     return None if available is None or whole is None else available - floor_bytes(whole)
 
 
 def _blamed(job: Job, call: Call | None) -> tuple[Entrant, ...]:
-    """Return the contenders that a call was for: all on a problem where its class was called, none in an import."""
+    """Return the contenders to blame for a call: all on a problem if its class was called, none for an import."""
     if call is None or call.stage == IMPORT:
         return ()
     entrant = job.entrants[call.contender]
@@ -240,7 +242,7 @@ def _stage(call: Call | None) -> str:
 
 
 class Workers(AbstractContextManager["Workers", None]):
-    """The workers of a run, each started for the first job of its key; `progress` is told what they do."""
+    """The workers of a run, each started for the first job of its key; they report to `progress`."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress or Progress()
@@ -252,31 +254,31 @@ class Workers(AbstractContextManager["Workers", None]):
 
     def close(self) -> None:
         """End all workers, at once."""
-        while self._waiting:  # an interrupt may fall in here, and none is closed twice
+        while self._waiting:  # an interrupt may come here, and no worker is closed twice
             self._waiting.popitem()[1].close()
 
     def load(self, plan: Plan) -> None:
-        """Load the plug-ins of a plan in a worker, which can be ended, before this process loads them.
+        """Load a plan's plug-ins in a worker, which can be ended if they hang, before this process loads them.
 
-        Raises UsageError for one that hangs, ends its process or cannot be loaded.
+        Raises UsageError for a plug-in that hangs, ends its process or cannot be loaded.
         """
         if plan.plugins:
             threads, isa = plan.threads[0], plan.isas[0]
             job = Job((), (), plan.mode, plan.plugins, plan.seed, Budget(), threads, timeout_s=plan.timeout_s)
             key = WorkerKey("cpu", threads, isa)
             self._waiting[_own(key, job)] = Worker(key)
-            discover()  # while the worker starts: what is installed takes this process as long
+            discover()  # while the worker starts, since finding installed plug-ins takes as long
             self.run(job, key)
 
     def run(self, job: Job, key: WorkerKey) -> list[Measurement]:
-        """Return the rows of a job, in the order of its contenders, from the process of this key.
+        """Return the rows of a job, in the order of its contenders, from the worker with this key.
 
-        Raises UsageError for ids and plug-ins that do not exist, but for no fault of a kernel.
+        Raises UsageError for ids and plug-ins that do not exist; faults of a kernel do not raise.
         """
         return self._survive(job.of_process(key.process), key)
 
     def _confirmed(self, job: Job, row: Measurement, key: WorkerKey) -> Measurement:
-        """Measure a kernel again, alone on the same values, before it is blamed: another may have spoilt its result."""
+        """Measure a kernel again, alone on the same values, before blaming it: another may have spoilt its result."""
         if row.status not in BLAMED:
             return row
         if worker := self._waiting.pop(_own(key, job), None):
@@ -291,7 +293,7 @@ class Workers(AbstractContextManager["Workers", None]):
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
         own = _own(key, job)
         worker = self._waiting.pop(own, None) or Worker(key)
-        for other in list(self._waiting):  # those of the pass before are done
+        for other in list(self._waiting):  # the previous pass's workers are done
             if other[0].process < key.process or len(self._waiting) >= MAX_WAITING:
                 self._waiting.pop(other).close()
         self._had_company = len(job.entrants) > 1 or not worker.is_fresh
@@ -307,7 +309,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return reply
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
-        """Ask, and ask again without the contenders that ended their worker, until a worker answers.
+        """Run the job, and again without the contenders that ended their worker, until a worker returns rows.
 
         killed: the earlier deaths of these contenders' workers by a signal from another process.
         """
@@ -331,21 +333,21 @@ class Workers(AbstractContextManager["Workers", None]):
             return [_row(job.entrants[0], reply, attempt)]
         if reply.status == Status.OOM and len(job.problems) > 1:  # its variants may have taken the memory
             return self._apart(job, reply, key, attempt + 1)
-        if not reply.blamed:  # it ended between two calls: each contender is tried alone
+        if not reply.blamed:  # it ended between two calls, so each contender is tried alone
             return [self._alone(job, entrant, reply, key, attempt + 1, killed) for entrant in job.entrants]
-        # First, while no other has been in the next worker.
+        # First, so that no other contender has run in the next worker.
         rows = [self._blamed(job, entrant, reply, key, attempt, killed) for entrant in reply.blamed]
         if others := [entrant for entrant in job.entrants if entrant not in reply.blamed]:
             rows += self._survive(job.only(others), key, attempt + 1)
         return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
 
     def _without_plugins(self, job: Job, reply: Reply, key: WorkerKey, attempt: int) -> list[Measurement]:
-        """The rows where plug-ins have replaced what our kernels call: these are measured in a worker without them."""
+        """Return a job's rows; our kernels run without the plug-ins, which have replaced functions that they call."""
         ours = msgspec.structs.replace(job.only(reply.ours), plugins=(), ours=True)
         theirs = job.only([entrant for entrant in job.entrants if entrant not in reply.ours])
         rows = [row for part in (ours, theirs) if part.entrants for row in self._survive(part, key, attempt)]
         for row in rows:
-            row.note(f"our kernels were measured without the plug-ins, which replace {reply.replaced}")
+            row.note(f"our kernels were measured without the plug-ins, which had replaced {reply.replaced}")
         return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
 
     def _blamed(
@@ -369,7 +371,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return row
 
     def _apart(self, job: Job, death: Death, key: WorkerKey, attempt: int) -> list[Measurement]:
-        """The rows of variants that do not fit into memory together, measured one problem after the other."""
+        """Return the rows of variants that do not fit into memory together, measured one problem after the other."""
         rows = [row for part in job.apart() for row in self._survive(part, key, attempt)]
         for row in filter(lambda row: row.interval, rows):
             row.note(f"measured separately from its variants, since with them the worker was lost ({death.reason})")
@@ -381,14 +383,14 @@ def _own(key: WorkerKey, job: Job) -> _Own:
 
 
 def _is_suspect(job: Job, killed: tuple[Death, ...]) -> bool:
-    """Return whether the same one of several contenders was being called both times that a worker was killed."""
+    """Return whether the same contender, of several, was being called each time that a worker was killed."""
     if len(job.entrants) == 1 or len(killed) < 2:
         return False
     return killed[-1].blamed == killed[-2].blamed != ()
 
 
 def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
-    """The row of a contender that ended its worker."""
+    """Return the row of a contender that ended its worker."""
     problem, kernel = entrant
     return Measurement(
         kernel=kernel,
@@ -401,10 +403,10 @@ def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
 
 
 class Wary:
-    """Measures jobs through `execute` without the kernels that have crashed `LEFT_OUT_AFTER` workers.
+    """Measures jobs through `execute`, but skips kernels that have crashed `LEFT_OUT_AFTER` workers.
 
-    Otherwise a kernel that hangs would cost its time-out again on each problem. left_out: the kernels that are left
-    out, with the status and the reason of their last death; those of an earlier run can be handed in.
+    Otherwise a kernel that hangs would cost its time-out again on each problem. left_out: the skipped kernels, with the
+    status and the reason of their last death; kernels of an earlier run can be passed in.
     """
 
     def __init__(self, execute: Execute, left_out: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -413,7 +415,7 @@ class Wary:
         self.left_out = dict(left_out)
 
     def __call__(self, job: Job, key: WorkerKey) -> list[Measurement]:
-        """The rows of a job, in the order of its contenders; those left out have the status of their last death."""
+        """Return a job's rows, in the order of its contenders; skipped ones have the status of their last death."""
         out = dict(self.left_out)
         others = [entrant for entrant in job.entrants if entrant.kernel not in out]
         rows = self._execute(job.only(others), key) if others else []
@@ -425,7 +427,7 @@ class Wary:
     def _note(self, row: Measurement) -> None:
         if row.status not in (Status.CRASHED, Status.TIMEOUT):
             return
-        # A crash that was tried again has cost two workers; a call that hangs is not tried again.
+        # A crash is tried again and so costs two workers; a call that hangs is not tried again.
         self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
         if self._deaths[row.kernel] >= LEFT_OUT_AFTER:
             self.left_out[row.kernel] = f"{row.status} on {row.problem}: {row.reason}"

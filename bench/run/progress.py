@@ -1,4 +1,4 @@
-"""Notices of a run in progress. A command that shows them has a subclass; nothing else depends on it."""
+"""Notifications of a run in progress. A command that shows them subclasses `Progress`; nothing else depends on it."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from kernelmark.bench.plan.case import Entrant, PlannedJob
 
 
 class Glimpse(msgspec.Struct, frozen=True):
-    """The samples of a contender so far, long before its row, and their median in seconds per call."""
+    """A contender's samples so far, before it has a row: their number, and their median in seconds per call."""
 
     entrant: Entrant
     samples: int
@@ -14,13 +14,13 @@ class Glimpse(msgspec.Struct, frozen=True):
 
 
 class Progress:
-    """Receives the notices of a run, and ignores them."""
+    """Receives the notifications of a run and ignores them."""
 
     def begins(self, planned: PlannedJob, process: int) -> None:
-        """A job begins, in one of its processes."""
+        """A job begins in one of its processes."""
 
     def calls(self, entrant: Entrant, stage: str) -> None:
-        """A contender is being called; reported a few times a second, for as long as it lasts."""
+        """A contender is being called; reported a few times per second while the call lasts."""
 
     def glimpses(self, glimpses: list[Glimpse]) -> None:
         """The contenders of a long job have taken their first samples."""
@@ -29,4 +29,4 @@ class Progress:
         """A job has ended in this process; if that was the last one, its rows are in the store."""
 
     def waits(self, left_s: float) -> None:
-        """Nothing is measured for `left_s`, to keep processes apart."""
+        """Nothing is measured for `left_s` seconds, to separate processes in time."""

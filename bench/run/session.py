@@ -1,4 +1,4 @@
-"""A run: jobs to the worker, rows to the store, until the suites are done or the user interrupts."""
+"""A run: pass jobs to the worker and rows to the store, until the suites are done or the user interrupts."""
 
 import secrets
 import shlex
@@ -40,7 +40,7 @@ Notify = Callable[[Result], None]
 
 
 class Session:
-    """One run in one store: begun once, or resumed, then fed with jobs."""
+    """A run in a store, which is begun or resumed, and then measures the jobs that it is given."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Session:
         known: Known | None = None,
         **own: Any,
     ) -> None:
-        """execute: None where others measure (dispatch.py). noisy_again: what was disturbed. own: fields of the run.
+        """execute: None if others measure (dispatch.py). noisy_again: repeat disturbed cases. own: fields of the run.
 
-        known: ceilings that runs which follow one another have in common, until they are stale.
+        known: ceilings that consecutive runs share until they are stale.
         """
         self.plan, self._store, self._execute = plan, store, execute
         self._registry = discover(plan.plugins, plan.timeout_s)
@@ -69,7 +69,7 @@ class Session:
         self.run_id = run.run_id
         self._cases = store.recorded(run.run_id) if resume is not None else set()
         self._places: dict[str, int] = {}
-        self._taken = resume is not None  # only then may the store have measurements of earlier processes
+        self._taken = resume is not None  # only a resumed run may have measurements of earlier processes
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times and execute is not None:
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
@@ -77,17 +77,17 @@ class Session:
             self._ceilings = Ceilings(self._registry, execute, keep, doubt, earlier, known)
 
     def note(self, planned: PlannedJob) -> None:
-        """Record the network that the job is a layer of, if it is one."""
+        """Record the network that the job is a layer of, if any."""
         if planned.part:
             name = f"{planned.suite} {planned.network}".strip()
             for problem in planned.job.problems:
                 self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count), planned.place)
 
     def missing(self, planned: PlannedJob) -> PlannedJob | None:
-        """Return the part of the job still to be measured, with its baselines; None if there is none.
+        """Return the part of the job still to be measured, with its baselines, or None if nothing is left.
 
-        Suites, and sweeps of a suite, may overlap: the first job of the plan that has a case measures it, in all
-        processes. A run may be resumed in the middle of a job.
+        Suites, and sweeps in a suite, may overlap: the plan's first job with a case measures it, in all processes. A
+        run may be resumed in the middle of a job.
         """
         job = planned.job
         left = []
@@ -102,14 +102,14 @@ class Session:
     def measure(
         self, number: int, planned: PlannedJob, process: int = 1, processes: int = 1
     ) -> list[tuple[Result, Measurement]]:
-        """Measure the job at this place in the plan in one of its processes, unless that is done already.
+        """Measure the job with this number in the plan in one of its processes, unless that is done already.
 
-        After the last process, commit and return the job's rows; before, store the measurements of each process.
+        After the last process, commit and return the job's rows; before that, store each process's measurements.
         """
         before = found = self._store.pending(self.run_id, number) if self._taken else []
         left = still_good(planned, before) if len(before) < process else None
         if left:
-            assert self._execute is not None, "a session whose jobs others measure measures none"
+            assert self._execute is not None, "a session without `execute` cannot measure"
             found = [*before, self._execute(left.job, msgspec.structs.replace(left.key, process=process))]
         if not is_settled(planned, found, processes):
             if left:
@@ -125,7 +125,7 @@ class Session:
         return rows
 
     def record(self, planned: PlannedJob, measurements: list[Measurement]) -> list[tuple[Result, Measurement]]:
-        """Commit the rows of a job; a case that the run has already keeps its row."""
+        """Commit the rows of a job; a case that already has a row in the run keeps it."""
         set_against_variants(measurements, self._registry)
         rows = []
         for measured in measurements:
@@ -151,12 +151,12 @@ class Session:
 
 
 def new_run_id(started: datetime) -> str:
-    """Return the id of a run that begins at this time; every run gets its id here, an imported one too."""
+    """Return a new id for a run that begins at this time; imported runs get their ids here, too."""
     return f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def _run_of(suites: list[Suite], plan: Plan) -> Run:
-    """Return the record of a run that begins now. Raises UsageError for a plan that cannot be recorded."""
+    """Return the store's record of a run that begins now. Raises UsageError for a plan that cannot be recorded."""
     started, command = datetime.now(UTC), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     with only_utf8():
         msgspec.json.encode(plan)
@@ -165,7 +165,7 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
         machine=machine(),
         started_at=started.isoformat(timespec="seconds"),
         suites=tuple(suite.name for suite in suites),
-        command=as_utf8(command),  # files that are written may have any name
+        command=as_utf8(command),  # names of output files may have any bytes
         environment=environment(),
         git_commit=git_commit(),
         plan={**msgspec.to_builtins(plan), "suite_digests": [suite.digest for suite in suites]},
@@ -185,7 +185,7 @@ def run_jobs(
 ) -> bool:
     """Measure everything; return True if it was not interrupted.
 
-    The first signal gives the job in hand ten seconds to finish.
+    The first signal gives the current job ten seconds to finish.
     """
     with interruptible() as interrupted:
         if run_passes(session, planned_jobs, notify, progress, interrupted, plan):
@@ -201,11 +201,11 @@ def run_passes(
     interrupted: Callable[[], bool] = lambda: False,
     plan: Plan | None = None,
 ) -> bool:
-    """Pass over the jobs once a process, so that the processes of a case are far apart; rows come with the last pass.
+    """Pass over all jobs once per process, so that a case's processes are far apart in time; the last pass makes rows.
 
-    Jobs that were disturbed in one of the passes have further ones. `notify` gets each row, `progress` the notices
-    before it. plan: has the processes and the time between them; by default the session's. Returns whether all are
-    done.
+    Jobs that were disturbed in a pass get further passes. notify: called with each row; progress: receives the
+    notifications. plan: sets the number of processes and the time between them; by default the session's plan. Returns
+    whether all jobs are done.
     """
     plan, progress = plan or session.plan, progress or Progress()
     last = planned_processes(plan)
@@ -230,7 +230,7 @@ def run_passes(
 
 
 def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -> None:
-    """Wait, since a process that follows immediately would find the machine in the same state as the last."""
+    """Wait, since the next process would otherwise find the machine in the same state as the last one did."""
     while (left_s := until_s - now()) > 0 and not interrupted():
         progress.waits(left_s)
         pause(min(left_s, 1.0))
@@ -240,11 +240,11 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """Return the plan of a run. Raises UsageError for a run that cannot be resumed."""
     recorded = store.run(run_id)
     _refuse_merged(recorded)
-    return _recorded_plan(recorded, "--resume", "the command that began the tuning goes on with it")
+    return _recorded_plan(recorded, "--resume", "the command that began the tuning continues it")
 
 
 def plan_again(store: Store, run_id: str) -> Plan:
-    """Return the plan of a run that is to be measured again, on the same values. Raises UsageError."""
+    """Return the plan for reproducing a run on the same values. Raises UsageError."""
     recorded = store.run(run_id)
     plan = _recorded_plan(recorded, "--reproduce", "name the suites")
     return msgspec.structs.replace(plan, shard=None, reproduce=recorded.run_id)
@@ -263,9 +263,9 @@ def _recorded_plan(run: Run, option: str, if_tuned: str) -> Plan:
 
 
 def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> Run:
-    """Return the run of this id, if continuing it would measure the same thing in the same place. Raises UsageError.
+    """Return the run with this id. Raises UsageError unless its plan, machine and environment are unchanged.
 
-    noisy_again: it then measures the disturbed cases again, too.
+    noisy_again: disturbed cases will be measured again.
     """
     store.require_sound()
     before = store.run(run_id)
@@ -281,7 +281,7 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
         what = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; only an unchanged run can be resumed; start a new one")
     if noisy_again:
-        with held_run(store.path, before.run_id, "start a run of your own"):  # whoever measures it would miss its rows
+        with held_run(store.path, before.run_id, "start a run of your own"):  # whoever measures it would lose rows
             store.remove_noisy(before.run_id)
     return before
 
@@ -289,11 +289,11 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
 def _refuse_merged(run: Run) -> None:
     if "shards" in run.plan:
         remedy = "resume the shard where it was measured, and merge it again"
-        raise UsageError(f"--resume {run.run_id}: is merged of shards; {remedy}")
+        raise UsageError(f"--resume {run.run_id}: is merged from shards; {remedy}")
 
 
 def _refuse_other_host(store: Store, run: Run) -> None:
-    """Refuse to pool processes of two hosts in one interval."""
+    """Raise UsageError if processes of two hosts would be pooled in one interval."""
     before, here = store.pending_host(run.run_id), gethostname()
     if before not in ("", here):
         what = f"has processes of host {before}, which are not pooled with those of {here}"

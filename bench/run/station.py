@@ -1,8 +1,8 @@
-"""A station measures tasks where an executor's worker runs: the same workers, blame and ceilings as of a run at home.
+"""A station measures tasks in an executor's worker, with the same worker processes and ceilings as a local run.
 
 Its process outlives its tasks, so that workers are started and ceilings measured once. It locks a GPU as a run does. A
-job that needs the host's processors or its memory waits until it has the host to itself; only jobs on different GPUs
-run side by side.
+job that needs the host's processors or memory waits until it has the host to itself; only jobs on different GPUs run
+concurrently.
 """
 
 import threading
@@ -32,21 +32,21 @@ from kernelmark.bench.run.commit import git_commit
 from kernelmark.bench.run.passes import counted, is_settled, merge, planned_processes, still_good
 from kernelmark.bench.run.pool import Workers
 
-#: The station of each thread: an executor's workers may be threads of one process.
+#: One station per thread, since an executor's workers may be threads of one process.
 _own = threading.local()
 _one_at_a_time = threading.Lock()
 
 
 class Expected(msgspec.Struct):
-    """The part of a task that every version of kernelmark reads: the versions that its host must have, None for any."""
+    """The part of a task that every version of kernelmark can read: the versions required of its host, None for any."""
 
     host: Host | None = None
 
 
 class Task(Expected):
-    """The jobs of a comparison group, all measured on one host; without jobs it asks for a plan.
+    """The jobs of a comparison group, all measured on one host; a task without jobs requests a plan.
 
-    asked: the options of the plan, from which the station makes one for its machine; None if there is a plan.
+    asked: the options from which the station makes a plan for its machine; None if there is a plan.
     """
 
     plan: Plan | None = None
@@ -56,9 +56,9 @@ class Task(Expected):
 
 
 class StationRows(msgspec.Struct):
-    """The rows of each job, and their ceilings, each with the reason for doubt.
+    """The rows of each job, and the ceilings, each with its doubt.
 
-    refused: why nothing was measured, in one line.
+    refused: one line on why nothing was measured.
     """
 
     host: Host
@@ -69,7 +69,7 @@ class StationRows(msgspec.Struct):
 
 
 def measure(data: bytes, gpu: str = "") -> bytes:
-    """Measure a `Task` and return `StationRows`, both as MessagePack. gpu: the UUID of the only GPU to use."""
+    """Measure a `Task` and return `StationRows`, both as MessagePack. gpu: the UUID of the GPU to use, or ""."""
     expected, host = msgspec.msgpack.decode(data, type=Expected), this_host()
     try:
         rows = _found(expected.host, data, gpu, host)
@@ -102,7 +102,7 @@ def this_host() -> Host:
 
 
 def _station(plan: Plan, gpu: str, host: Host) -> "Station":
-    """Return the station of this thread and plan; that of an earlier plan is closed."""
+    """Return the station of this thread and plan; the station of an earlier plan is closed."""
     before: Station | None = getattr(_own, "station", None)
     if before is not None and before.plan == plan:
         return before
@@ -114,10 +114,10 @@ def _station(plan: Plan, gpu: str, host: Host) -> "Station":
 
 
 class Station:
-    """Measures the jobs of one plan in workers of its own."""
+    """Measures the jobs of one plan in its own workers."""
 
     def __init__(self, plan: Plan, gpu: str, host: Host) -> None:
-        """Raises UsageError where the host lacks what the plan needs, or another run has its GPU."""
+        """Raise UsageError if the host cannot run the plan, or another run has locked the GPU."""
         _refuse_less(plan)
         self.plan, self._gpu, self._host = plan, gpu, host
         self._held, self._workers = ExitStack(), Workers()
@@ -132,7 +132,7 @@ class Station:
             self._ceilings = Ceilings(self._registry, self._execute, self._keep, self._doubt)
 
     def close(self) -> None:
-        """End the workers, and give the GPU back."""
+        """End the workers and unlock the GPU."""
         self._workers.close()
         self._held.close()
 
@@ -181,4 +181,6 @@ def _refuse_less(plan: Plan) -> None:
     if "cuda" in plan.devices and (reason := cuda_missing()):
         raise UsageError(f"the run measures on cuda: {reason}")
     if max(plan.threads) > cpu_count():
-        raise UsageError(f"the run uses {max(plan.threads)} threads, and {cpu_count()} CPUs may be used; see --threads")
+        raise UsageError(
+            f"the run uses {max(plan.threads)} threads, but only {cpu_count()} CPUs may be used; see --threads"
+        )

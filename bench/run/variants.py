@@ -12,10 +12,10 @@ from kernelmark.bench.plan.status import Status
 
 
 def set_against_variants(measurements: Sequence[Measurement], registry: Registry) -> None:
-    """Give each row its ratio to a variant of its problem, from samples taken in turn, if its job has one.
+    """Set each row's ratio to a variant of its problem, if its job has one, from samples taken in turn.
 
-    A kernel is compared with itself on the variant. A kernel without a time there, such as an in-place kernel out of
-    place, is compared with its provider's fastest kernel, or else the fastest of its device.
+    A kernel is compared with its own time on the variant. If it has none, as an in-place kernel has out of place, it is
+    compared with the fastest kernel of its provider, or else of its device.
     """
     timed = [m for m in measurements if m.status == Status.OK and m.interval and not ran_beyond(m.disturbed)]
     problems = list(dict.fromkeys(m.problem for m in measurements))
@@ -28,11 +28,11 @@ def set_against_variants(measurements: Sequence[Measurement], registry: Registry
 
 
 def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
-    """Return the variant that each problem is compared with, by id; none for the plainest.
+    """Return the variant that each problem is compared with, by id; the plainest problem has none.
 
-    Variants differ in axes whose values have names, and the plainest has the values that its operation declares
+    Variants differ in axes with named values, and the plainest variant has the values that its operation declares
     first: NN, out of place, NCHW. A problem is compared with a plainer variant that differs in the fewest axes,
-    preferably of its own storage type; of several with the plainest.
+    preferably with the same storage type; of several, with the plainest.
     """
     plainer = {}
     for problem in problems:
@@ -56,7 +56,7 @@ def _named(one: Problem, other: Problem) -> bool:
 
 
 def _place(problem: Problem) -> list[int]:
-    """Return where an operation declares the named values of a problem, axis by axis."""
+    """Return the positions, in the operation's declaration, of a problem's named values, axis by axis."""
     axes = problem.axes().items()
     return [get_args(kind).index(getattr(problem, axis)) for axis, kind in axes if get_origin(kind) is Literal]
 
@@ -64,7 +64,7 @@ def _place(problem: Problem) -> list[int]:
 def _other(
     measured: Measurement, timed: Sequence[Measurement], variant: str | None, registry: Registry
 ) -> Measurement | None:
-    """Return the row that another is set against; of an FFT without a variant, one that is no FFT."""
+    """Return the row that a row is compared with; for an FFT without a variant, one of another algorithm."""
     kernel = registry.kernels[measured.kernel]
     fft = variant is None and measured.numerics == "fft"
     rows = [

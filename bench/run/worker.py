@@ -1,4 +1,4 @@
-"""The worker process: takes jobs from its parent and returns their rows, until there are no more."""
+"""The worker process, which takes jobs from its parent and returns their rows until there are no more."""
 
 import os
 import sys
@@ -21,15 +21,15 @@ from kernelmark.bench.run.child import Channel, to_parent
 from kernelmark.bench.run.job import Show, run_job
 from kernelmark.bench.run.progress import Glimpse
 
-#: How long a process that a call has forked has to end, or to return from the call too, before the job is answered.
+#: Seconds that a process forked by a call has, before the job is answered, to end or to return from the call.
 FORKED_S, _PAUSE_S = 0.25, 2e-3
 
 
 class Reply(msgspec.Struct):
-    """A job's rows, or why it was refused, or which contender has lost the device and how.
+    """A job's rows, or why it was refused, or which contender made the device unusable and how.
 
     unfinished: another reply follows, and this one has only provisional times, `glimpses`. replaced: names in libraries
-    that plug-ins have replaced; then there are no rows, and `ours` are to be measured without plug-ins.
+    that plug-ins have replaced; then there are no rows, and the contenders `ours` must be measured without plug-ins.
     """
 
     rows: list[Measurement] = []
@@ -42,8 +42,8 @@ class Reply(msgspec.Struct):
 
 
 def main(parent: Channel, board: Board, key: WorkerKey) -> None:
-    """Run jobs until there are no more, or until one has lost the device."""
-    if key.device != "cuda":  # what feeds a GPU may run anywhere
+    """Run jobs until there are no more, or until a kernel has made the device unusable."""
+    if key.device != "cuda":  # host threads of GPU kernels may run on any CPU
         pin(key.threads)
     known: set[str] = set()
     while message := parent.receive():
@@ -52,11 +52,11 @@ def main(parent: Channel, board: Board, key: WorkerKey) -> None:
         known = _let_return(board, known)
         parent.send(message.number, reply)
         if reply.lost:
-            os._exit(0)  # what is left in the process would touch the lost device once more
+            os._exit(0)  # a normal exit would use the lost device again
 
 
 def _let_return(board: Board, known: set[str]) -> set[str]:
-    """Give new children time to return from a call, which the board then shows; return the children that are left."""
+    """Give new child processes time to return from a call, which the board records; return those still running."""
     forked, until_s = set[str](), now() + FORKED_S
     while has_children() and not board.returned_twice():
         forked = set(children_of("self"))
@@ -78,7 +78,7 @@ def _answer(job: Job, board: Board, show: Show) -> Reply:
         if ours and (replacements := replaced()):
             return Reply(replaced=replacements, ours=ours)
         rows = run_job(job, board, show)
-        if ours and (replacements := replaced()):  # by a kernel's set-up, or in a call
+        if ours and (replacements := replaced()):  # by a set-up or a call
             return Reply(replaced=replacements, ours=ours)
         return Reply(rows)
     except UsageError as error:

@@ -61,7 +61,7 @@ def test_what_the_environment_makes_fail_is_no_defect(tmp_path, monkeypatch, err
         (("show", "r" * 60_000), "kernelmark: run 'rrr"),
         (("run", "s" * 300 + ".toml"), "cannot be read: File name too long"),
         (("run", "gemm/m8n8k8/f32/NT", "--seed", HUGE), "--seed"),
-        (("run", "copy/m8n8/f32", "--threads", str(2**64)), "is more than the CPUs that may be used here"),
+        (("run", "copy/m8n8/f32", "--threads", str(2**64)), "exceeds the CPUs that may be used here"),
         (("run", "one\ntwo\x1b[31m"), r"one\ntwo\x1b[31m"),
     ],
     ids=["nested", "digits", "long", "name", "seed", "threads", "control"],

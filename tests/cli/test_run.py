@@ -175,7 +175,7 @@ def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, tmp_path):
     assert json.loads(kernelmark("show", "--json").stdout)["run"]["finished_at"] is None
     *same, line = kernelmark("show").stdout.splitlines()
     run_id = same[0].split()[1]
-    assert line == f"partial: 2 of 3 cases; `kernelmark run --resume {run_id}` goes on"
+    assert line == f"partial: 2 of 3 cases; `kernelmark run --resume {run_id}` continues it"
     assert done.stdout.splitlines() == [*same, f"2 of 3 cases done; `kernelmark run --resume {run_id}`"]
 
 
@@ -353,7 +353,7 @@ def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
     assert "`kernelmark merge` adds missing and continued shards" in partial
     refused = called("run", "--resume", lines[0].split()[1].rstrip(":"), "--db", "all.db")
     assert refused.status == 2
-    assert "is merged of shards" in refused.err
+    assert "is merged from shards" in refused.err
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "200"])
@@ -394,7 +394,7 @@ def test_a_merge_names_a_shard_that_has_not_ended(called, tmp_path):
     measure(tmp_path / "2.db", suite, "2/2")
     done = called("merge", "1.db", "2.db", "--db", "all.db")
     assert done.status == 1
-    assert f"shard 1 of 2 has not ended; `kernelmark run --resume {run_id}` goes on with it, then merge it again" in (
+    assert f"shard 1 of 2 has not ended; `kernelmark run --resume {run_id}` continues it, then merge it again" in (
         " ".join(done.out.split())
     )
 

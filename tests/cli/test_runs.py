@@ -12,7 +12,7 @@ from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.record.store import Store
 from support.compared import STEADY, add, begin, times
 
-PARTIAL = "partial: 2 of 3 cases; `kernelmark run --resume 20260201-new --db {}` goes on"
+PARTIAL = "partial: 2 of 3 cases; `kernelmark run --resume 20260201-new --db {}` continues it"
 
 
 def test_runs_are_listed_newest_first_with_name_cases_and_noise(called, two_runs):

@@ -127,7 +127,7 @@ def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call
     assert (rows[0].job == rows[1].job) == (rows[1].over_baseline is not None) == (not replaced)
 
 
-SILENT = "verification: the process does not answer, and has not ended"
+SILENT = "verification: the process does not answer, but has not ended"
 
 
 #: Kernels that lose their worker, each with its status and a part of its reason.
@@ -253,7 +253,7 @@ def test_no_worker_can_be_started_where_nothing_can_be_written(
     measure: Measure, complaint: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
-    assert "TMPDIR names another folder" in complaint(lambda: measure("honest"))
+    assert "set TMPDIR to another folder" in complaint(lambda: measure("honest"))
 
 
 def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables(kernelmark) -> None:
@@ -336,7 +336,7 @@ def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, mon
     monkeypatch.setattr(memory, "whole_bytes", lambda: 10_000_000_000)
     bad, good = measure("fills_memory", "honest")
     assert (bad.status, good.status) == ("oom", "ok")
-    assert re.fullmatch(r"verification: the process took 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
+    assert re.fullmatch(r"verification: the process used 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
 
 
 @pytest.mark.long
@@ -373,5 +373,5 @@ def test_a_worker_is_looked_at_sooner_where_memory_is_short() -> None:
 def test_what_the_system_killed_for_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "kills_by_system", count().__next__)
     bad, good = measure("killed_by_a_stranger", "honest")
-    assert (bad.status, bad.reason) == ("oom", "verification: killed by the system for want of memory")
+    assert (bad.status, bad.reason) == ("oom", "verification: killed by the system for lack of memory")
     assert good.status == "ok"

@@ -151,7 +151,7 @@ def test_variants_that_the_system_kills_for_memory_are_measured_apart(monkeypatc
     rows = in_worker("copy/bad.killed_beside_variants")
     assert [(row.problem, row.status, row.attempt) for row in rows] == [(F32, "ok", 2), (F64, "ok", 3)]
     assert rows[0].job != rows[1].job
-    why = "with them the worker was lost (verification: killed by the system for want of memory)"
+    why = "with them the worker was lost (verification: killed by the system for lack of memory)"
     assert f"measured separately from its variants, since {why}" in rows[0].disturbed
 
 

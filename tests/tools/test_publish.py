@@ -125,7 +125,7 @@ def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left
     lines = page.read_text().splitlines()
     assert lines[2].startswith("> **NOISY: 1 of 1 case")
     assert "## Experiments of claims that are left" in lines
-    assert sum(line.endswith("; `make publish` goes on with it") for line in lines) == 3
+    assert sum(line.endswith("; `make publish` continues it") for line in lines) == 3
 
 
 def test_suites_are_measured_again_when_their_kernels_have_changed(store, asked, monkeypatch):
@@ -229,7 +229,7 @@ def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_i
     assert (own, measured(store), stopped.runs) == ([], ["twice"], {})
     lines = stopped.left().splitlines()
     assert [line.split(NO_TIME)[0] for line in lines] == ["- dull: ", "- single: ", "- twice: "]
-    assert all(line.endswith("`make publish` goes on with it") for line in lines)
+    assert all(line.endswith("`make publish` continues it") for line in lines)
     monkeypatch.setattr(TOOL, "now", clock)
     begun = store.run_ids()[-1]
     made().measure(clock() + 3.0)  # no time for `dull`, by what it is expected to take
@@ -241,7 +241,7 @@ def test_a_noisy_experiment_is_measured_twice_and_published_if_asked_for(made, s
     monkeypatch.setattr(TOOL, "noise", lambda store, runs: Noise(1, 4, "others"))
     tried = made(anyway=False)
     tried.tasks = tried.tasks[-1:]
-    for command in ("`make publish` goes on with it", "`make publish PUBLISH_ARGS=--noisy-anyway` publishes it"):
+    for command in ("`make publish` continues it", "`make publish PUBLISH_ARGS=--noisy-anyway` publishes it"):
         tried.measure(FOREVER)
         assert tried.left() == f"- twice: NOISY: 1 of 4 cases was disturbed (others); {command}"
     tried.measure(FOREVER)
