@@ -271,7 +271,8 @@ def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool |
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # the case in hand is finished and kept
             print(
-                f"publish: not done after {asked.minutes:g} minutes; `make publish` continues from here", file=sys.stderr
+                f"publish: not done after {asked.minutes:g} minutes; `make publish` continues from here",
+                file=sys.stderr,
             )
             status = process.wait()
         except KeyboardInterrupt:  # the process got it too

@@ -138,7 +138,7 @@ def _blocked(rows: list[ListedKernel], named: bool) -> Iterator[str]:
     """Yield each reason why kernels cannot run and its remedy; named: also a table of these kernels."""
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         blocked = [row for row in rows if row.reason == reason]
-        more = "" if named else "; --all names them"
+        more = "" if named else "; --all lists them"
         said = paragraph(f"{count(len(blocked), 'kernel')} cannot run here: {remedied(reason)}{more}")
         yield f"{said}\n{_table(KERNEL_COLUMNS, blocked)}" if named else said
 

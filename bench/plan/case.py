@@ -1,4 +1,4 @@
-"""From a suite to jobs: which kernels contend on which problem, in which mode, on how many threads."""
+"""Expand suites to jobs: which kernels contend on which problems, in which mode and on how many threads."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -15,31 +15,31 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 
-#: What the globs of a suite and of the user make of a kernel, by its id and those of the suite.
+#: A cache of the kernels that the globs of a suite and of the user select, by kernel id and the suite's globs.
 Tiled = dict[tuple[str, tuple[str, ...]], list[Kernel]]
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """When a case is known well enough: seconds a case, and full width of the 95 % interval over the median."""
+    """When sampling stops: seconds per case, or the full width of the 95 % interval over the median."""
 
     max_time_s: float = MAX_TIME_S
     rel_ci: float = REL_CI
 
 
 class Entrant(NamedTuple):
-    """A contender of a job: a kernel on one of its problems, both by their ids."""
+    """A contender of a job: the ids of a kernel and of a problem."""
 
     problem: str
     kernel: str
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on one problem or on several variants, measured in turn in one process; it is sent as data.
+    """Contenders on one problem or on several variants, measured in turn in one process; jobs are sent to workers.
 
-    Every kernel contends on every problem, except the pairs `without`. baseline: the kernel that speedups on a problem
-    are relative to; baselines: other ones, by the problem's id, "" for none. absent: devices of contenders that the
-    run does not use; these are `unsupported`. tiles: used instead of the defaults. entropy: the random bits of rows to
-    be reproduced, for each process; "" to draw it. ours: measured where no code of other packages has been loaded.
+    Every kernel contends on every problem, except the pairs `without`. baseline: the kernel that speedups are relative
+    to; baselines: exceptions to it, by problem id, "" for none. absent: devices that the run does not use; contenders
+    on them are `unsupported`. tiles: tiles to use instead of the defaults. entropy: the random bits of rows to be
+    reproduced, for each process; "" draws new ones. ours: measured in a worker without code of other packages.
     """
 
     problems: tuple[str, ...]
@@ -62,7 +62,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def entrants(self) -> tuple[Entrant, ...]:
-        """The contenders, problem by problem, in the order of their rows."""
+        """Return the contenders, problem by problem, in the order of their rows."""
         return tuple(e for e in map(Entrant._make, product(self.problems, self.kernels)) if e not in self.without)
 
     def only(self, entrants: Collection[Entrant]) -> Self:
@@ -73,11 +73,11 @@ class Job(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, problems=problems, kernels=kernels, without=without)
 
     def apart(self) -> list[Self]:
-        """One job for each of the problems."""
+        """Return a job for each of the problems."""
         return [self.only([e for e in self.entrants if e.problem == name]) for name in self.problems]
 
     def of_process(self, number: int) -> Self:
-        """Return the job as the process of this number, from 1 on, runs it."""
+        """Return the job as run by the process with this number, counted from 1."""
         return msgspec.structs.replace(self, entropy=" ".join(self.entropy.split()[number - 1 : number]))
 
     def baseline_of(self, problem: str) -> str | None:
@@ -86,7 +86,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """Settings fixed when a worker starts. process: its number for a case. gpu: the UUID of the only GPU it sees."""
+    """Settings that are fixed when a worker starts. process: its number for a case. gpu: the UUID of its only GPU."""
 
     device: str
     threads: int
@@ -96,7 +96,7 @@ class WorkerKey(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One of `count` parts of a plan, numbered from 1; 0 is the merged run. cases: of all parts together."""
+    """One of `count` parts of a plan, numbered from 1; 0 is the merged run. cases: the cases of all parts together."""
 
     index: int
     count: int
@@ -109,12 +109,13 @@ class Shard(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """The user's request for a run: devices present, globs over kernel ids, mode, thread counts, seed and limits.
 
-    suites: as the user named them, files by absolute paths. isas: each in workers of its own, "" for the libraries'
-    choice. timeout_s: for one call. processes: fresh ones of each case, each a pass over the suites, which begin at
-    least spread_s apart. share_gpu: another run may use the GPU. tuned: the source of tiles, "" for none; tiles: those
-    tiles. tunes: what is tuned, and how; None for a run of suites. shard: the part that is measured; None for all.
-    executor: the file of the executor whose workers measure; gpus: those that measure, by UUID. reproduce: the run
-    whose values are drawn again, "" for none. absent: devices that would be used and are not here.
+    suites: as the user named them, files by absolute paths. isas: instruction sets, each measured in separate workers;
+    "" is the libraries' choice. timeout_s: limit of one call. processes: fresh processes for each case, each one pass
+    over the suites; passes begin at least spread_s apart. share_gpu: another run may use the GPU. tuned: the source of
+    tiles, "" for none; tiles: the tiles from it. tunes: what is tuned, and how; None for a run of suites. shard: the
+    part that is measured; None for all. executor: the file of the executor whose workers measure; gpus: the UUIDs of
+    the GPUs that measure. reproduce: the run whose values are drawn again, "" for none. absent: devices that would be
+    used but are missing.
     """
 
     devices: tuple[str, ...]
@@ -144,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
-    """A job with the facts of its suite that rows record. place: its number in the whole plan, not in a shard."""
+    """A job with the facts about its suite that rows record. place: its number in the whole plan, not in a shard."""
 
     job: Job
     key: WorkerKey
@@ -156,17 +157,17 @@ class PlannedJob(msgspec.Struct, frozen=True):
 
 
 def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") -> str:
-    """The identity of a row within a run."""
+    """Return the key that identifies a row within a run."""
     return f"{kernel} {problem} {mode} t{threads}" + (f" {isa}" if isa else "")
 
 
 def case_of(job: Job, problem: str, kernel: Kernel) -> str:
-    """Return the identity of the row of a kernel on one of a job's problems."""
+    """Return the key of the row of a kernel on one of a job's problems."""
     return case_key(kernel.id, problem, job.mode, job.threads if kernel.threaded else 1, job.isa)
 
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
-    """Yield the jobs of the suites, one comparison group at a time, each expanded only when it is needed."""
+    """Yield the jobs of the suites, one comparison group at a time, expanding each group on demand."""
     known: Tiled = {}
     places = count()
     for suite in suites:
@@ -191,11 +192,11 @@ def contenders(
     known: Tiled | None = None,
     absent: tuple[str, ...] = (),
 ) -> list[Kernel]:
-    """Return the kernels that devices, suite and the user's globs select and whose domain contains the problem.
+    """Return the kernels that devices, suite and the user's globs select, and whose domain contains the problem.
 
-    A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason. So
-    does one of a plug-in whose device is absent. One that contends on request has to be selected by a glob.
-    known: a cache of earlier answers for the same globs, which is extended here.
+    A kernel that is named in full is returned whatever its device and domain; its row is `unsupported`, with the
+    reason. A kernel of a plug-in is returned even if its device is absent. A kernel that contends only on request must
+    be selected by a glob. known: a cache of earlier results for the same globs, which is extended here.
     """
     known = {} if known is None else known
     named = {glob.partition("@")[0] for glob in globs}
@@ -218,20 +219,20 @@ def contenders(
 
 
 def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:
-    """Count the rows of jobs: cases that sweeps have in common are measured once."""
+    """Count the rows of jobs; cases that several sweeps have in common are counted once."""
     entrants = ((planned.job, *entrant) for planned in planned_jobs for entrant in planned.job.entrants)
     return len({hash(case_of(job, problem, registry.kernels[kernel])) for job, problem, kernel in entrants})
 
 
 class _Field(NamedTuple):
-    """Who contends on one problem of a job."""
+    """The contenders on one problem of a job."""
 
     problem: str
     baseline: str | None
     kernels: list[Kernel]
 
     def takes(self, tile: TunedTile, threads: int) -> bool:
-        """Return whether a contender takes a tuned tile; a baseline never does: all speedups would move."""
+        """Return whether a contender uses a tuned tile; a baseline never does, since all speedups would change."""
         named = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
         return self.problem == tile.problem and any(tile.threads == threads or not one.threaded for one in named)
 
@@ -262,7 +263,7 @@ def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time:
 def _variants(
     entry: Entry, chosen: list[Kernel], plan: Plan, suite: Suite
 ) -> Iterator[tuple[str, int, str | None, list[Kernel]]]:
-    """Instruction set, thread count, baseline and kernels of each job; no CPU's instruction set concerns a GPU."""
+    """Yield instruction set, thread count, baseline and kernels of each job; GPU kernels have no instruction set."""
     for isa in plan.isas:
         able = [kernel for kernel in chosen if not isa or kernel.device != "cuda"]
         baseline = _baseline(entry, able, suite.baseline)
@@ -271,9 +272,10 @@ def _variants(
 
 
 def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:
-    """Run threaded CPU kernels at every thread count, and the others once, with the first count.
+    """Yield each thread count with its kernels: threaded ones at every count, others only at the first.
 
-    A baseline that is not threaded is measured with each, so that all have a speedup; its first row is the one kept.
+    A baseline that is not threaded is measured at each count, so that all kernels have a speedup; its first row is
+    kept.
     """
     for i, threads in enumerate(plan.threads):
         chosen = [kernel for kernel in kernels if kernel.threaded or i == 0]
@@ -283,7 +285,7 @@ def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iter
 
 
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
-    """The id that the others are set against, if it is among the contenders."""
+    """Return the id of the baseline, or None if none of them contends."""
     problem, contending = entry.problem, {kernel.id for kernel in kernels}
     names = [own[problem.op]] if problem.op in own else problem.baselines
     return next((name for name in names if name in contending), None)

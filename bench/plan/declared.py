@@ -1,6 +1,6 @@
-"""Check declarations: names, types and values of the decorators' arguments, before they are used.
+"""Check names, types and values of the arguments of declarations before they are used.
 
-A complaint names the operation or the kernel; discovery puts the file and the line before it.
+A complaint names the operation or the kernel; discovery adds the file and the line before it.
 """
 
 import re
@@ -20,27 +20,27 @@ from kernelmark.bench.plan.operation import SWEEP_KEYS, Problem
 
 K = TypeVar("K", bound=Kernel)
 
-#: Where a kernel can run; the tests add a device that is a fake.
+#: The devices that a kernel can declare; tests add a fake one.
 DEVICES = {"cpu", "cuda"}
 ORDERS = ("C", "F")
-#: The kinds of host memory that operands can lie in, of kernels on each device.
+#: The kinds of host memory that kernels on each device can declare for their operands.
 HOST_MEMORY = {
     "cpu": ("", "small", "huge", "shared"),
     "cuda": ("", "pinned", "write_combined", "mapped", "managed"),
 }
-#: Ids stand in globs, in the names of files and in the cases of a run, which blanks, slashes and stars would split.
+#: Ids are used in globs, in names of files and in cases, which blanks, slashes and stars would break.
 NAME = "[A-Za-z0-9_][A-Za-z0-9_+-]*"
 _NAME = re.compile(NAME)
 _EXPECTED_NAME = "letters, digits, _, + and -"
-#: What an operation has to define: the base class only describes what each is for.
+#: The methods that an operation has to define; the base class only documents them.
 _METHODS = ("operands", "reference", "check", "flop")
-#: What follows from the fields of an operation.
+#: Methods that are derived from an operation's fields and must not be overridden.
 _DERIVED = ("make", "axes", "required")
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", NoneType: "None", Any: "anything"}
 
 
 def shown(value: object) -> str:
-    """Return a value as a complaint shows it, in at most 60 characters; its own `__repr__` may raise."""
+    """Return a value for a complaint, in at most 60 characters, even if its `__repr__` raises."""
     try:
         text = " ".join(repr(value).split())
     except Exception:
@@ -49,7 +49,7 @@ def shown(value: object) -> str:
 
 
 def check_op(op: object, decorator: str) -> None:
-    """Raise UsageError if a decorator was given no operation, such as one without parentheses."""
+    """Raise UsageError if a decorator has no operation, as when it is used without parentheses."""
     if not isinstance(op, str):
         how = f'@{decorator}("gemm", ...) with the name of an operation'
         raise UsageError(f"{decorator}: is given {shown(op)}, expected a string: {how}")
@@ -62,12 +62,12 @@ def subject_of(op: str, provider: object, name: object) -> str:
 
 
 def name_of(function: object, options: Mapping[str, Any]) -> Any:
-    """Return the name that a kernel is declared under: its own, or its function's; `?` without either."""
+    """Return the name of a declared kernel: its `name`, or the name of its function; `?` without either."""
     return options.get("name", getattr(function, "__name__", "?"))
 
 
 def checked(kernel: K, problem_class: type[Problem]) -> K:
-    """Return the kernel unchanged. Raises UsageError for an argument that no kernel can have."""
+    """Return the kernel unchanged. Raises UsageError for an invalid argument."""
     subject = subject_of(kernel.op, kernel.provider, kernel.name)
     for name, hint in _hints(type(kernel)).items():  # type: ignore[arg-type]  # a class is hashable
         value = getattr(kernel, name)
@@ -111,7 +111,7 @@ def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) ->
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError if a class cannot be the operation `name`. options: keywords that no axis's plural may be."""
+    """Raise UsageError if a class is no valid operation. options: keywords that no axis's plural may equal."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)
@@ -138,7 +138,7 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
 
 
 def _axes(problem_class: type[Problem], subject: str) -> list[str]:
-    """Return the names of the axes, each of a type that values can be checked against."""
+    """Return the names of the axes. Raises UsageError for an axis whose type values cannot be checked against."""
     try:
         axes = problem_class.axes()
     except (NameError, TypeError) as error:
@@ -164,12 +164,12 @@ def _hints(kind: type[Kernel]) -> dict[str, Any]:
 
 
 def is_foreign(problem_class: type[Problem]) -> bool:
-    """Return whether an operation is declared by a plug-in."""
+    """Return whether a plug-in declares the operation."""
     return not problem_class.__module__.startswith("kernelmark.kernels.")
 
 
 def require_figures(problem: Problem, name: str) -> None:
-    """Raise UsageError, which names the problem, if its class cannot return the figures that its rows need."""
+    """Raise UsageError, which names the problem, if its class cannot compute the figures that rows need."""
     try:
         dims = problem.dims()
         figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}
@@ -188,7 +188,7 @@ def require_figures(problem: Problem, name: str) -> None:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Return whether a value is of a declared type; True is no number."""
+    """Return whether a value has a declared type; True does not count as a number."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return True
@@ -204,7 +204,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """Return a type in the words of a complaint: `a tuple, each a string`."""
+    """Return a type in words for a complaint: `a tuple, each a string`."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, UnionType):
         return " or ".join(_words(one) for one in args)

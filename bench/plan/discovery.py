@@ -1,6 +1,6 @@
-"""Find kernels in the folder `kernels`, installed packages' entry points, and files given with --plugin.
+"""Find kernels in the folder `kernels`, in entry points of installed packages, and in files given with --plugin.
 
-Below `kernels/<operation>/` every module is imported, in subfolders too, unless its name begins with an underscore.
+Every module below `kernels/<operation>/`, also in subfolders, is imported unless its name begins with an underscore.
 """
 
 import builtins
@@ -26,15 +26,15 @@ from kernelmark.bench.plan.registry import REGISTRY, Registry
 from kernelmark.bench.plan.replaced import keep_originals
 
 ENTRY_POINTS = "kernelmark.kernels"
-#: Where a complaint about a declaration is formed, which is not where the declaration stands.
+#: The modules that raise complaints about declarations; a complaint gives the declaration's place instead.
 _OWN = f"{Path(__file__).parents[1]}{os.sep}"
 _loaded: dict[Path, ModuleType] = {}
 
 
 def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, ours: bool = False) -> Registry:
-    """Register everything that can be found, once per process, and return the registry. Raises UsageError.
+    """Find and register all kernels, once per process, and return the registry. Raises UsageError.
 
-    A plug-in whose import takes longer than `timeout_s` ends the process. ours: without other packages.
+    A plug-in whose import takes longer than `timeout_s` ends the process. ours: leave out other packages.
     """
     _import_kernels()
     if plugins or (not ours and others_installed()):
@@ -63,9 +63,9 @@ def others_installed() -> bool:
 
 
 def _entry_points() -> Iterator[Any]:
-    """Yield what installed packages offer under `kernelmark.kernels`; files of others may be damaged.
+    """Yield installed packages' entry points for `kernelmark.kernels`; damaged packages are skipped.
 
-    Importing importlib.metadata is a tenth of `kernelmark list`, so the files that it would read are looked at first.
+    Importing importlib.metadata takes a tenth of `kernelmark list`, so the files that it would read are searched first.
     """
     folders = [Path(folder) for folder in dict.fromkeys(sys.path) if Path(folder).is_dir()]
     for file in (file for folder in folders for file in folder.glob("*-info/entry_points.txt")):
@@ -88,7 +88,7 @@ def _import_kernels() -> None:
 
 
 def _declaring(folder: Path) -> list[Path]:
-    """The modules of an operation that may declare kernels, those of subfolders among them."""
+    """Return the modules of an operation that may declare kernels, including those in subfolders."""
 
     def private(file: Path) -> bool:
         return any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
@@ -98,12 +98,12 @@ def _declaring(folder: Path) -> list[Path]:
 
 @cache
 def _resolved(path: Path) -> Path:
-    """Return where a path leads; every job asks for its plug-ins again."""
+    """Return the resolved path; cached, since every job resolves its plug-ins."""
     return path.resolve()
 
 
 def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
-    """Import a user's file, whose decorators register its kernels; a second time does nothing. Raises UsageError."""
+    """Import a user's file, whose decorators register kernels; a second import does nothing. Raises UsageError."""
     path = _resolved(Path(plugin).absolute())
     if path in _loaded:
         return
@@ -121,7 +121,7 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
             spec.loader.exec_module(module)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and timeout_s < math.inf:
-            raise  # the user's own; in a worker it can only be the plug-in's
+            raise  # an interrupt by the user; in a worker only the plug-in can raise it
         sys.modules.pop(name, None)
         REGISTRY.kernels, REGISTRY.operations = known
         raise UsageError(f"plugin {_where(error, path)}") from None
@@ -130,10 +130,10 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
 
 @contextmanager
 def _put_back(in_command: bool) -> Iterator[None]:
-    """Put back Python's own functions, the depth of calls, and the modules and folders that a plug-in takes from lists.
+    """Restore built-in functions, the recursion limit, and modules and folders that a plug-in removes from lists.
 
-    A command imports as it goes on, and calls them until it ends. in_command: it also has paths that are relative to
-    the folder in which it was called.
+    A command imports modules and calls these functions until it ends. in_command: also restore the current folder,
+    since the command has relative paths.
     """
     functions, modules, folders = vars(builtins).copy(), dict(sys.modules), list(sys.path)
     here, depth = Path.cwd() if in_command else None, sys.getrecursionlimit()
@@ -150,14 +150,14 @@ def _put_back(in_command: bool) -> Iterator[None]:
 
 
 def of_plugin(error: BaseException) -> str | None:
-    """Return a complaint about the plug-in whose code raised an error, or its cause, after its import, or None."""
+    """Return a complaint about the plug-in whose code, after its import, raised an error or its cause, or None."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     complaint = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
     return complaint or (of_plugin(error.__cause__) if error.__cause__ else None)
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:
-    """`file, line N: Type: message`, the line being the deepest one inside `path`, or that of a bad declaration."""
+    """Return `file, line N: Type: message`, with the innermost line in `path` or that of a bad declaration."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {error.msg}"
     frames = list(traceback.extract_tb(error.__traceback__))

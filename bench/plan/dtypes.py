@@ -9,9 +9,9 @@ Array = np.ndarray[Any, Any]
 
 
 class DType(NamedTuple):
-    """A storage type: size in bytes, unit roundoff, the NaN that marks an unwritten element, and its name in CUDA.
+    """A storage type: size in bytes, unit roundoff, the NaN that marks unwritten elements, and the name in CUDA.
 
-    underflow: the largest error of rounding a number that is too small to be normal.
+    underflow: the largest rounding error of a subnormal number.
     """
 
     itemsize: int
@@ -21,7 +21,7 @@ class DType(NamedTuple):
     underflow: float
 
 
-# f64, f32 and bf16 may flush what is not normal to zero. FP8 is an operand's type, never a result's.
+# f64, f32 and bf16 may flush subnormals to zero. FP8 is used for operands, never for results.
 DTYPES = {
     "f64": DType(8, 2.0**-53, 0x7FF8DEADDEADDEAD, "double", 2.0**-1022),
     "f32": DType(4, 2.0**-24, 0x7FC0DEAD, "float", 2.0**-126),
@@ -32,19 +32,19 @@ DTYPES = {
     "s8": DType(1, 0.0, 0x80, "signed char", 0.0),
     "s32": DType(4, 0.0, 0x80000000, "int", 0.0),
 }
-#: Signed integers, named as in PTX. They have no NaN, so the least of them stands for it.
+#: Signed integers, named as in PTX. They have no NaN, so the least value replaces it.
 INTEGERS = ("s8", "s32")
 
-#: Those that NumPy has not, by their names in ml_dtypes.
+#: The types that NumPy lacks, by their names in ml_dtypes.
 ML_DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 
 class Numerics(NamedTuple):
-    """Unit roundoffs: of the operands, which are rounded before they are multiplied, and of the accumulator.
+    """Unit roundoffs of the operands, which are rounded before they are multiplied, and of the accumulator.
 
-    truncating: products added before the sum is truncated to the accumulator, 0 where sums are rounded to nearest.
-    Truncation is biased, and its errors add up. promoted: products that are added with 14 bits, from zero, before their
-    sum is added to the accumulator; 0 if each is added to the accumulator.
+    truncating: the number of products that are added before the sum is truncated to the accumulator, or 0 if sums are
+    rounded to nearest. Truncation is biased, so its errors add up. promoted: the number of products that are added with
+    14 bits, from zero, before their sum is added to the accumulator, or 0 if each product is added to it.
     """
 
     operand: float
@@ -53,7 +53,7 @@ class Numerics(NamedTuple):
     promoted: int = 0
 
 
-#: Products that a tensor core adds at a time at the least (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of
+#: The fewest products that a tensor core adds at a time (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of
 #: NVIDIA tensor cores", PeerJ Computer Science 7:e330, 2021): they truncate.
 _TENSOR_CORE = 4
 #: Hopper adds products of FP8 with 14 bits, which NVIDIA does not document: DeepSeek-AI, "DeepSeek-V3 Technical
@@ -73,7 +73,7 @@ NUMERICS = {
     "e4m3": Numerics(2.0**-4, 2.0**-24, promoted=_PROMOTED),
     "e5m2": Numerics(2.0**-3, 2.0**-24, promoted=_PROMOTED),
     "f16acc": Numerics(0.0, 2.0**-11),
-    # FP32 in other coordinates: Winograd's F(2x2,3x3) and F(4x4,3x3), and Fourier's.
+    # FP32 after a transform: Winograd's F(2x2,3x3) and F(4x4,3x3), and Fourier's.
     "winograd": Numerics(0.0, 2.0**-24),
     "winograd4": Numerics(0.0, 2.0**-24),
     "fft": Numerics(0.0, 2.0**-24),
@@ -85,16 +85,16 @@ NUMERICS = {
     "int8": Numerics(0.0, 2.0**-24),
 }
 
-#: The least compute capability, times ten, of GPUs that compute so; CPUs have only those of `ON_CPU` among them.
+#: Ten times the least compute capability of GPUs for each numerics; of these, CPUs have only those in `ON_CPU`.
 CAPABILITY = {"f16": 70, "tf32": 80, "3xtf32": 80, "bf16": 80, "e4m3": 89, "e5m2": 89}
 ON_CPU = ("f16", "bf16")
 
-#: The numerics of a kernel that declares none: full products, accumulated in at least FP32, or as integers.
+#: The numerics of a kernel that declares none: full products, accumulated in at least FP32 or as integers.
 NATIVE = {"f64": "fp64", "s8": "exact"} | dict.fromkeys(("f32", "f16", "bf16", "e4m3", "e5m2"), "fp32")
 
 
 def operand_roundoff(numerics: str, storage: str) -> float:
-    """Return the roundoff when `numerics` rounds operands of this type: 0 if it need not round them."""
+    """Return the unit roundoff with which `numerics` rounds operands of this type; 0 if they are used unrounded."""
     roundoff = NUMERICS[numerics].operand
     return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
 
@@ -110,9 +110,9 @@ def numerics_missing(numerics: str, device: str, capability: int) -> str | None:
 
 
 def precision(dtype: str, numerics: str) -> str:
-    """Return the class in which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`, `int8`.
+    """Return the class of precision within which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, ...
 
-    `exact` is the class of moved data.
+    The others are `fp8`, `int8` and, for data that is only moved, `exact`.
     """
     storage = split_dtype(dtype)[0]
     if storage in ("f16", "bf16"):
@@ -129,7 +129,7 @@ def precision(dtype: str, numerics: str) -> str:
 
 
 def split_dtype(dtype: str) -> tuple[str, str]:
-    """Return the storage of inputs and of outputs: `f32` is (f32, f32), `f16.f32` is (f16, f32)."""
+    """Return the storage types of inputs and of outputs: `f32` is (f32, f32), `f16.f32` is (f16, f32)."""
     first, _, second = dtype.partition(".")
     return first, second or first
 
@@ -146,5 +146,5 @@ def numpy_dtype(name: str) -> "np.dtype[Any]":
 
 
 def bits_dtype(name: str) -> "np.dtype[Any]":
-    """The unsigned integer as wide as the storage type, for looking at bits."""
+    """Return the unsigned integer type as wide as the storage type, for comparing bits."""
     return np.dtype(f"u{DTYPES[name].itemsize}")

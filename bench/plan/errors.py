@@ -1,9 +1,9 @@
-"""Errors by which kernelmark refuses: bad usage, and problems that are not supported."""
+"""Exceptions for bad usage, unsupported problems and a lost store."""
 
 import os
 from collections.abc import Iterable
 
-#: What other programs call what kernelmark calls otherwise.
+#: Other programs' words for words of kernelmark.
 _ELSEWHERE = {
     "fp64": "f64",
     "float64": "f64",
@@ -22,11 +22,11 @@ _ELSEWHERE = {
 
 
 class UsageError(Exception):
-    """Bad usage or input, reported in one line: subject, found, expected, remedy. The command exits with 2."""
+    """Bad usage or input, reported in one line (subject, found, expected, remedy); the command exits with 2."""
 
 
 class StoreGone(UsageError):
-    """The store of the results is no longer in its place; the command exits with 1."""
+    """The file of the store has been removed or replaced; the command exits with 1."""
 
 
 class Unsupported(Exception):
@@ -62,7 +62,7 @@ def unknown(found: str, known: Iterable[str]) -> str:
 
 
 def meant(found: str, known: Iterable[str]) -> str:
-    """Return `; did you mean f32?` if a known name is similar, or another program calls it `found`; else nothing."""
+    """Return `; did you mean f32?` if a known name is similar to `found` or another program's word for it, or ""."""
     import difflib
 
     names = list(known)

@@ -1,4 +1,4 @@
-"""Paths of files, and checks that reading or writing one would not wait for another process, as a pipe does."""
+"""Paths of files, and checks that they are files, since a pipe would wait for another process."""
 
 import hashlib
 import math
@@ -38,7 +38,7 @@ def cache_folder() -> Path:
 
 
 def require_file(path: Path, most_bytes: float = math.inf) -> None:
-    """Raise UsageError for anything but a file, and for one that is too large; a missing or hidden file passes."""
+    """Raise UsageError for a path that is no file and for a file that is too large; a missing file passes."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -54,7 +54,7 @@ def require_file(path: Path, most_bytes: float = math.inf) -> None:
 def replacing(path: Path, remedy: str = "name another file", only_try: bool = False) -> Iterator[Path]:
     """Yield a temporary file in the same folder that replaces `path` on success, so that no reader sees half of it.
 
-    A full disk leaves the old file as it was. Raises UsageError.
+    If the disk is full, the old file stays. Raises UsageError.
     """
     require_file(path)
     target = path.resolve()  # a link stays a link
@@ -63,7 +63,9 @@ def replacing(path: Path, remedy: str = "name another file", only_try: bool = Fa
         target.parent.mkdir(parents=True, exist_ok=True)
         beside.touch()
         if target.exists():
-            if not ((mode := target.stat().st_mode) & 0o222 and os.access(target, os.W_OK)):  # a rename would not care
+            if not (
+                (mode := target.stat().st_mode) & 0o222 and os.access(target, os.W_OK)
+            ):  # a rename would succeed all the same
                 raise UsageError(f"{path}: is read-only; make it writable, or {remedy}")
             beside.chmod(mode)
         yield beside
@@ -77,7 +79,7 @@ def replacing(path: Path, remedy: str = "name another file", only_try: bool = Fa
 
 
 def kept_plugin(text: str) -> Path:
-    """Write a plug-in where workers, and a resumed run, find it. Raises UsageError."""
+    """Write a generated plug-in to a file that workers and a resumed run can load. Raises UsageError."""
     path = cache_folder() / "plugins" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
     if not path.exists():
         with replacing(path, "set XDG_CACHE_HOME to a folder that can be written") as beside:

@@ -1,4 +1,4 @@
-"""Watch foreign code in the parent process: what takes too long ends the process, with one line.
+"""Limit the time of foreign code in the parent process: a call that takes too long ends the process with one line.
 
 Kernels and operations are called in worker processes, which their parent ends from outside. But the parent, too,
 imports plug-ins and asks their problems for sizes and figures. Python cannot stop a call from within, so a thread ends
@@ -15,17 +15,17 @@ from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
-#: What an import may take, and each step of planning, where a call may take less.
+#: Seconds that an import or a step of planning may take at least, even if a call may take less.
 LEAST_S = 10.0
-#: How much later Python's own watchdog ends the process, where code in C keeps the thread from running.
+#: Seconds after which faulthandler ends the process if C code keeps the thread from running.
 GRACE_S = 1.0
 
 
 @contextmanager
 def overseen(subject: str, timeout_s: float) -> Iterator[None]:
-    """End the process with status 2 if the context takes longer than `timeout_s`, and ten seconds.
+    """End the process with status 2 if the context takes longer than `timeout_s` and ten seconds.
 
-    An infinite time watches nothing: another process does.
+    If `timeout_s` is infinite nothing is limited here, since another process does it.
     """
     limit_s = max(LEAST_S, timeout_s)
     if limit_s > threading.TIMEOUT_MAX:
@@ -51,7 +51,7 @@ def _end(subject: str, limit_s: float, caller: int) -> None:
 
 
 def each_overseen(items: Iterable[T], subject: str, timeout_s: float) -> Iterator[T]:
-    """Yield the items, with the search for each next one overseen."""
+    """Yield the items, and limit the time to compute each."""
     iterator = iter(items)
     while True:
         with overseen(subject, timeout_s):

@@ -1,4 +1,4 @@
-"""What a kernel is: its name, the problems that it takes, and how it is set up or launched."""
+"""The classes of kernels: name, the problems that a kernel takes, and how it is set up or launched."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ __all__ = ["Prefer", "Tile"]
 Launch = Callable[[], object]
 Predicate = Callable[[Any], str | None]
 
-#: Providers of vendors' kernels; of two that are as fast, the first is the baseline.
+#: The providers of vendors' kernels; of equally fast ones, the first is the baseline.
 VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 
 
@@ -41,20 +41,20 @@ class Kernel:
     domain: values of the problem's axes for which it exists (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
     returns why it cannot take a problem inside its domain, or None. modules: the modules that must be importable.
     threaded: whether it uses more than one CPU thread. order: `F` for kernels that read the same buffers as
-    column-major matrices. library_scratch: bytes that the library allocates by itself, as a function of the problem.
-    library_version: a text for `versions` beside the modules, as a function of the problem, asked once the kernel is
-    set up for it. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile
-    if it has tunables), if they are not the operation's nominal ones (Winograd, FFT). wire: bytes that it sends between
+    column-major matrices. library_scratch: bytes that the library allocates internally, as a function of the problem.
+    library_version: a text for `versions` in addition to the modules, as a function of the problem, called after
+    set-up. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile if it
+    has tunables), if they differ from the operation's nominal ones (Winograd, FFT). wire: bytes that it sends between
     workers, as a function of the problem, if the operation has workers. synchronises: its calls block the host, so that
-    no stream may be held back while they are queued. host_memory: the kind of host memory of its operands, a key of
-    HOST_MEMORY; "" is what NumPy allocates. spread: its operands lie on several GPUs, as `Operand.gpus` has them.
+    the stream must not wait while they are queued. host_memory: the kind of host memory of its operands, a key of
+    HOST_MEMORY; "" is memory as NumPy allocates it. spread: its operands lie on several GPUs, given by `Operand.gpus`.
     on_request: it contends only if a glob of the suite or of the user selects it. module: the Python module that
     declares it; set by the decorators.
 
-    tunables: the values that each may have, the space; a function returns the value on a device. Set-up reads its tile
-    as `x.tile`; a plan of CUDA launches gets it as an argument. valid: returns why a tile cannot take a problem on a
-    device, or None, by the tile's attributes alone. prefer: the default tiles; without it, the first valid tile.
-    tile: fixed values of tunables, which its id names; `with_tile` sets them.
+    tunables: the values that each tunable may have; a function returns the value on a device. Set-up reads the tile as
+    `x.tile`; a plan of CUDA launches gets it as an argument. valid: returns why a tile cannot take a problem on a
+    device, or None; it may read only the tile's attributes. prefer: the default tiles; without it, the first valid
+    tile. tile: fixed values of tunables, which the kernel's id contains; `with_tile` sets them.
     """
 
     op: str
@@ -85,28 +85,28 @@ class Kernel:
 
     @property
     def base_id(self) -> str:
-        """`gemm/numpy.matmul`: operation, provider, name."""
+        """Return `gemm/numpy.matmul`: operation, provider, name."""
         return f"{self.op}/{self.provider}.{self.name}"
 
     @property
     def id(self) -> str:
-        """`gemm/numpy.matmul`, or with a fixed tile `gemm/cuda.async@BM=128,BN=64`."""
+        """Return `gemm/numpy.matmul`, or with a fixed tile `gemm/cuda.async@BM=128,BN=64`."""
         return f"{self.base_id}@{tile_text(self.tile)}" if self.tile else self.base_id
 
     @property
     def is_ours(self) -> bool:
-        """Return whether it comes with kernelmark, not from a plug-in."""
+        """Return whether the kernel comes with kernelmark, not from a plug-in."""
         return self.module.startswith("kernelmark.kernels.")
 
     def numerics_for(self, problem: Problem) -> str:
-        """The arithmetic this kernel computes `problem` in."""
+        """Return the numerics in which this kernel computes `problem`."""
         storage = split_dtype(problem.dtype)[0]
         if isinstance(self.numerics, str):
             return self.numerics
         return (self.numerics or NATIVE)[storage]
 
     def outside(self, problem: Problem) -> str | None:
-        """Return why `problem` lies outside the kernel's declared domain, or None."""
+        """Return why `problem` is outside the kernel's declared domain, or None."""
         for axis, values in self.domain.items():
             value = getattr(problem, axis)
             if value not in values:
@@ -124,9 +124,9 @@ class Kernel:
         return f"{self.id}: {complaint}: {self.unwanted(problem, next(self.tiles(device)), device)}"
 
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
-        """Return the operations that its algorithm executes for `problem` on the device, with its tile for it.
+        """Return the floating-point operations that the kernel, with its tile, executes for `problem` on the device.
 
-        Raises ValueError for fewer than its numerics need.
+        Raises ValueError if the kernel declares fewer than its numerics need.
         """
         if self.executed is None:
             return problem.flop
@@ -136,7 +136,7 @@ class Kernel:
         if not issubclass(type(declared), Real):
             raise ValueError(f"declares that it executes {declared!r}, expected a number of operations")
         if declared < problem.flop and declared < (least := problem.least_flop(numerics)):
-            raise ValueError(f"declares that it executes {declared} flop, expected at least {least} of {numerics}")
+            raise ValueError(f"declares that it executes {declared} flop, expected at least {least} for {numerics}")
         return int(declared)
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
@@ -145,7 +145,7 @@ class Kernel:
             return None
         numerics, declared = self.numerics_for(problem), self.wire(problem)
         if declared < (least := problem.least_wire_bytes(numerics)):
-            raise ValueError(f"declares {declared} bytes on the wire, expected at least {least} of {numerics}")
+            raise ValueError(f"declares {declared} bytes on the wire, expected at least {least} for {numerics}")
         return declared
 
     def launch(self, problem: Problem, x: Any) -> Launch:
@@ -164,7 +164,7 @@ class Kernel:
         return {name: values_on(device, values) for name, values in self.tunables.items()} | pinned
 
     def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
-        """Yield the tiles that a run may take by default, the first choice first; without `prefer` the whole space."""
+        """Yield the tiles that a run may use by default, the first choice first; without `prefer`, the whole space."""
         if self.prefer is None:
             return every_tile(self.values(device))
         wanted = (tile_on(device, tile) for tile in self.prefer.tiles)
@@ -175,14 +175,14 @@ class Kernel:
         return self.valid(problem, tile, device) if self.valid else None
 
     def unwanted(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
-        """Return why `tile` cannot take `problem`, or why a later preferred tile is taken instead, or None."""
+        """Return why `tile` cannot take `problem`, or why a later preferred tile is used instead, or None."""
         if reason := self.unfit(problem, tile, device):
             return reason
         unless = self.prefer.unless if self.prefer and not self.tile else None
         return unless(problem, tile, device) if unless else None
 
     def tile_for(self, problem: Problem, device: DeviceLimits = H100) -> Tile | None:
-        """Return the tile that a run takes for `problem` on the device, or None."""
+        """Return the tile that a run uses for `problem` on the device, or None."""
         if self.prefer is not None:
             return next((t for t in self.tiles(device) if self.unwanted(problem, t, device) is None), None)
         tiles = walk(self.values(device), lambda tile: self.unfit(problem, tile, device))
@@ -190,9 +190,9 @@ class Kernel:
 
 
 def _checked_tile(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]:
-    """Return the values in the order in which the kernel declares its tunables. Raises UsageError for one it has not.
+    """Return the values in the order of the kernel's tunables. Raises UsageError for a tunable that it lacks.
 
-    A tunable of which a value follows from the device takes any number, since the device need not be here.
+    A tunable whose value depends on the device accepts any number, since the device may not be here.
     """
     subject = f"{kernel.base_id}@{tile_text(values)}"
     if not kernel.tunables:
@@ -210,7 +210,7 @@ K = TypeVar("K", bound=Kernel)
 
 
 def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
-    """Yield the kernel as globs select it: as declared, and with each tile that a glob names after an @.
+    """Yield the kernel as globs select it: as declared, and with each tile that a glob has after an @.
 
     Raises UsageError if a matched kernel has no such tile.
     """
@@ -232,12 +232,12 @@ def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A TMA descriptor argument: the operand it describes and the box that one copy moves.
+    """A TMA descriptor argument: the operand that it describes, and the box that one copy moves.
 
-    The tensor has three dimensions: x the column in a row as stored, y the row, z the product of a batch (1 without).
-    box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B`, `128B`, over which no row of the box may
-    reach. tf32: FP32 elements are rounded to TF32 on the way. rows: the axes of the operand, neighbours of each other,
-    that y counts; all others before the last are z.
+    The tensor has three dimensions: x is the column in a row as stored, y the row, z the index in a batch (1 without).
+    box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B`, `128B`, which is the longest row of the
+    box. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent axes of the operand that y runs over; all other
+    axes before the last are z.
     """
 
     operand: str
@@ -249,12 +249,12 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """A TMA descriptor argument: pixels of images with channels last, in the order of a convolution's columns.
+    """A TMA descriptor argument for pixels of images with channels last, in the order of a convolution's columns.
 
-    operand: n images of h x w pixels of c channels. box: pixels and channels of a copy. The first tap of a filter
+    operand: n images of h x w pixels with c channels. box: pixels and channels of a copy. The first tap of a filter
     visits each image row by row, from `lower` (row, column) to `upper`, counted from the image's last row and column,
-    in steps of `stride`. A copy takes its pixels in this order, at a tap's distance from there, and zeros outside the
-    image. swizzle: as in TensorMap.
+    in steps of `stride`. A copy takes its pixels in this order, offset by its tap, and has zeros outside the image.
+    swizzle: as in TensorMap.
     """
 
     operand: str
@@ -265,7 +265,7 @@ class Im2colMap:
     swizzle: str = "none"
 
     def refusal(self, itemsize: int) -> str | None:
-        """Return the limit of the TMA that two-dimensional images with elements of that many bytes exceed, or None.
+        """Return the TMA limit that two-dimensional images with elements of `itemsize` bytes exceed, or None.
 
         Source: cuTensorMapEncodeIm2col in the CUDA driver API, for tensors of rank 4.
         """
@@ -285,7 +285,7 @@ class Im2colMap:
 
 @dataclass(frozen=True)
 class Scratch:
-    """A scratch buffer argument, allocated before timing; equal names are one buffer."""
+    """A scratch buffer argument, allocated before timing; equal names refer to the same buffer."""
 
     name: str
     nbytes: int
@@ -295,10 +295,10 @@ class Scratch:
 class KernelCall:
     """One launch of a CUDA kernel.
 
-    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width; a structured one is a
-    struct, by value), Scratch, TensorMap, Im2colMap.
-    entry: the name expression, if it differs from the declaration's; grid in blocks, block in threads.
-    cluster: blocks along the grid's x that share their shared memory; a divisor of the grid's width.
+    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (keep their width; structured ones are
+    structs, by value), Scratch, TensorMap, Im2colMap. entry: the name expression, if it differs from the declaration's;
+    grid in blocks, block in threads. cluster: blocks along the grid's x that can access each other's shared memory;
+    divides the grid's width.
     """
 
     grid: int | tuple[int, ...]
@@ -309,19 +309,19 @@ class KernelCall:
     cluster: int = 1
 
 
-#: What the names of modules of --plugin files begin with.
+#: The prefix of the module names of --plugin files.
 PLUGIN_MODULE = "kernelmark_plugin_"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CudaKernel(Kernel):
-    """A hand-written kernel: a .cu file, the entry in it, and a plan of launches.
+    """A hand-written kernel: a .cu file, an entry in it, and a plan of launches.
 
-    source: path below `cuda/`, or an absolute one. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}`
-    an attribute of the problem. min_arch: compute capability times ten; archs: the only architectures that have its
-    instructions, if later ones do not. alignment: bytes, of every operand's address: 16 for the widest access.
-    emulated: None if the tests run it on the CPU; otherwise the reason why they cannot.
-    spills: why it may spill registers or use stack; without a reason the tests forbid it.
+    source: path below `cuda/`, or an absolute path. entry: C++ name expression in which `{BM}` is a tunable and
+    `{op_a}` an attribute of the problem. min_arch: the least compute capability times ten; archs: the only
+    architectures that have its instructions, if later ones lack them. alignment: of every operand's address, in bytes;
+    16 for the widest access. emulated: None if the tests run it in the emulator; otherwise the reason why they cannot.
+    spills: why it may spill registers or use stack; without a reason the tests forbid that.
     """
 
     source: str
@@ -341,23 +341,23 @@ class CudaKernel(Kernel):
     def unfit(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
         """Return why `tile` cannot take `problem` on the device, or None.
 
-        Static shared memory is known after compilation; the launcher counts it too.
+        Static shared memory is known only after compilation; the launcher checks it as well.
         """
         if reason := super().unfit(problem, tile, device):
             return reason
         wanted = max((call.shared_bytes for call in self.plan(problem, tile, device)), default=0)
         if wanted <= device.block_shared_bytes:
             return None
-        return f"a block takes {wanted} bytes of shared memory, expected at most {device.block_shared_bytes}"
+        return f"a block needs {wanted} bytes of shared memory, expected at most {device.block_shared_bytes}"
 
     def calls(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> list[tuple[str, KernelCall]]:
-        """The launches for `problem` on the device, each with its name expression filled in."""
+        """Return the launches for `problem` on the device, each with its complete name expression."""
         names = _Names(problem, tile)
         return [((call.entry or self.entry).format_map(names), call) for call in self.plan(problem, tile, device)]
 
 
 class _Names(dict[str, Any]):
-    """What an entry may name: tunables, then attributes of the problem."""
+    """The names that an entry may contain: tunables, then attributes of the problem."""
 
     def __init__(self, problem: Problem, tile: Tile) -> None:
         super().__init__(vars(tile))

@@ -1,4 +1,4 @@
-"""Limits of a device for plans of CUDA launches: of a present device or of an assumed one."""
+"""Limits of a present or assumed device, for plans of CUDA launches."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ _KIB, _MIB = 2**10, 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceLimits:
-    """A device as a plan sees it.
+    """The limits of a device that a plan of launches may use.
 
-    capability: compute capability times ten. sm_threads, sm_blocks, sm_shared_bytes: threads, blocks and shared memory
-    that a multiprocessor holds. block_shared_bytes: shared memory that a block may ask for, static and dynamic.
-    reserved_shared_bytes: shared memory that the system takes for each block.
+    capability: compute capability times ten. sm_threads, sm_blocks, sm_shared_bytes: limits of a multiprocessor.
+    block_shared_bytes: the most shared memory of a block, static and dynamic. reserved_shared_bytes: shared memory that
+    the system reserves for each block.
     """
 
     capability: int
@@ -25,16 +25,16 @@ class DeviceLimits:
 
     @property
     def arch(self) -> str:
-        """Return `sm_80`; on Hopper `sm_90a`, with its own instructions."""
+        """Return the architecture: `sm_80`, or on Hopper `sm_90a`, which has additional instructions."""
         return f"sm_{self.capability}a" if self.capability == 90 else f"sm_{self.capability}"
 
     @property
     def shared_granularity(self) -> int:
-        """The granularity, in bytes, to which a block's shared memory is rounded up."""
+        """Return the granularity, in bytes, to which a block's shared memory is rounded up."""
         return 256 if self.capability < 80 else 128
 
     def blocks_by_shared(self, nbytes: int) -> int:
-        """Return how many blocks of `nbytes`, static and dynamic, a multiprocessor has shared memory for."""
+        """Return how many blocks with `nbytes` of shared memory, static and dynamic, fit on a multiprocessor."""
         if nbytes > self.block_shared_bytes:
             return 0
         unit = self.shared_granularity
@@ -43,7 +43,7 @@ class DeviceLimits:
 
 
 def _limits(capability: int, multiprocessors: int, threads: int, blocks: int, sm_kib: int, l2_mib: int) -> DeviceLimits:
-    """Return the limits of a device; from 8.0 on, a KiB of shared memory goes with each block."""
+    """Return the limits of a device; from 8.0 on, the system reserves 1 KiB of shared memory for each block."""
     reserved = _KIB if capability >= 80 else 0
     return DeviceLimits(
         capability=capability,
@@ -57,7 +57,7 @@ def _limits(capability: int, multiprocessors: int, threads: int, blocks: int, sm
     )
 
 
-#: The device that is assumed where there is no GPU: an H100 SXM.
+#: The device that is assumed without a GPU: an H100 SXM.
 H100 = _limits(90, 132, 2048, 32, 228, 50)
 #: A device of each compute capability, after NVIDIA's table of technical specifications per compute capability and the
 #: architectures' white papers: T4, A100, RTX 3090, RTX 4090, H100, B200, RTX 5090.

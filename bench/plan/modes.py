@@ -1,23 +1,23 @@
-"""The modes of measuring: the effect of each on a kernel's calls, where it is available, and its descriptions."""
+"""The modes of measuring: each one's effect on a kernel's calls, its availability and its descriptions."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:  # the choices of a command are wanted before anything heavy is
+if TYPE_CHECKING:  # commands read the modes before they import anything large
     from kernelmark.bench.plan.kernel import Kernel
 
-#: More sets of operands than this are not made: the cache is evicted instead.
+#: The most sets of operands; if more would be needed, the cache is evicted instead.
 MAX_SETS = 32
-#: Operands as large as this number of last-level caches have no second set: a 32nd of them at most is in a cache.
+#: Operands as large as this many last-level caches need no second set, since at most 1/32 of them stays in a cache.
 AMPLE = 32
 
 
 class Does(NamedTuple):
-    """What a mode does, in words for help, in a sentence for reports, and by mechanism.
+    """The effect of a mode: in words for help, in a sentence for reports, and as flags.
 
-    from_memory: operands come from memory, so sets of them take turns, and the memory's bandwidth bounds every row;
-    otherwise one set stays in a cache, whose bandwidth bounds it. replays: launches are captured
-    into a CUDA graph, which is replayed. times: verified kernels are timed too.
+    from_memory: operands come from memory, so sets of them rotate, and memory bandwidth bounds every row; otherwise one
+    set stays in a cache, whose bandwidth bounds the row. replays: launches are captured into a CUDA graph, which is
+    replayed. times: verified kernels are timed, too.
     """
 
     words: str
@@ -28,7 +28,7 @@ class Does(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """The number of operand sets that are used in turn, and whether the cache must be emptied besides."""
+    """The number of operand sets that are used in turn, and whether the cache must be evicted as well."""
 
     sets: int
     evict: bool
@@ -48,9 +48,9 @@ class Mode(StrEnum):
         return DOES[self]
 
     def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
-        """Return the rotation for operands of this size: two last-level caches' worth between uses, or eviction.
+        """Return the rotation for operands of this size: twice the last-level cache between uses, or eviction.
 
-        One set if calls need not find their operands in memory, or if a set leaves next to nothing in a cache.
+        There is one set if operands may stay in a cache, or if a set is so large that almost none of it does.
         """
         if not self.does.from_memory or footprint_bytes >= AMPLE * llc_bytes:
             return Rotation(1, False)
@@ -62,9 +62,9 @@ class Mode(StrEnum):
         if not self.does.replays:
             return None
         if kernel.device == "cpu":
-            return f"{kernel.id} runs on the CPU, {self} mode replays captured CUDA launches; take --mode hot"
+            return f"{kernel.id} runs on the CPU, {self} mode replays captured CUDA launches; use --mode hot"
         if kernel.synchronises:
-            return f"{kernel.id} synchronises the host, which no CUDA graph can hold; take --mode hot"
+            return f"{kernel.id} synchronises the host, which a CUDA graph cannot contain; use --mode hot"
         return None
 
 
@@ -86,5 +86,5 @@ DOES = {
     ),
     Mode.VERIFY: Does("times nothing", "Rows of mode verify were checked and not timed.", times=False),
 }
-#: The modes that give a row a time, which are those that can be chosen.
+#: The modes that can be chosen, which give rows a time.
 TIMED = tuple(mode.value for mode, does in DOES.items() if does.times)

@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 import msgspec
 
-#: A whole number as ids have it: ASCII digits, none of them a leading zero, so that equal problems have equal ids.
+#: An integer in an id: ASCII digits without leading zeros, so that equal problems have equal ids.
 WHOLE = "(?:0|[1-9][0-9]*)"
-#: A decimal number as files have it.
+#: A decimal number in a file.
 DECIMAL = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _MOST = sys.float_info.max
-#: Numbers of which neither NaN nor infinity is one.
+#: Finite numbers.
 Finite = Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=_MOST)]
-#: Of each process whose values a row stands for, 128 random bits in hexadecimal.
+#: 128 random bits in hexadecimal for each process of a row.
 Entropy = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32}( [0-9a-f]{32})*)?$")]
 
 
 def finite(value: Any) -> Any:
-    """Return None in the place of NaN and infinity: an unknown is empty, never a number."""
+    """Return None for NaN and infinity, since unknown values are empty."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

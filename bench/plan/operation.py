@@ -1,4 +1,4 @@
-"""An operation is a problem class with an id, operands, a float64 reference and a tolerance."""
+"""The base of operations: a problem class with an id, operands, a float64 reference and a tolerance."""
 
 import itertools
 import math
@@ -17,11 +17,11 @@ from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.numbers import WHOLE
 from kernelmark.bench.plan.verdict import Verdict
 
-#: Sizes of typical problems, and what lies between one size and the next for kernels that take no squares.
+#: Sizes of typical problems, and the difference between sizes for kernels that do not take equal ones.
 TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
-#: What a sweep of a suite holds besides the values of axes.
+#: The keys of a suite's sweep other than axes.
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
-#: The largest special values that operands have where nothing speaks for less.
+#: The default of the largest special values of operands.
 SPECIALS = 1e3
 #: How the operands of timed calls can be drawn (bench/measure/draw.py); an operation for which it matters has an axis
 #: `distribution` of this type. The first is usual.
@@ -29,9 +29,9 @@ Distribution = Literal["uniform", "normal", "zeros", "ints"]
 UNIFORM, *OTHER_DISTRIBUTIONS = typing.get_args(Distribution)
 Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Arrays = Mapping[str, Array]
-#: Of each input the index of its changed elements, and the values that they had before.
+#: The index of each input's changed elements, and their previous values.
 Changes = Mapping[str, tuple[tuple[Array, ...], Array]]
-#: Returns why outputs are wrong, from the outputs, the inputs as they are now, their changes, and the numerics.
+#: Returns why outputs are wrong, or None, given the outputs, the current inputs, their changes and the numerics.
 Checksums = Callable[[Arrays, Arrays, Changes, str], str | None]
 
 
@@ -40,10 +40,9 @@ class Operand(msgspec.Struct, frozen=True):
 
     `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
     host's memory, wherever the kernel runs. gpus: the numbers of the GPUs that it lies on for kernels that are
-    `spread`: one for all of it, or one for each row. specials: the largest magnitude of values that are not uniform in
-    [-1, 1] (bench/measure/draw.py), 0 for none. others: the largest
-    magnitude in every third draw, 0 for no difference: large values expose kernels that clip, and hide arithmetic that
-    is worse than declared.
+    `spread`: one GPU for the whole operand, or one for each row. specials: the largest magnitude of values that are not
+    uniform in [-1, 1] (bench/measure/draw.py), 0 for none. others: the largest magnitude in every third draw, 0 for the
+    same: large values expose kernels that clip, but hide arithmetic that is worse than declared.
     """
 
     name: str
@@ -58,12 +57,12 @@ class Operand(msgspec.Struct, frozen=True):
 
     @property
     def ld(self) -> int:
-        """Leading dimension in elements: the distance from one row to the next."""
+        """Return the leading dimension in elements: the distance from one row to the next."""
         return self.shape[-1] + self.pad
 
     @property
     def elements(self) -> int:
-        """The number of elements in the buffer, padding included."""
+        """Return the number of elements in the buffer, including padding."""
         return math.prod(self.shape[:-1]) * self.ld
 
     @property
@@ -74,8 +73,8 @@ class Operand(msgspec.Struct, frozen=True):
 class EmulatedSizes(NamedTuple):
     """Sizes and options of the emulated problems, if the usual sizes do not suit an operation.
 
-    first: in place of the usual sizes, in each variant of the axes. more: further sizes until there are enough; by
-    default the usual ones. last: in addition to those. A size that names a word (`place`) is left out for variants with
+    first: sizes instead of the usual ones, in each variant of the axes. more: further sizes until there are enough; by
+    default the usual ones. last: sizes in addition to those. A size with a word (`place`) is skipped for variants with
     another word. long_from: the size above which a problem is long. deep: by direction, the size that is summed over,
     which is long in one problem of each kernel.
     """
@@ -88,11 +87,12 @@ class EmulatedSizes(NamedTuple):
 
 
 class Features(NamedTuple):
-    """The features by which a selector chooses between kernels, if these are more than the operation's sizes.
+    """The features by which a selector chooses between kernels, if they are not just the operation's sizes.
 
-    inputs: the numbers that a caller has. expressions: of these, alike in Python and C, each compared with a threshold.
-    slopes: those whose logarithm a formula takes. held: axes that the inputs contain in another form. libraries: the
-    kernels that a library runs if no algorithm is named; the first with a time counts.
+    inputs: the numbers that a caller has. expressions: of the inputs, in the common syntax of Python and C; a tree
+    compares each with a threshold. slopes: the expressions whose logarithms a formula uses. held: axes that the inputs
+    contain in another form. libraries: the kernels that a library runs if no algorithm is given; the first with a time
+    counts.
     """
 
     inputs: tuple[str, ...] = ()
@@ -105,10 +105,10 @@ class Features(NamedTuple):
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
-    A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes` may stand
-    right after these in an id, and the methods below. assumed: the values of an axis for a kernel that declares none;
-    other axes then have all their values. uses_host: it needs the host's memory or links, whatever its kernels run on.
-    is_ceiling: our kernels for it are microbenchmarks, which bound other rows.
+    A subclass declares its fields (the axes of suites), which of them are `sizes` and which `suffixes` may follow the
+    sizes in an id, and the methods below. assumed: the values of an axis for a kernel that declares none; for other
+    axes such a kernel takes all values. uses_host: the operation uses the host's memory or links, whatever its kernels
+    run on. is_ceiling: kernelmark's kernels for it are microbenchmarks, which bound other rows.
     """
 
     op: ClassVar[str] = ""
@@ -121,12 +121,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def distribution(self) -> str:
-        """How the operands of timed calls are drawn: the axis of this name, where an operation has it."""
+        """The distribution of the operands of timed calls; an operation may have an axis of this name."""
         return str(UNIFORM)
 
     @property
     def id(self) -> str:
-        """`gemm/m1024n2048k26752/f32/NT`, then the options that differ from their defaults, the distribution last."""
+        """Return `gemm/m1024n2048k26752/f32/NT`, then options that are not defaults, the distribution last."""
         sizes = "".join(f"{name}{getattr(self, name)}" for name in self.sizes)
         last = [self.distribution] if self.distribution != UNIFORM else []
         try:
@@ -160,13 +160,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     @cache
     def _sizes(cls) -> re.Pattern[str]:
-        """Return what the part of an id with the sizes matches; every row reads an id."""
+        """Return the pattern of the sizes in an id; cached, since every row parses an id."""
         pattern = "".join(rf"{name}(?P<{name}>{WHOLE})" for name in cls.sizes)
         return re.compile(pattern + "".join(rf"(?:{name}(?P<{name}>[0-9x-]+))?" for name in cls.suffixes))
 
     @classmethod
     def make(cls, values: Mapping[str, Any], subject: str) -> Self:
-        """The problem with these field values, each checked. Raises UsageError that begins with `subject`."""
+        """Return the problem with these field values, after checks. Raises UsageError that begins with `subject`."""
         for name, value in values.items():
             if (complaint := cls.complaint(name, value)) is not None:
                 raise UsageError(f"{subject}: {complaint}")
@@ -183,7 +183,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     @cache
     def axes(cls) -> dict[str, Any]:
-        """Return names and types of the fields, which are the axes that a suite may sweep."""
+        """Return the names and types of the fields, which are the axes of a suite's sweeps."""
         return {field.name: field.type for field in msgspec.structs.fields(cls)}
 
     @classmethod
@@ -194,7 +194,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def complaint(cls, axis: str, value: Any) -> str | None:
-        """Return why `axis` cannot have `value`, or None."""
+        """Return why `value` is invalid for `axis`, or None."""
         axes = cls.axes()
         if axis not in axes:
             return f"{axis} is not an axis of {cls.op}; expected one of {', '.join(axes)}"
@@ -210,9 +210,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Return typical sizes (and other axes) of problems, the largest first, for which `inspect` shows kernels.
+        """Yield typical sizes (and other axes) of problems, the largest first, for which `inspect` shows kernels.
 
-        By default all sizes are equal, or a little apart for kernels that take nothing else.
+        By default all sizes are equal, or slightly different for kernels that require that.
         """
         for first, apart in itertools.product(TYPICAL_SIZES, (0, APART)):
             yield {name: first + i * apart for i, name in enumerate(cls.sizes)}
@@ -224,28 +224,28 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Return the lengths that must be whole vectors for a kernel that moves vectors; by default the sizes."""
+        """Return the lengths that vectorised kernels need as multiples of their vector; by default the sizes."""
         return tuple(getattr(self, name) for name in self.sizes)
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return the sizes of the problems that kernels are emulated on."""
+        """Return the sizes of the problems on which kernels are emulated."""
         return EmulatedSizes()
 
     def dims(self) -> dict[str, int | float | str]:
-        """The problem's own columns of the CSV: every field but the storage type and the layout."""
+        """Return the problem's columns of the CSV: every field except the storage type and the layout."""
         return {name: getattr(self, name) for name in self.axes() if name not in ("dtype", "layout")}
 
     @property
     def footprint_bytes(self) -> int:
-        """Bytes of one set of operands."""
+        """Return the bytes of one set of operands."""
         return sum(operand.nbytes for operand in self.operands())
 
     dtype: str
 
     @property
     def ctype(self) -> str:
-        """C++ name of the storage type of the inputs."""
+        """Return the C++ name of the storage type of the inputs."""
         return DTYPES[split_dtype(self.dtype)[0]].ctype
 
     def suffix(self) -> str:
@@ -258,17 +258,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
-        """Field values from `words`, the inverse of `words()`. Raises ValueError."""
+        """Return the field values for the words of an id, as the inverse of `words()`. Raises ValueError."""
         if words:
             raise ValueError(f"{words[0]!r} is not a part of a {cls.op} id")
         return {}
 
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays of the problem, in the order in which operands are drawn."""
+        """Return the arrays of the problem, in the order in which operands are drawn."""
         raise NotImplementedError
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Any:
-        """Return the float64 reference for `check`, from the inputs (and the inouts as they were before the run)."""
+        """Return the float64 reference for `check`, computed from the inputs (and inouts before the run)."""
         raise NotImplementedError
 
     def check(self, outputs: Arrays, reference: Any, numerics: str) -> Verdict:
@@ -278,40 +278,40 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
         """Prepare a cheap check of whole outputs, about as fast as reading them; None if there is none.
 
-        It checks the outputs of many timed calls, between which a few elements of these inputs change.
+        The check is used for many timed calls, between which a few elements of these inputs change.
         """
         return None
 
     @property
     def flop(self) -> int:
-        """Nominal floating-point operations; 0 where the operation only moves data."""
+        """Return the nominal floating-point operations; 0 if the operation only moves data."""
         raise NotImplementedError
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of a transfer of that size over the link that the problem's bytes cross; "" without a link."""
+        """Return the id of a transfer of that size over the link that the problem's data crosses; "" without a link."""
         return ""
 
     @property
     def bus_bytes(self) -> float | None:
-        """The least bytes that cross a bus between workers, if the operation has workers."""
+        """Return the least bytes that must cross a bus between workers, or None without workers."""
         return None
 
     def least_wire_bytes(self, numerics: str) -> int:
-        """Return the least bytes that a kernel with these numerics sends between workers."""
+        """Return the least bytes that a kernel with these numerics must send between workers."""
         return 0
 
     def least_flop(self, numerics: str) -> int:
-        """Return the least floating-point operations of an algorithm with these numerics."""
+        """Return the fewest floating-point operations of an algorithm with these numerics."""
         return self.flop
 
     @property
     def touched(self) -> tuple[Operand, ...]:
-        """The operands that a kernel has to read or write."""
+        """Return the operands that a kernel has to read or write."""
         return self.operands()
 
     @property
     def traffic_bytes(self) -> int:
-        """Compulsory traffic: each input read once, each output written once."""
+        """Return the bytes of compulsory traffic: each input read once, each output written once."""
         total = 0
         for operand in self.touched:
             size = math.prod(operand.shape) * DTYPES[operand.dtype].itemsize

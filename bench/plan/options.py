@@ -1,4 +1,4 @@
-"""The options of a plan, each declared once: the command and pytest derive theirs from these."""
+"""The options of a plan, each declared once; the command's and pytest's options are derived from these."""
 
 import math
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, TypeVar
 from kernelmark.bench.plan.modes import DOES, TIMED, Mode
 
 Value = TypeVar("Value")
-#: How long one call of a kernel may take before its worker is ended.
+#: Seconds that one call of a kernel may take before its worker is ended.
 TIMEOUT_S = 60.0
 #: A machine drifts for about a minute (docs/measurement.md): processes closer than that agree with each other, and not
 #: with what the next run will find.
 SPREAD_S = 60.0
-#: Seconds a case, and the full width of the 95 % interval over the median, at which a case is known well enough.
+#: Seconds per case, and the full width of the 95 % interval over the median, at which sampling stops.
 MAX_TIME_S, REL_CI = 2.0, 0.01
 LAUNCHERS = ("cuda-core", "pycuda")
 
@@ -20,9 +20,9 @@ LAUNCHERS = ("cuda-core", "pycuda")
 class Option(NamedTuple):
     """One option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
 
-    default: a boolean makes the option a switch, named after the change. unset: words for a default that depends on the
-    machine or the suite. parse: returns the value of a text; raises ValueError with the found and the expected.
-    choices: the accepted words. many: may be given several times. times: without effect if nothing is timed.
+    default: a boolean makes the option a flag that sets the opposite. unset: words for a default that depends on the
+    machine or the suite. parse: returns the value of a text; raises ValueError, which says what was found and expected.
+    choices: the accepted words. many: may be given several times. times: has no effect if nothing is timed.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Option(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The help, with the default."""
+        """Return the help text, with the default."""
         known = self.default is not None and not isinstance(self.default, bool)
         shown = self.unset or (str(self.default) if known else "")
         return f"{self.help} [default: {shown}]" if shown else self.help
 
 
 def _checked(expected: str, read: Callable[[str], Value], holds: Callable[[Value], bool]) -> Callable[[str], Value]:
-    """Read a text, and refuse what `read` refuses and what does not hold."""
+    """Return a parser that reads a text and raises ValueError if `read` raises or `holds` is false."""
 
     def parse(text: str) -> Value:
         try:
@@ -60,12 +60,12 @@ def _checked(expected: str, read: Callable[[str], Value], holds: Callable[[Value
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    """`1,2,4` as integers, each once."""
+    """Return `1,2,4` as integers without duplicates."""
     return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
 def _share(text: str) -> float:
-    """`2%` or `2` as 0.02."""
+    """Return `2%` or `2` as 0.02."""
     return float(text.removesuffix("%")) / 100
 
 
@@ -75,7 +75,7 @@ def _is_above_zero(value: float) -> bool:
 
 above_zero = _checked("a number above 0", float, _is_above_zero)
 not_negative = _checked("a number, 0 or more", float, lambda value: 0 <= value < math.inf)
-per_cent = _checked("per cent above 0, such as 2%", _share, _is_above_zero)
+per_cent = _checked("a percentage above 0, such as 2%", _share, _is_above_zero)
 _processes = _checked("an integer from 1 to 1000", int, lambda value: 1 <= value <= 1000)
 _raced = _checked("an integer from 2 to 1000", int, lambda value: 2 <= value <= 1000)
 _seed = _checked("an integer from 0 to 9223372036854775807", int, lambda value: 0 <= value < 2**63)
@@ -93,7 +93,7 @@ OPTIONS = (
     Option(
         "kernels",
         "kernels",
-        "Use only kernels whose whole id matches; !GLOB leaves out those that match; may be repeated.",
+        "Use only kernels whose full id matches; !GLOB excludes matching kernels; may be repeated.",
         metavar="GLOB",
         many=True,
     ),
@@ -102,9 +102,8 @@ OPTIONS = (
     Option(
         "isa",
         "isas",
-        "Instruction sets of the CPU, each in processes of its own: sse, avx, avx2, avx512. OpenBLAS, oneDNN, MKL, "
-        "NumPy and Numba keep to them; kernels on other libraries (pyFFTW) run as without it, though their rows name "
-        "the set.",
+        "Instruction sets of the CPU, each in separate processes: sse, avx, avx2, avx512. OpenBLAS, oneDNN, MKL, "
+        "NumPy and Numba obey them; kernels of other libraries (pyFFTW) do not, though their rows name the set.",
         unset="what the libraries choose",
         metavar="SET,..",
     ),
@@ -125,13 +124,15 @@ OPTIONS = (
         metavar="S",
     ),
     Option("share-gpu", "share_gpu", "Measure even while another run uses the GPU.", False),
-    Option("launcher", "launcher", "What launches hand-written CUDA kernels.", LAUNCHERS[0], choices=LAUNCHERS),
+    Option(
+        "launcher", "launcher", "The library that launches hand-written CUDA kernels.", LAUNCHERS[0], choices=LAUNCHERS
+    ),
     PLUGIN,
     Option("mode", "mode", _MODES, Mode.COLD.value, choices=TIMED, times=True),
     Option(
         "max-time",
         "max_time_s",
-        "Seconds for each case, in each process.",
+        "Seconds of sampling for each case, in each process.",
         unset=f"{MAX_TIME_S:g}, or the suite's",
         parse=above_zero,
         metavar="S",
@@ -140,7 +141,7 @@ OPTIONS = (
     Option(
         "rel-ci",
         "rel_ci",
-        "Stop when the 95 % interval is this narrow, as a share of the median.",
+        "Stop when the width of the 95 % interval is below this percentage of the median.",
         REL_CI,
         parse=not_negative,
         metavar="R",
@@ -149,7 +150,7 @@ OPTIONS = (
     Option(
         "ceilings",
         "ceilings",
-        "Also measure the limits of this machine.",
+        "Also measure the ceilings of this machine.",
         True,
         unset="yes",
         times=True,
@@ -157,7 +158,7 @@ OPTIONS = (
     Option(
         "processes",
         "processes",
-        "Fresh processes for each case. From 2 on, intervals hold for the next process, too; publish with 5.",
+        "Fresh processes for each case. With 2 or more, intervals cover the next process, too; publish with 5.",
         1,
         parse=_processes,
         metavar="N",
@@ -166,7 +167,7 @@ OPTIONS = (
     Option(
         "spread",
         "spread_s",
-        "Seconds from one of these processes to the next, at least; a machine drifts for about a minute.",
+        "Least seconds between the starts of these processes; a machine drifts over about a minute.",
         SPREAD_S,
         parse=not_negative,
         metavar="S",
@@ -178,7 +179,7 @@ OPTIONS = (
 EXHAUSTIVE, RANDOM = "exhaustive", "random"
 GUIDED = ("genetic_algorithm", "hybrid_vndx", "greedy_ils", "simulated_annealing")
 STRATEGIES = (EXHAUSTIVE, RANDOM, *GUIDED)
-#: Up to ALL tiles are all measured; of more, as many as BUDGET.
+#: Up to ALL tiles are all measured; of more, BUDGET tiles.
 ALL, BUDGET = 200, 100
 _TAKEN = ("threads", "seed", "timeout", "share-gpu", "launcher", "plugin", "mode", "rel-ci", "ceilings", "spread")
 _DIFFERENT: dict[str, dict[str, Any]] = {
@@ -189,7 +190,7 @@ _DIFFERENT: dict[str, dict[str, Any]] = {
     },
     "processes": {"help": "Fresh processes of the race.", "default": 5, "parse": _raced},
 }
-#: The options to a plan that `tune` takes; the time and the processes differ from those of a run.
+#: The options of a plan that `tune` has; the times and processes have other meanings than in a run.
 TUNE_OPTIONS = tuple(
     option._replace(**_DIFFERENT.get(option.name, {})) for option in OPTIONS if option.name in (*_TAKEN, *_DIFFERENT)
 )

@@ -1,7 +1,7 @@
-"""Operations and kernels by name, and the decorators that put them there.
+"""The registry of operations and kernels by name, and the decorators that register them.
 
 A kernel is a function that sets up and returns the timed closure (`@kernel`), or a pure plan of CUDA launches
-(`@cuda_kernel`). Registration imports nothing heavy and runs nothing.
+(`@cuda_kernel`). Registration imports no large library and runs no kernel.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import parse_tile
 
 P = TypeVar("P", bound=Problem)
-#: The flag of a function that takes any number of arguments, as in `inspect`, which takes long to import.
+#: The flag of a function with `*args`, copied from `inspect`, which is slow to import.
 CO_VARARGS = 4
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=Kernel)
 
 
 class Kernels(dict[str, Kernel]):
-    """Kernels by their ids; an id with a tile after an @ finds the kernel before it, with that tile."""
+    """Kernels by id; an id with a tile after an @ returns the kernel with that tile."""
 
     def __missing__(self, name: str) -> Kernel:
         head, at, tile = name.partition("@")
@@ -35,23 +35,23 @@ class Kernels(dict[str, Kernel]):
 
 @dataclass
 class Registry:
-    """The operations and kernels known to this process."""
+    """The operations and kernels that are registered in this process."""
 
     operations: dict[str, type[Problem]] = field(default_factory=dict)
     kernels: Kernels = field(default_factory=Kernels)
 
     def problem(self, text: str) -> Problem:
-        """The problem with this id. Raises UsageError."""
+        """Return the problem with this id. Raises UsageError."""
         op, _, rest = text.partition("/")
         return _parsed(self.problem_class(op, text), rest)
 
     def named(self, name: str) -> Kernel:
-        """Return the kernel with this id, and the tile that the id names. Raises UsageError."""
+        """Return the kernel with this id, with the tile in the id, if any. Raises UsageError."""
         try:
             return self.kernels[name]
         except KeyError:
             head = name.partition("@")[0]
-            named = f"`kernelmark list --all` names all{meant(head, self.kernels)}"
+            named = f"`kernelmark list --all` lists all{meant(head, self.kernels)}"
             raise UsageError(f"kernel {head!r} is unknown, {named}") from None
 
     def problem_class(self, op: str, subject: str) -> type[Problem]:
@@ -68,7 +68,7 @@ class Registry:
 
 @lru_cache(maxsize=1024)
 def _parsed(problem_class: type[Problem], rest: str) -> Problem:
-    """Return the problem with this id; every row asks for it several times."""
+    """Return the problem with this id; cached, since every row needs it several times."""
     return problem_class.parse(rest)
 
 
@@ -89,14 +89,14 @@ def operation(name: str) -> Callable[[type[P]], type[P]]:
     return register
 
 
-#: Fields that the decorators fill in by themselves.
+#: Fields that the decorators set.
 _FILLED = {"op", "domain", "module", "setup", "plan", "tile"}
 
 
 def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **filled: Any) -> K:
-    """Return the kernel of a decorator's keywords: fields of `kind`, and axes under their plurals. Raises UsageError.
+    """Return the kernel from a decorator's keywords: fields of `kind`, and plurals of axes. Raises UsageError.
 
-    filled: fields that the decorator gives. An option that is empty is missing.
+    filled: fields that the decorator sets. An empty option counts as missing.
     """
     given = {**options, **filled}
     name = name_of(function, options)
@@ -123,11 +123,11 @@ def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **fi
 def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> Callable[[F], F]:
     """Register `function(problem, operands) -> Launch` as a kernel of `op`.
 
-    The function sets up and returns the timed closure, which allocates nothing; set-up may depend on shapes, never on
-    values, since operands are redrawn afterwards. The function's name is the kernel's, the docstring's first line its
-    label, unless `name` and `label` are given. Options are the fields of `Kernel`; any other keyword is an axis of the
-    problem under its plural (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError if the name is taken, a
-    keyword is unknown, provider or device is missing, or a value is invalid.
+    The function sets up and returns the timed closure, which allocates nothing; set-up may depend on shapes, but not on
+    values, since operands are redrawn afterwards. The function's name is the kernel's name, and its docstring's first
+    line the label, unless `name` and `label` are given. Options are the fields of `Kernel`; any other keyword is the
+    plural of an axis of the problem (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError if the name is
+    taken, a keyword is unknown, provider or device is missing, or a value is invalid.
     """
     check_op(op, "kernel")
 
@@ -144,16 +144,16 @@ def _beside(function: Callable[..., Any], source: str) -> str:
     code = getattr(function, "__code__", None)
     if not source or code is None or str(function.__module__).startswith("kernelmark."):
         return source
-    path = Path(code.co_filename).parent / str(source)  # what is no string is refused later, by its name
+    path = Path(code.co_filename).parent / str(source)  # a value that is no string is refused later, with its name
     return str(path) if path.is_file() else source
 
 
 def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -> Callable[[F], F]:
     """Register `plan(problem, tile, device) -> list[KernelCall]` as a hand-written CUDA kernel of `op`.
 
-    The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and
-    touches no device. `source` is a path beside the file that declares the kernel, or below `cuda/`. Options as for
-    `kernel`, and those of `CudaKernel`. Raises UsageError if the name is taken, a keyword is unknown, source or
+    The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and uses
+    no device. source: a path relative to the file that declares the kernel, or below `cuda/`. Options are those of
+    `kernel` and the fields of `CudaKernel`. Raises UsageError if the name is taken, a keyword is unknown, source or
     entry is missing, or a value is invalid.
     """
     check_op(op, "cuda_kernel")
@@ -169,7 +169,7 @@ def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -
 
 
 def _check_plan(function: Callable[..., Any], name: str) -> None:
-    """Raise UsageError for a plan that cannot be called: commands that plan without a worker would end as a defect."""
+    """Raise UsageError for a plan with a wrong signature, which would otherwise show as a defect of kernelmark."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & CO_VARARGS:
         return

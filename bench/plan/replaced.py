@@ -1,4 +1,4 @@
-"""Detect what plug-ins have replaced in the libraries that our kernels call, and in our kernels themselves."""
+"""Detect functions that plug-ins have replaced in the libraries that our kernels call, or in our kernels."""
 
 import math
 import sys
@@ -9,12 +9,12 @@ from types import CellType, CodeType, FunctionType, ModuleType
 
 from kernelmark.bench.plan.registry import REGISTRY
 
-#: Of Python's own packages, those by which kernels and clocks work.
+#: The packages of Python's standard library that kernels and clocks use.
 _STANDARD = ("builtins", "concurrent", "ctypes", "threading", "time")
 
 
 class Originals:
-    """Functions, classes and modules as they are without plug-ins, by module, and the set-up functions of our kernels.
+    """The original functions, classes and modules, by module, and the set-up functions of our kernels.
 
     Modules that are imported later are recorded at their import.
     """
@@ -38,7 +38,7 @@ class Originals:
     def _keep(self, name: str) -> None:
         module = sys.modules[name]
         named = getattr(module, "__dict__", {}).copy().items()
-        with warnings.catch_warnings(action="ignore"):  # some names of a library warn as soon as they are looked at
+        with warnings.catch_warnings(action="ignore"):  # reading some attributes of a library causes warnings
             self._kept[name] = module, {key: it for key, it in named if callable(it) or isinstance(it, ModuleType)}
         for it in self._kept[name][1].values():
             if isinstance(it, type) and it.__module__ == name:
@@ -58,7 +58,7 @@ class Originals:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module for an import, as Python does, and record it once it is executed."""
+        """Find a module for an import, as Python does, and record its objects after it is executed."""
         if _package(name) not in self._packages:
             return None
         spec, own = PathFinder.find_spec(name, path, target), self._own_spec(name)
@@ -79,7 +79,7 @@ class Originals:
         return PathFinder.find_spec(name, paths) if paths else None
 
     def replaced(self) -> Iterator[str]:
-        """Yield the names of everything that differs from its original, and of modules that are not a library's own."""
+        """Yield the names of objects that differ from their originals, and of modules of other origin in libraries."""
         for name in sorted(sys.modules.keys() - self._kept.keys()):
             if _package(name) in self._packages and (own := self._own_spec(name)) and own.loader:
                 yield name
@@ -105,12 +105,12 @@ class Originals:
                 yield name
 
     def _wraps(self, found: object, before: object, package: str) -> bool:
-        """Return whether a library's function calls the one before, which is its own too, and no other that is not."""
+        """Return whether a library's function wraps the library's original function, and calls no foreign function."""
         held = [it for it in _held(found) if callable(it) and type(it) not in self._methods]
         return before in held and all(self._by_library(it, package) for it in (found, *held))
 
     def _by_library(self, found: object, package: str) -> bool:
-        """Return whether a function is of a library; names can be forged, its globals and code are those recorded."""
+        """Return whether a library defines a function, by its recorded globals and code, since names can be forged."""
         return isinstance(found, FunctionType) and any(
             found.__code__ is part
             for owner, code in self._own.get(id(found.__globals__), ())
@@ -119,7 +119,7 @@ class Originals:
         )
 
     def _by_import(self, found: object, before: object, name: str) -> bool:
-        """Return whether an import explains a change: a module takes its name in its package, which may remove it."""
+        """Return whether an import explains a change: it sets the module's name in its package, which may remove it."""
         kept = name in self._kept and found is self._kept[name][0]
         return kept or (found is None and isinstance(before, ModuleType))
 
@@ -129,13 +129,13 @@ def _package(name: str) -> str:
 
 
 def _held(found: object) -> list[object]:
-    """Return what a function has in its closure, where a wrapper has what it calls."""
+    """Return the values in a function's closure, where a wrapper stores the function that it calls."""
     cells = getattr(found, "__closure__", None) or ()
     return [cell.cell_contents for cell in cells if cell != CellType()]
 
 
 def _layers(it: object) -> Iterator[FunctionType]:
-    """Yield a function, and what it or another callable wraps."""
+    """Yield a function, and the functions that it or another callable wraps."""
     while it is not None:
         if isinstance(it, FunctionType):
             yield it
@@ -143,7 +143,7 @@ def _layers(it: object) -> Iterator[FunctionType]:
 
 
 def _parts(code: CodeType) -> Iterator[CodeType]:
-    """Yield a function's code and that of the functions within it."""
+    """Yield the code of a function and of the functions nested in it."""
     yield code
     for part in code.co_consts:
         if isinstance(part, CodeType):
@@ -154,12 +154,12 @@ _originals: list[Originals] = []
 
 
 def keep_originals(timeout_s: float) -> None:
-    """Record the originals before the first plug-in of a worker, where no import has a time limit of its own."""
+    """Record the originals before a worker loads its first plug-in; timeout_s is infinite only in a worker."""
     if timeout_s == math.inf and not _originals:
         _originals.append(Originals())
 
 
 def replaced() -> str:
-    """Return the names that plug-ins have replaced, in a few words, or nothing."""
+    """Return the names that plug-ins have replaced, as a short text, or ""."""
     names = [name for originals in _originals for name in originals.replaced()]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

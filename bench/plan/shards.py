@@ -1,9 +1,9 @@
-"""Shards: the jobs of a plan divided among machines that never talk to each other.
+"""Divide the jobs of a plan into shards, for machines that do not communicate.
 
-The unit is a comparison group, all jobs of an operation on the same sizes: other layouts, places, directions and
-storage types of a problem stay on one machine, and so does every ratio that is formed between them. The
-division follows from the suite, the kernels and the limits alone, which all shards share. Stored times play no part:
-another store on one of the machines would let a group be measured twice, and another not at all.
+The unit is a comparison group, all jobs of an operation on the same sizes: all layouts, places, directions and storage
+types of a problem stay on one machine, and so do the ratios between them. The division depends only on the suite, the
+kernels and the limits, which all shards share. It does not use stored times: if stores differed, one group could be
+measured twice and another not at all.
 """
 
 import hashlib
@@ -31,20 +31,20 @@ def parse_shard(text: str) -> Shard:
 
 
 def group_of(problem: str) -> str:
-    """Return the operation and the sizes of a problem, by its id: `gemm/m64n64k64` of `gemm/m64n64k64/f32/NT`."""
+    """Return the operation and the sizes in a problem's id: `gemm/m64n64k64` from `gemm/m64n64k64/f32/NT`."""
     return "/".join(problem.split("/", 2)[:2])
 
 
 def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[str, int]:
-    """Return the shard of each comparison group: the heaviest group first, each to the shard with the least so far.
+    """Return the shard of each comparison group; the heaviest goes first, each to the lightest shard so far.
 
-    The order of the jobs does not matter: groups of equal weight are taken in the order of their hashes.
+    The order of the jobs does not matter: groups of equal weight are sorted by hash.
     """
     weights: dict[str, int] = {}
     for planned in jobs:
         group = group_of(planned.job.problems[0])
         weights[group] = weights.get(group, 0) + weight(planned, registry)
-    shards = [(0, index) for index in range(1, count + 1)]  # in order, and so a heap
+    shards = [(0, index) for index in range(1, count + 1)]  # sorted, which makes it a heap
     shard_of = {}
     for group in sorted(weights, key=lambda group: (-weights[group], _hash(group), group)):
         load, index = shards[0]
@@ -54,7 +54,7 @@ def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[s
 
 
 def weight(planned: PlannedJob, registry: Registry) -> int:
-    """Return the weight of a job in whole microseconds, whose sum is the same in any order."""
+    """Return the weight of a job in integer microseconds, so that sums do not depend on the order."""
     total = 0
     for name in planned.job.problems:
         problem = registry.problem(name)

@@ -1,7 +1,7 @@
 """Handle the signals that end a command: interrupt, SIGTERM, and SIGHUP of a terminal that is closed.
 
-The first one gives a run ten seconds to finish the row in hand, the second one ends it at once. Until the command takes
-the signals, an interrupt leaves a traceback; so this module is loaded first and imports little.
+The first signal gives a run ten seconds to finish the current job; the second ends it at once. Until the command
+handles signals, an interrupt prints a traceback, so this module is loaded first and imports little.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: user waits no longer.
 FINISH_S = 10.0
 _came: list[int] = []
-#: As it is before plug-ins, one of which may replace it: it is called until the process ends.
+#: Bound at import, before a plug-in could replace it, since it is called until the process ends.
 _set = signal.signal
 
 
@@ -34,7 +34,7 @@ def exit_status() -> int:
 
 
 def take(handler: "Callable[[int, Any], object]") -> "dict[int, Any]":
-    """Install a handler for the signals, except ignored ones as under nohup; return the previous handlers."""
+    """Install a handler for the signals, except those ignored, as under nohup; return the previous handlers."""
     before: dict[int, Any] = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
@@ -56,7 +56,7 @@ def ignore() -> None:
 
 @contextmanager
 def interruptible(finish_s: float = FINISH_S) -> Iterator[Callable[[], bool]]:
-    """Turn the first signal into a flag; the next, or the end of `finish_s` (0: never), raises KeyboardInterrupt."""
+    """Turn the first signal into a flag; the second, or the end of `finish_s` (0: never), raises KeyboardInterrupt."""
     hits: list[int] = []
 
     def handle(number: int, frame: "FrameType | None") -> None:
@@ -78,7 +78,7 @@ def interruptible(finish_s: float = FINISH_S) -> Iterator[Callable[[], bool]]:
 
 
 def _leave_terminal() -> None:
-    """Let what is printed go nowhere where the terminal has gone: to write to it would end the run."""
+    """If the terminal is closed, discard output, since writing to it would end the run."""
     for stream in (1, 2):
         try:
             os.write(stream, b"")

@@ -1,4 +1,4 @@
-"""The tiles that a kernel can have for a problem: counted, drawn and enumerated without holding all in memory."""
+"""Count, draw and enumerate the tiles that a kernel can have for a problem, without storing all of them."""
 
 import random
 import re
@@ -12,14 +12,14 @@ from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import Refused, Tile, Values, refused_by, walk
 
-#: Parts of a space that are looked at for a count, and tiles that are drawn for an estimate.
+#: The most parts of a space that are walked to count tiles, and the tiles drawn for an estimate.
 LOOKS, DRAWN = 20_000, 2_000
-#: Draws in a row that find no other tile, after which there is taken to be none.
+#: Consecutive draws without a new tile after which no other tile is assumed to exist.
 TRIES = 1_000
 
 
 class Count(NamedTuple):
-    """How many tiles there are, and how many others are refused for each reason, with an example.
+    """The number of valid tiles, and of refused ones by reason, with an example of each.
 
     exact: all were examined; otherwise the numbers are estimated from drawn tiles.
     """
@@ -31,7 +31,7 @@ class Count(NamedTuple):
 
 
 class Space:
-    """The tiles of a kernel for a problem on a device: the valid part of the product of its tunables' values.
+    """The tiles of a kernel for a problem on a device: the valid combinations of its tunables' values.
 
     A kernel with a fixed tile has only tiles with those values.
     """
@@ -42,7 +42,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """Return how many tiles the product has."""
+        """Return the number of all combinations."""
         size = 1
         for values in self.values.values():
             size *= len(values)
@@ -53,15 +53,15 @@ class Space:
         return self._kernel.unfit(self._problem, tile, self._device)
 
     def walk(self) -> Iterator[Tile | Refused]:
-        """Yield valid tiles in the order of their product, and groups of refused ones."""
+        """Yield valid tiles in the order of the combinations, and groups of refused ones."""
         return walk(self.values, self.why_not)
 
     def valid(self) -> Iterator[Tile]:
-        """Yield the valid tiles in the order of their product."""
+        """Yield the valid tiles in the order of the combinations."""
         return (tile for tile in self.walk() if isinstance(tile, Tile))
 
     def count(self) -> Count:
-        """Count the tiles: all of a space that is walked through in a moment, a sample of a larger one."""
+        """Count the tiles: exactly in a small space, and from a sample in a larger one."""
         looked = list(islice(self.walk(), LOOKS + 1))
         if len(looked) > LOOKS:
             return self._estimated()
@@ -83,9 +83,10 @@ class Space:
         return Count(self.size, round(valid / DRAWN * self.size), scaled, False)
 
     def sample(self, count: int, seed: int) -> list[Tile]:
-        """Return that many different valid tiles, or all of a smaller space; the same ones for a seed.
+        """Return `count` different valid tiles, or all of a smaller space; the same tiles for the same seed.
 
-        A small space is drawn from evenly. In a larger one each tile is built value by value, past refused values.
+        In a small space the draw is uniform. In a larger one each tile is built value by value, avoiding refused
+        values.
         """
         draw = random.Random(seed)
         if self.size <= LOOKS:
@@ -100,7 +101,7 @@ class Space:
         return tiles
 
     def _drawn(self, draw: random.Random) -> Tile | None:
-        """Return a valid tile, or None where the values drawn for the first tunables leave none for the others."""
+        """Return a random valid tile, or None if the values drawn for the first tunables leave none for the rest."""
         taken: dict[str, int] = {}
         for name, values in self.values.items():
             left = [value for value in values if not refused_by(self.why_not, {**taken, name: value})]
@@ -123,13 +124,13 @@ class Space:
             yield from ((name, value) for value in values if value != getattr(tile, name))
 
     def _changed(self, tile: Tile, values: Mapping[str, int]) -> Tile | None:
-        """Return the tile with other values, or None where it cannot be."""
+        """Return the tile with other values, or None if it is invalid."""
         changed = Tile(**{**vars(tile), **values})
         return None if self.why_not(changed) else changed
 
 
 def _grouped(reasons: Mapping[str, int]) -> dict[str, int]:
-    """Return how many tiles are refused for each kind of reason, the most first: numbers in it do not make a kind."""
+    """Return the number of refused tiles by reason, largest first; reasons that differ only in numbers are one."""
     examples: dict[str, str] = {}
     total: Counter[str] = Counter()
     for reason, count in reasons.items():

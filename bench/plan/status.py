@@ -1,13 +1,13 @@
-"""The statuses of a result: what each means, and whether it goes against the user."""
+"""The statuses of a result: the meaning of each, and whether it counts as a failure."""
 
 from enum import StrEnum
 from typing import Self
 
 
 class Status(StrEnum):
-    """How a case ended. A result that is not `OK` has a reason and no rate.
+    """The outcome of a case. A result that is not `OK` has a reason and no rate.
 
-    meaning: a sentence for documentation and legends. against: whether it goes against the kernel, so that a run ends
+    meaning: a sentence for documentation and legends. against: whether it counts against the kernel, so that a run ends
     with exit status 1 and a pytest item fails; any other status is a valid answer.
     """
 
@@ -27,7 +27,7 @@ class Status(StrEnum):
         "kernel wrote elsewhere.",
         True,
     )
-    OOM = "oom", "Memory did not suffice, or the process was about to take the last of it.", False
+    OOM = "oom", "There was not enough memory, or the process was about to use all of it.", False
     TIMEOUT = "timeout", "A call, the set-up or the whole job took longer than its limit; see --timeout.", True
     CRASHED = "crashed", "The kernel's process ended; the reason names the signal and the stage.", True
     FAILED = "failed", "The kernel raised an exception.", True
@@ -38,5 +38,5 @@ class Status(StrEnum):
     )
 
 
-#: The statuses that go against the user.
+#: The statuses that count as failures.
 AGAINST = frozenset(status for status in Status if status.against)

@@ -1,4 +1,4 @@
-"""Suites: TOML files of named sweeps, checked when they are loaded and expanded one problem at a time."""
+"""Suites: TOML files of named sweeps, which are checked when they are loaded and expanded problem by problem."""
 
 import hashlib
 import tomllib
@@ -19,7 +19,7 @@ _SUITE_KEYS = {"title", "source", "max_time", "baseline", "sweep"}
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """A named list of problems with its source; max_time in seconds a case, baseline an id for each operation."""
+    """A named list of problems with its source. max_time: seconds per case; baseline: a kernel id per operation."""
 
     name: str
     title: str
@@ -33,18 +33,18 @@ class Suite(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """Return a hash of the whole suite, equal if two suites have the same problems in the same order.
 
-        The path of the file plays no part, since shards may find it in another folder.
+        It does not depend on the path, since shards may have the file in another folder.
         """
         sweeps = tuple(msgspec.structs.replace(sweep, where="") for sweep in self.sweeps)
         return hashlib.sha256(repr(msgspec.structs.replace(self, sweeps=sweeps)).encode()).hexdigest()[:16]
 
     def entries(self) -> Iterator[Entry]:
-        """Yield every problem of the suite, made on demand. Raises UsageError."""
+        """Yield every problem of the suite, created on demand. Raises UsageError."""
         for group in self.groups():
             yield from group
 
     def groups(self) -> Iterator[list[Entry]]:
-        """Yield every problem of the suite, with the variants that are measured in turn with it. Raises UsageError."""
+        """Yield each comparison group: a problem and the variants measured in turn with it. Raises UsageError."""
         if self.problem is not None:
             yield [Entry(self.problem)]
         for sweep in self.sweeps:
@@ -52,24 +52,24 @@ class Suite(msgspec.Struct, frozen=True):
 
 
 def suite_names() -> list[str]:
-    """Names of the suites that come with kernelmark."""
+    """Return the names of the suites that come with kernelmark."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def find_suite(text: str, registry: Registry) -> Suite:
-    """The suite called `text`: a name, a TOML file or one problem id. Raises UsageError."""
+    """Return the suite for a text: a name, a TOML file or a problem id. Raises UsageError."""
     if text in suite_names():
         return load_suite(FOLDER / f"{text}.toml", registry)
     if text.endswith(".toml"):
         return load_suite(Path(text), registry)
     if text.partition("/")[0] in registry.operations:
         return Suite(name=text, title=text, problem=registry.problem(text))
-    expected = "a .toml file or a problem id such as gemm/m64n64k64/f32/NT; `kernelmark list --suites` names all suites"
+    expected = "a .toml file or a problem id such as gemm/m64n64k64/f32/NT; `kernelmark list --suites` lists all suites"
     raise UsageError(f"suite {text!r}: is not a suite, {expected}{meant(text, suite_names())}")
 
 
 def full_name(text: str) -> str:
-    """Return the name that finds the same suite from any folder."""
+    """Return a name that refers to the same suite from any folder."""
     return str(Path(text).absolute()) if text.endswith(".toml") else text
 
 
@@ -106,5 +106,5 @@ def _baseline(table: Any, registry: Registry, where: str) -> Mapping[str, str]:
         registry.problem_class(op, where)
         known = registry.kernels.get(kernel) if isinstance(kernel, str) else None
         complaint = f"{where}: {op} is {kernel!r}, which is not a kernel"
-        expect(known is not None and known.op == op, f"{complaint} of {op}; `kernelmark list --op {op}` names them")
+        expect(known is not None and known.op == op, f"{complaint} of {op}; `kernelmark list --op {op}` lists them")
     return dict(table)

@@ -1,4 +1,4 @@
-"""One [[sweep]] table of a suite: its problems, and the checks made when it is read."""
+"""A [[sweep]] table of a suite: its problems, and the checks when it is read."""
 
 import math
 import sys
@@ -11,21 +11,21 @@ from kernelmark.bench.plan.errors import UsageError, unknown
 from kernelmark.bench.plan.operation import SWEEP_KEYS, Problem
 from kernelmark.bench.plan.registry import Registry
 
-#: Sweeps of at most this many problems are expanded when they are read, to find a wrong one before anything runs.
+#: Sweeps of at most this many problems are expanded when they are read, so that an invalid one is found before a run.
 CHECKED_AT_ONCE = 1000
-#: Of one sweep; to plan this many takes gigabytes, to measure them a month.
+#: The most problems of a sweep; planning this many takes gigabytes, and measuring them a month.
 MOST_PROBLEMS = 10_000_000
-#: The store keeps no larger integer.
+#: The largest integer of the store.
 _LARGEST = 2**63 - 1
-#: What a network's layers are parts of. Its seconds a batch are summed over them, times their counts.
+#: The parts of a network's layers; the seconds per batch are summed over layers, times their counts.
 PARTS = ("forward", "backward")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One problem of a suite, its multiplicity and part in a network, and the kernels to run on it.
+    """A problem of a suite, its count and part in a network, and the kernels to run on it.
 
-    part: `forward` or `backward` for a network's layers. network: its name, if a suite has several. kernels: globs,
-    as `--kernels` takes them. max_time: seconds a case, if the sweep sets its own.
+    part: `forward` or `backward` for a network's layers. network: its name, if a suite has several. kernels: globs, as
+    in `--kernels`. max_time: seconds per case, if the sweep sets them.
     """
 
     problem: Problem
@@ -37,11 +37,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """One [[sweep]] table: values for every axis, and rows of values for tied axes.
+    """A [[sweep]] table: values for every axis, and rows of values for tied axes.
 
     along: axes along which the winner may change: those with several values, and the tied axis that the suite names.
-    together: axes in which the variants of a comparison group differ, which are measured in turn. max_time: seconds a
-    case, instead of the suite's.
+    together: axes in which the variants of a comparison group, which are measured in turn, differ. max_time: seconds
+    per case, instead of the suite's.
     """
 
     problem_class: type[Problem]
@@ -59,11 +59,11 @@ class Sweep(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return the number of problems without making any."""
+        """Return the number of problems without creating any."""
         return math.prod(map(len, self.axes.values())) * len(self.points)
 
     def entries(self) -> Iterator[Entry]:
-        """The problems, group by group. Raises UsageError."""
+        """Yield the problems, group by group. Raises UsageError."""
         for group in self.groups():
             yield from group
 
@@ -88,7 +88,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 def _product(axes: list[tuple[str, Sequence[Any]]], values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Like itertools.product, but no axis is copied into a tuple first: an axis may be a range of millions."""
+    """Yield combinations as itertools.product does, but without copying axes, which may be ranges of millions."""
     if not axes:
         yield values
         return
@@ -98,7 +98,7 @@ def _product(axes: list[tuple[str, Sequence[Any]]], values: Mapping[str, Any]) -
 
 
 def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
-    """Check one table of a suite file; `where` names it. Raises UsageError."""
+    """Read and check a table of a suite file. where: its name in complaints. Raises UsageError."""
     expect(isinstance(table, dict), f"{where}: is {table!r}, expected a table")
     expect("op" in table, f"{where}: op is missing; expected one of {', '.join(sorted(registry.operations))}")
     problem_class = registry.problem_class(str(table["op"]), f"{where}, key 'op'")
@@ -112,7 +112,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     missing = [axis for axis in required if axis not in swept and axis not in tied]
     expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
     twice = [axis for axis in tied if axis in swept]
-    expect(not twice, f"{where}, key '{', '.join(twice)}': is in points too; give it once")
+    expect(not twice, f"{where}, key '{', '.join(twice)}': is also in points; give it once")
 
     def take(key: str, default: Any, expected: str, holds: Callable[[Any], bool]) -> Any:
         value = table.get(key, default)
@@ -127,7 +127,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     ties = f"one of the axes of points: {', '.join(tied) or 'none'}"
     along = take("along", None, ties, lambda axis: axis is None or axis in tied)
     several = (axis for axis, values in swept.items() if len(values) > 1 and isinstance(values[0], int | float))
-    # Variants differ in axes with named values (layout, dtype), never in sizes: times of two sizes do not compare.
+    # Variants differ in axes with named values (layout, dtype), never in sizes, whose times cannot be compared.
     named = [axis for axis, values in swept.items() if isinstance(values[0], str)]
     names = f"a list of axes with names for values, each once; here: {', '.join(named) or 'none'}"
     sweep = Sweep(
@@ -144,7 +144,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
         tuple(take("together", [], names, lambda axes: _each_once(axes) and set(axes) <= set(named))),
         read_max_time(table, where),
     )
-    # Axes that are right one by one may not be together. Large sweeps are looked at when they are run.
+    # Valid values of axes may be invalid in combination. Large sweeps are checked when they are run.
     expect(sweep.size <= MOST_PROBLEMS, f"{where}: has {sweep.size:,} problems, expected at most {MOST_PROBLEMS:,}")
     if sweep.size <= CHECKED_AT_ONCE:
         for _ in sweep.entries():
@@ -169,7 +169,7 @@ def _are_counts(value: Any) -> bool:
 
 
 def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
-    """Return the time limit of a suite or a sweep, in seconds a case, or None. Raises UsageError."""
+    """Return the time limit of a suite or a sweep, in seconds per case, or None. Raises UsageError."""
     seconds = table.get("max_time")
     if seconds is not None:
         right = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= sys.float_info.max
@@ -180,9 +180,9 @@ def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
 def _points(
     table: Mapping[str, Any], problem_class: type[Problem], where: str
 ) -> tuple[tuple[str, ...], Sequence[Sequence[Any]]]:
-    """The tied axes (`axes`, by default the operation's sizes) and their rows of values."""
+    """Return the tied axes (`axes`, by default the operation's sizes) and their rows of values."""
     if "points" not in table:
-        expect("axes" not in table, f"{where}, key 'axes': goes with points, and there are none")
+        expect("axes" not in table, f"{where}, key 'axes': needs points, and there are none")
         return (), ((),)
     tied, points = table.get("axes", list(problem_class.sizes)), table["points"]
     expect(_each_once(tied) and bool(tied), f"{where}, key 'axes': is {tied!r}, expected a list of axes, each once")
@@ -197,7 +197,7 @@ def _points(
 
 
 def _values(value: Any, where: str) -> Sequence[Any]:
-    """An axis: a list, {pow2 = [first, last]}, {linear = [start, stop, step]} (both ends included), or one value."""
+    """Return an axis's values: a list, {pow2 = [first, last]}, {linear = [start, stop, step]}, or one value."""
     if not isinstance(value, dict):
         expect(value != [], f"{where}: is an empty list, expected at least one value")
         return _listed(value)
@@ -212,7 +212,7 @@ def _values(value: Any, where: str) -> Sequence[Any]:
 
 
 def _check(problem_class: type[Problem], axis: str, values: Iterable[Any], where: str) -> None:
-    # The values of a range lie between its ends, so the ends are enough.
+    # For a range it is enough to check both ends.
     for value in (values[0], values[-1]) if isinstance(values, range) else values:
         if (complaint := problem_class.complaint(axis, value)) is not None:
             raise UsageError(f"{where}, key '{axis}': {complaint}")

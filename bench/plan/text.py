@@ -1,10 +1,10 @@
-"""Make foreign texts fit for a terminal: on one line of bounded length, or without cursor movements."""
+"""Make foreign texts safe for a terminal: one line of bounded length, or lines without cursor movements."""
 
 import re
 
-#: The longest line that is a complaint or a reason.
+#: The most characters of a complaint or a reason.
 MOST = 300
-#: What a terminal takes for a command: of ECMA-48 the control sequences, strings and escapes, ended or cut short.
+#: Matches terminal commands: control sequences, strings and escapes of ECMA-48, complete or not.
 _COMMANDS = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x9c|\x1b\\)?"
@@ -20,14 +20,14 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line that fits a screen: escaped, with the middle of a long one left out."""
+    """Return a text as one line of at most MOST characters: escaped, without the middle of a long text."""
     if len(text) <= MOST and len(line := escaped(text)) <= MOST:
         return line
     return f"{escaped(text[:MOST])[: MOST - 100]} ... {escaped(text[-MOST:])[-95:]}"
 
 
 def as_utf8(text: str) -> str:
-    r"""Return a text with bytes that are not UTF-8, as names of files may have, escaped: `\udcff`."""
+    r"""Return a text in which bytes that are not UTF-8, as in names of files, are escaped: `\udcff`."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Tiles: a value for each of a kernel's tunables, their notation, and a walk over all possible ones."""
+"""Tiles, which are a value for each of a kernel's tunables: their notation, and walking over all of them."""
 
 import math
 import re
@@ -11,12 +11,12 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.limits import DeviceLimits
 
 Tile = SimpleNamespace
-#: A tunable with its value, which no tile has with more digits.
+#: Matches a tunable and its value, which has at most 18 digits.
 _VALUE = r"\w+=(?:0|[1-9][0-9]{0,17})"
-#: A value of a tunable, or what it follows from.
+#: A value of a tunable, or a function that returns the value on a device.
 Tunable = int | Callable[[DeviceLimits], int]
 Values = Mapping[str, tuple[int, ...]]
-#: Why a tile does not do for a problem on a device, or None.
+#: Returns why a tile is invalid for a problem on a device, or None.
 Rule = Callable[[Any, Any, DeviceLimits], str | None]
 
 
@@ -28,7 +28,7 @@ class Prefer(NamedTuple):
 
 
 def values_on(device: DeviceLimits, values: tuple[Tunable, ...]) -> tuple[int, ...]:
-    """Return the values that a tunable has on the device, each once."""
+    """Return the values that a tunable has on the device, without duplicates."""
     return tuple(dict.fromkeys(_on(device, value) for value in values))
 
 
@@ -38,7 +38,7 @@ def tile_on(device: DeviceLimits, values: Mapping[str, Tunable]) -> Tile:
 
 
 def _on(device: DeviceLimits, value: Tunable) -> int:
-    """Return a value, or what follows for it on the device. Raises UsageError where that is no whole number."""
+    """Return a value on the device. Raises UsageError if a function returns no integer."""
     number = value(device) if callable(value) else value
     if not isinstance(number, int):
         raise UsageError(f"a tunable that follows from the device is of {type(number).__name__}, expected an int")
@@ -51,18 +51,18 @@ def tile_text(values: Mapping[str, int]) -> str:
 
 
 def nearest(wanted: Iterable[Tile], pinned: Mapping[str, int]) -> list[Tile]:
-    """Return the wanted tiles with the pinned values, sorted by how few values change."""
+    """Return the wanted tiles with the pinned values inserted, sorted by the number of changed values."""
     ranked = sorted(wanted, key=lambda tile: sum(vars(tile)[name] != value for name, value in pinned.items()))
     laid = [Tile(**{**vars(tile), **pinned}) for tile in ranked]
     return [tile for i, tile in enumerate(laid) if tile not in laid[:i]]
 
 
 class _Undecided(Exception):
-    """A rule asks for a tunable that has no value yet."""
+    """A rule has read a tunable that has no value yet."""
 
 
 class _Part:
-    """The first few values of a tile, for a rule that may refuse it without the others."""
+    """The first values of a tile, for a rule that may refuse it without the rest."""
 
     __slots__ = ("_values",)
     _values: Mapping[str, int]
@@ -83,17 +83,17 @@ class _Part:
 
 
 class Refused(NamedTuple):
-    """Tiles of a space that one reason refuses together: their number, and the first of them."""
+    """A group of tiles that are refused for one reason: their number, and the first tile."""
 
     tiles: int
     reason: str
 
 
 def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | Refused]:
-    """Yield the tiles in the order of their product, and the refused ones, as early as their values are known.
+    """Yield valid tiles in order, and groups of refused ones as soon as their first values are refused.
 
-    The rule is given the first values alone, then more of them. No tile that begins with refused values is tried. A
-    rule that raises for some values is called again with more: it may read only the attributes of a tile.
+    The rule first gets only the first values, then more. No tile that begins with refused values is tried. A rule that
+    raises for some values is called again with more; it may read only the attributes of a tile.
     """
     names = tuple(values)
     below = [math.prod(len(values[name]) for name in names[i:]) for i in range(len(names) + 1)]
@@ -119,12 +119,12 @@ def refused_by(rule: Callable[[Any], str | None], taken: Mapping[str, int]) -> s
         return None
     try:
         return rule(_Part(taken))
-    except Exception:  # whatever a rule makes of a tile without all its values, it is asked again with them
+    except Exception:  # a rule may raise anything for an incomplete tile; it is called again with more values
         return None
 
 
 def parse_tile(text: str, subject: str) -> dict[str, int]:
-    """Read `BM=64,BN=32`. Raises UsageError."""
+    """Return the values in `BM=64,BN=32`. Raises UsageError."""
     if not re.fullmatch(f"{_VALUE}(,{_VALUE})*", text):
         raise UsageError(f"{subject}: expected NAME=VALUE, several separated by commas: T=32")
     pairs = [pair.split("=") for pair in text.split(",")]
@@ -134,6 +134,6 @@ def parse_tile(text: str, subject: str) -> dict[str, int]:
 
 
 def every_tile(values: Values) -> Iterator[Tile]:
-    """Yield every combination of the values, the first values first."""
+    """Yield every combination of the values, in order."""
     for taken in product(*values.values()):
         yield Tile(**dict(zip(values, taken, strict=True)))

@@ -1,4 +1,4 @@
-"""Bound the errors of sums of products, for operands uniform in [-1, 1]: the largest error and the rms.
+"""Bound the largest and the rms error of sums of products whose operands are uniform in [-1, 1].
 
 The constants are checked by simulation in tests/plan/test_problem.py.
 """
@@ -11,7 +11,7 @@ from kernelmark.bench.plan.verdict import Bound
 #: Rms error of one chain of k additions, each rounded to nearest, in units of u k: partial sums grow like a random
 #: walk, and so do their roundings (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is not k^2).
 _CHAIN = 0.12
-#: The first few products are rounded more, relative to their sum, than a long chain is: in units of u sqrt(k).
+#: Additional rms error of the first products, whose roundings are larger relative to their sum, in units of u sqrt(k).
 _PRODUCTS = 0.25
 #: Rms error of chains that are truncated after every `step` products, in units of u k^1.5 / step.
 _TRUNCATED = 0.18
@@ -23,20 +23,20 @@ _OPERANDS = 0.27
 #: products are cut relative to the largest of them and to the sum so far, which grows like sqrt(n). The mean is 0 where
 #: they are cut towards zero; the sources leave open whether it is towards minus infinity, which these two bound.
 _LIMITED, _LIMITED_MEAN, _LIMITED_SPREAD = 2.0**-13, 0.0042, 0.0055
-#: Roundings of one sum that are independent, at most: a few large products may make up all of it.
+#: The most independent roundings of a sum, which a few large products may dominate.
 _INDEPENDENT = 64
-#: Room for the largest of many million elements, in units of the same.
+#: Allowance for the largest of many million elements, in the same units.
 _LARGEST_CHAIN, _LARGEST_TRUNCATED, _LARGEST_OPERANDS = 8 / 3, 2.0, 4.0
-#: The same for sums with 14 bits: of their mean, and in units of u n.
+#: The same for sums with 14 bits: in units of their mean, and in units of u n.
 _LARGEST_MEAN, _LARGEST_LIMITED = 2.0, 1.5
 
 
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
-    """Bound the error of a sum of `length` products of operands stored as `storage`, before it is stored.
+    """Return a bound on the error of a sum of `length` products of operands stored as `storage`, before it is stored.
 
-    Accumulation: 8/3 u k leaves room for the largest of many million elements, which lies on a chain of large partial
-    sums. Operands rounded to u_in: sqrt(k) independent errors of 0.2 u_in each. Truncated sums lose about u_acc of
-    their size with every addition, always towards zero.
+    Accumulation: 8/3 u k covers the largest of many million elements, whose partial sums are all large. Operands
+    rounded to u_in: sqrt(k) independent errors of 0.2 u_in each. Truncated sums lose about u_acc of their size with
+    every addition, always towards zero.
     """
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
@@ -49,7 +49,7 @@ def accumulation_error(numerics: str, storage: str, length: int) -> float:
 
 
 def accumulation_rms(numerics: str, storage: str, length: int) -> float:
-    """Bound the rms error of many such sums, which is sharp enough to distinguish one numerics from the next."""
+    """Return a bound on the rms error of many such sums, which is sharp enough to distinguish numerics."""
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
     chain = u_acc * math.hypot(_CHAIN * length, _PRODUCTS * math.sqrt(length))
@@ -60,9 +60,9 @@ def accumulation_rms(numerics: str, storage: str, length: int) -> float:
 
 
 def _limited(promoted: int, length: int) -> tuple[float, float, int, float]:
-    """The mean error of sums with 14 bits that are promoted, its spread, how many products each has, and their number.
+    """Return the mean error of promoted sums with 14 bits, its spread, the products of each sum, and their number.
 
-    Means add up, and what is spread around them grows like the square root of the number of sums.
+    Means add up, and the spread around them grows like the square root of the number of sums.
     """
     deep = min(promoted, length)
     sums, each = length / deep, _LIMITED * deep**1.5
@@ -78,9 +78,9 @@ def sum_bound(
     added: float = 0.0,
     roundings: int = 2**31,
 ) -> Bound:
-    """Bound sums of `length` products times `scale`, plus numbers of at most `added`, stored as `stored`.
+    """Return the bound of sums of `length` products times `scale`, plus values of at most `added`, stored as `stored`.
 
-    roundings: as in `Bound`. In FP64 the reference errs as much as a right result, independently of it.
+    roundings: as in `Bound`. In FP64 the reference has an independent error as large as that of a right result.
     """
     errs = 2 if 0 < NUMERICS[numerics].accumulate <= DTYPES["f64"].roundoff else 1
     # Scaling rounds once, and adding once more.
@@ -100,5 +100,5 @@ def independent_roundings(rows: int, columns: int, length: int) -> int:
 
 
 def largest_sum(length: int) -> float:
-    """Size of the largest of many sums of `length` products."""
+    """Return the magnitude of the largest of many sums of `length` products."""
     return min(2.0 * math.sqrt(length) + 1, length)

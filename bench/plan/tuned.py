@@ -1,4 +1,4 @@
-"""Tuning in plans and jobs: tiles that were found, and what a tuning run searches or races."""
+"""Tuning in plans and jobs: tuned tiles, and the tiles that a tuning run searches or races."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,9 +13,9 @@ K = TypeVar("K", bound=Kernel)
 
 
 class TunedTile(msgspec.Struct, frozen=True):
-    """The tile that a kernel takes on a problem instead of its default, and the run that found it.
+    """The tile that a kernel uses on a problem instead of its default, and the run that found it.
 
-    threads: of the jobs that it is for; a kernel that is not threaded takes it in all. tile: `BM=64,BN=32`.
+    threads: the thread count that it is for; a kernel that is not threaded uses it at any. tile: `BM=64,BN=32`.
     """
 
     kernel: str
@@ -28,8 +28,8 @@ class TunedTile(msgspec.Struct, frozen=True):
 class SearchSpace(msgspec.Struct, frozen=True):
     """The tiles of a kernel for a problem, counted before any was measured.
 
-    size: the number of all combinations. valid: how many of these can be used, an estimate unless `exact`. listed: how
-    many there were to choose from. default: the tile that a run takes, `BM=64,BN=32`.
+    size: the number of all combinations. valid: how many of these are valid, an estimate unless `exact`. listed: how
+    many the search could choose from. default: the tile that a run uses, `BM=64,BN=32`.
     """
 
     problem: str
@@ -41,10 +41,10 @@ class SearchSpace(msgspec.Struct, frozen=True):
 
 
 class Tunes(msgspec.Struct, frozen=True):
-    """What a tuning run tunes, and how: it is the search, or the race of the run `search`.
+    """The subject and method of a tuning run, which is a search, or the race that follows the run `search`.
 
     how: the strategies with their budgets. source: a digest of the kernel's source. where: the value of `--tuned`.
-    raced: the tiles of the race. overall: the tile that was best over a suite in the search, if there is one.
+    raced: the tiles of the race. overall: the tile that was best over a suite in the search, if any.
     """
 
     kernel: str
@@ -58,7 +58,7 @@ class Tunes(msgspec.Struct, frozen=True):
 
 
 def preferring(kernel: K, problem: str, tiles: Iterable[TunedTile]) -> tuple[K, str]:
-    """Return the kernel with its tuned tile as default, and the run that found it; unchanged without one."""
+    """Return the kernel with its tuned tile as default, and the run that found it; unchanged without a tuned tile."""
     tuned = next((tile for tile in tiles if (tile.kernel, tile.problem) == (kernel.id, problem)), None)
     if tuned is None:
         return kernel, ""

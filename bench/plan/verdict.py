@@ -1,4 +1,4 @@
-"""Judge outputs: element by element, by the rms of all errors, and by weighted sums."""
+"""Judge outputs by each element's error, by the rms of all errors, and by weighted sums."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,23 +9,23 @@ import numpy as np
 
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype
 
-#: One-sided normal quantile of the false alarms that a check of rms errors may raise: one in ten million.
+#: The one-sided normal quantile for the accepted rate of false alarms of rms checks: one in ten million.
 _RMS_QUANTILE = 5.2
 #: The share of right results that all weighted sums of a verdict together may reject; of outputs of timed calls, the
 #: sums of as many as are ever checked.
 _FALSE_ALARMS, _VERDICTS = 1e-6, 2**20
-#: How far the errors of one row may exceed those of the sample (rms), apart from what an algorithm is known for.
+#: The factor by which the rms error of a row may exceed that of the sample, beyond an algorithm's known unevenness.
 _UNEVEN = 4.0
-#: The least share of what the arithmetic allows that errors are taken to have, where a sample shows less.
+#: The least assumed error, as a share of the error that the arithmetic allows, even if a sample has less.
 _FLOOR = 1 / 256
 _BLOCK_ELEMENTS, _CACHED_ELEMENTS = 2**20, 2**14
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether outputs are right, and why not (None means right).
+    """The verdict on outputs. reason: why they are wrong; None if they are right.
 
-    max_error: absolute error of the element that comes closest to its bound, error_bound: that bound.
-    compression_error: if gradients are compressed, the squared norm of the unsent part over that of the whole.
+    max_error: the absolute error of the element that is closest to its bound; error_bound: that bound.
+    compression_error: for compressed gradients, the squared norm of the unsent part over that of the whole.
     """
 
     max_error: float | None = None
@@ -35,13 +35,13 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Bound(NamedTuple):
-    """The permitted distance of a right result from its float64 reference.
+    """The bound on the error of a right result relative to its float64 reference.
 
-    largest, rms: of the absolute error of an element before it is stored, the maximum and the root mean square; in
-    units of `unit`, a number or an array that can be broadcast to the output: how large the operands of each element
-    are. stored: the storage type that results are rounded to. roundings: the least number of independent roundings
-    behind the errors of all elements; the fewer, the more their rms scatters. uneven: the rms error of the elements
-    that an algorithm computes least exactly, over that of all.
+    largest, rms: the maximum and the root mean square of an element's absolute error before it is stored, in units of
+    `unit`, the magnitude of each element's operands (a number or an array that broadcasts to the output). stored: the
+    storage type that results are rounded to. roundings: the least number of independent roundings behind the errors of
+    all elements; with fewer, their rms scatters more. uneven: the rms error of an algorithm's least exact elements,
+    over that of all.
     """
 
     largest: float
@@ -52,37 +52,37 @@ class Bound(NamedTuple):
     unit: float | Array = 1.0
 
     def of(self, part: Any, shape: tuple[int, ...]) -> "Bound":
-        """Return the bound of a part of an output of this shape."""
+        """Return the bound for a part of an output of this shape."""
         return self._replace(unit=np.broadcast_to(self.unit, shape)[part]) if np.ndim(self.unit) else self
 
     def limits(self, want: Array) -> Array:
-        """Return the largest absolute error that each element may have once it is stored in its type."""
+        """Return the largest absolute error that each stored element may have."""
         dtype = DTYPES[self.stored]
         before = self.largest * (1 + dtype.roundoff) * self.unit
         found: Array = before + dtype.roundoff * np.abs(want) + dtype.underflow
         return found
 
     def variance(self, want: Array) -> Array:
-        """Variance of the error that rounding to the storage type adds to each element: a twelfth of a step squared."""
+        """Return the variance of rounding each element to its storage type: a twelfth of a step squared."""
         dtype = DTYPES[self.stored]
         step = np.maximum(np.ldexp(dtype.roundoff, np.frexp(want)[1]), 2 * dtype.underflow)
         found: Array = step**2 / 12
         return found
 
     def share(self, error: Array, want: Array) -> float:
-        """Return the sum of squared errors, each over its variance; 0 for one without, which `limits` covers."""
+        """Return the sum of squared errors over variances; elements without variance, which `limits` covers, add 0."""
         variance = np.square(self.rms * self.unit) + self.variance(want)
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """Return the factor over this rms which the rms error of `count` right elements exceeds once in ten million."""
+        """Return the factor over `rms` that the rms error of `count` right elements exceeds once in ten million."""
         dof = max(1.0, min(count, self.roundings) / 4)  # a quarter: variances differ from element to element
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
         return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
 
 
 class Errors:
-    """The errors of one output, gathered block by block."""
+    """The errors of one output, collected block by block."""
 
     def __init__(self) -> None:
         self.count = self.wrong = 0
@@ -93,7 +93,7 @@ class Errors:
         self._closest = -1.0
 
     def add(self, error: Array, limits: Array, start: tuple[int, ...]) -> None:
-        """Add a block, whose first element is at `start`. NaN is wrong."""
+        """Add a block whose first element has the index `start`. NaN is wrong."""
         right = error <= limits  # False for NaN, which is why it is not written as ~(error > limits)
         if not right.all():
             first = tuple(int(i) + s for i, s in zip(np.argwhere(~right)[0], start, strict=True))
@@ -113,9 +113,9 @@ class Errors:
 
 
 def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str) -> Verdict:
-    """Require that no element is further from `want` than its bound, and that the rms error is within a Bound's.
+    """Check that each element is within its bound of `want`, and that the rms error is within that of a Bound.
 
-    Names the first wrong element; distinguishes NaN from unwritten.
+    The reason names the first wrong element, and distinguishes NaN from an unwritten element.
     """
     found = Errors()
     for block, start in _blocks(want.shape):
@@ -136,7 +136,7 @@ def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dt
 
 
 def moved(name: str, got: Array, want: Array, dtype: str) -> Verdict:
-    """Require that each element has the bits that it had before it was moved: -0.0 is not 0.0."""
+    """Check that each moved element has its original bits, so that -0.0 differs from 0.0."""
     bits = bits_dtype(dtype)
     if equal(got.view(bits), want.view(bits)):
         return Verdict(0.0, 0.0)
@@ -159,7 +159,7 @@ def equal(got: Array, want: Array) -> bool:
 def _blocks(
     shape: tuple[int, ...], elements: int = _BLOCK_ELEMENTS
 ) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
-    """Slices along the longest axis that hold about so many elements each, with the index where each begins."""
+    """Yield slices along the longest axis with about `elements` elements, and the index where each begins."""
     if 0 in shape:
         return
     axis = int(np.argmax(shape))
@@ -187,7 +187,7 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
 
 
 def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
-    """Why the errors, each of them within its bound, are too large together."""
+    """Return why errors that are each within their bound are too large as a whole, or None."""
     limit = bound.rms_limit(found.count)
     if found.rms <= limit:
         return None
@@ -197,10 +197,10 @@ def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
 
 
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
-    """Return the variance of an element's error before storing, from a sample, for sums over `length` elements.
+    """Return an element's error variance before storing, estimated from a sample, for sums over `length` elements.
 
-    In the bound's units, squared. Hardly above what the arithmetic allows, and never 0. A single element may err by
-    much more than most do. A sample of sums of zeros alone shows nothing.
+    The unit is the square of the bound's. The estimate hardly exceeds what the arithmetic allows, and is never 0, since
+    a single element may have a much larger error than most, and a sample may contain only sums of zeros.
     """
     likely = (bound.uneven * bound.rms) ** 2
     if want.size and likely and np.any(bound.unit):
@@ -213,11 +213,11 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
 
 
 def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
-    """Return how far Gaussian sums of errors may lie from 0, by their variance; a verdict in a million exceeds it.
+    """Return the limit of Gaussian sums of errors with this variance, which one verdict in a million exceeds.
 
-    Weights are drawn independently of the errors, so a weighted sum is normally distributed however the errors depend
-    on each other. own_error: what computing the sums in float64 adds, one standard deviation. verdicts: how many
-    verdicts these sums are for.
+    Weights are drawn independently of the errors, so a weighted sum is normally distributed however errors depend on
+    each other. own_error: the standard deviation of computing the sums in float64. verdicts: the number of verdicts
+    that share the sums.
     """
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     found: Array = quantile * np.sqrt(variance + own_error**2)
@@ -235,14 +235,14 @@ def summed(
     own_error: float | Array,
     stored: Callable[[], Array],
 ) -> str | None:
-    """Return why Gaussian sums over `length` elements of a timed call's output, in float64, are wrong, or None.
+    """Return why Gaussian sums, in float64, over `length` elements of a timed call's output are wrong, or None.
 
-    squares: sums of the weights' squares, each times the squared unit of its element's bound. weights: sums of the
-    weights' squares. own_error: as in `sums_limit`. stored: returns such sums with the squares of the elements, for
-    the error of storing them; that takes another look at all of them, which is only taken where errors are large.
+    squares: sums of squared weights, each times the squared unit of its element's bound. weights: sums of squared
+    weights. own_error: as in `sums_limit`. stored: returns such sums times squared elements, for the error of storing
+    them; it reads all elements again, so it is called only if errors are large.
     """
     kind = DTYPES[bound.stored]
-    # One large product may outweigh all others of a sum, so errors of a few elements may be as large as any.
+    # One large product may dominate a sum, so a few elements may have the largest errors.
     unstored = _UNEVEN**2 * (bound.rms**2 + (bound.largest / length) ** 2)
     variance = unstored * squares + kind.underflow**2 * weights
     with np.errstate(invalid="ignore", over="ignore"):
@@ -253,7 +253,7 @@ def summed(
 
 
 def within(got: Array, want: Array, bound: Bound) -> Array:
-    """Return for each element whether it is within the bound, as `compare` requires, and nothing else."""
+    """Return for each element whether it is within the bound, as in `compare`, without the check of the rms."""
     right = np.empty(want.shape, bool)
     for block, _ in _blocks(want.shape, _CACHED_ELEMENTS):
         with np.errstate(invalid="ignore", over="ignore"):

@@ -64,7 +64,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     kernels = [chosen for kernel in handwritten for chosen in tiled(kernel, (glob,))]
     if not kernels:
         raise UsageError(
-            f"kernels {glob!r}: matches no hand-written kernel; `kernelmark list --device cuda` names them"
+            f"kernels {glob!r}: matches no hand-written kernel; `kernelmark list --device cuda` lists them"
         )
     wanted = []
     for kernel in sorted(kernels, key=lambda k: k.id):

@@ -32,7 +32,7 @@ REFUSED = [
     ("list --op gem", "--op: 'gem' is not an operation; expected one of "),
     ("run", "no SUITE was named"),
     ("run smokey", "suite 'smokey': is not a suite"),
-    ("run smok", "`kernelmark list --suites` names all suites; did you mean smoke?"),
+    ("run smok", "`kernelmark list --suites` lists all suites; did you mean smoke?"),
     ("run gemm/m8n8k8/fp32/NT", "dtype is 'fp32', expected one of f64, f32, "),
     ("run gemm/m8n8k8/fp32/NT", "; did you mean f32?"),
     ("run smoke --device gpu", "'gpu' is not one of 'auto', 'cpu', 'cuda'; did you mean cuda?"),
@@ -91,10 +91,10 @@ REFUSED = [
         )
         for command in ("show r9", "export r9", "export r9 -o rows.csv", "compare r9 r8", "crossover s.toml r9")
     ),
-    ("compare r9 r8 --fail-slower much", "is 'much', expected per cent above 0"),
+    ("compare r9 r8 --fail-slower much", "is 'much', expected a percentage above 0"),
     ("compare r9 r8 --fail-unclear", "work only with --fail-slower P%; add it"),
     ("compare r9 r8 --allow-missing", "work only with --fail-slower P%; add it"),
-    ("compare r9 r8 --margin -1%", "is '-1%', expected per cent above 0"),
+    ("compare r9 r8 --margin -1%", "is '-1%', expected a percentage above 0"),
     ("compare r9 r8 --base-db absent.db --db results.db", "absent.db: there is no store"),
     ("compare r9", "Missing argument 'NEW'"),
     ("compare base base --db results.db", "BASE and NEW are both run 20260101-old"),

@@ -62,7 +62,7 @@ def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed() ->
     problem = REGISTRY.problem("aggregate/w2n512/f32/ef")
     object.__setattr__(kernel, "wire", lambda problem: 8)
     try:
-        with pytest.raises(ValueError, match="declares 8 bytes on the wire, expected at least 1040 of int8"):
+        with pytest.raises(ValueError, match="declares 8 bytes on the wire, expected at least 1040 for int8"):
             kernel.wire_bytes_for(problem)
     finally:
         object.__setattr__(kernel, "wire", lambda problem: 2 * FORMATS["int8"].nbytes(problem.n))

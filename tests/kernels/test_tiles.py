@@ -241,7 +241,7 @@ def test_a_tile_that_takes_more_shared_memory_than_the_device_has_is_left_out() 
     small, none = (replace(H100, block_shared_bytes=kib * 1024) for kib in (64, 16))
     assert [tile.BN for device in (H100, small) if (tile := kernel.tile_for(problem, device))] == [128, 64]
     assert kernel.refuses(problem, none) == (
-        "gemm/cuda.wgmma: no tile is valid: a block takes 99328 bytes of shared memory, expected at most 16384"
+        "gemm/cuda.wgmma: no tile is valid: a block needs 99328 bytes of shared memory, expected at most 16384"
     )
 
 

@@ -78,7 +78,7 @@ def test_unwritten_padding_accuses_no_right_kernel() -> None:
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
     [
-        ("declares_one", "failed", "ValueError: declares that it executes 1 flop, expected at least 1008 of fp32"),
+        ("declares_one", "failed", "ValueError: declares that it executes 1 flop, expected at least 1008 for fp32"),
         ("declares_tf32", "unsupported", "gemm/selftest.declares_tf32: declares tf32, which no CPU has"),
     ],
 )
