@@ -1,7 +1,7 @@
-"""Merge stores: the shards of a plan become one run, in any order; other runs are copied.
+"""Merge stores: join the shards of a plan to one run, in any order, and copy other runs.
 
-A file is merged whole or not at all, and what was merged before is found again, so that a merge may be repeated. Rows
-are copied in SQL and never become objects.
+A file is merged completely or not at all, and rows that were merged before are recognised, so that a merge may be
+repeated. Rows are copied in SQL and never become objects.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from kernelmark.bench.record.versions import KernelVersion
 
 T = TypeVar("T")
 
-#: The command of a run that was merged. What its shards were asked for stands in its plan, under `shards`.
+#: The command of a merged run. The commands of its shards are in its plan, under `shards`.
 MERGED = "kernelmark merge"
 _ELSEWHERE = "merge it into another file (--db)"
-#: Of a plan, what shards need not have alike: paths of one host, and which part each is.
+#: Fields of a plan that may differ between shards: paths on a host, and the number of the part.
 _OWN = ("shard", "shards", "suites", "plugins", "suite_digests")
-#: Of a row, all but its own id and its run's.
+#: The columns of a row without its id and its run's id.
 _ROW = ("case", *OWN, "dims", "place", "part_blob", "sample_blob")
 _NAMES = ", ".join(f'"{name}"' for name in _ROW)
 #: Rows of a job in a merged run have ids so far from those of the job before: those of a shard that is still missing
@@ -37,10 +37,10 @@ _NAMES = ", ".join(f'"{name}"' for name in _ROW)
 _ROOM = 2**20
 _BEGAN = ("machine_id", "started_at", "suites", "command", "environment", "git_commit", "plan")
 _RUN = ", ".join(("run_id", *_BEGAN, "finished_at", "name", "planned"))
-#: What becomes of a merged run that is there.
+#: The SQL for a merged run that already exists.
 _AS_NOW = "ON CONFLICT DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _RUN.split(", ")[1:])
 _APART = "; one of the two was changed: merge it into another file (--db)"
-#: Of a ceiling, the columns by which it is known again; all else that belongs to a run has a key.
+#: The columns that identify a ceiling; everything else in a run has a key.
 _CEILING = Ceiling.__struct_fields__
 _REST: dict[str, Sequence[str]] = {
     "layer": ("network", "problem", "part", "count", "place"),
@@ -48,7 +48,7 @@ _REST: dict[str, Sequence[str]] = {
     "host": ("host", "facts"),
     "resource": ("case", "registers", "spill_bytes"),
 }
-#: Rows that were there before keep their ids; a new one has its own by its place, or comes after all that are there.
+#: Existing rows keep their ids; a new row gets an id from its job's place, or after all existing ids.
 _MOVED = """
 CREATE TEMP TABLE moved AS
 WITH ranked AS (
@@ -62,7 +62,7 @@ _AT_THE_END = ":first + row_number() OVER (ORDER BY result_id)"
 
 
 class ShardRun(msgspec.Struct, frozen=True):
-    """A shard as its run recorded it: its number, and where, when and how it was measured."""
+    """The recorded facts of a shard: its number, and where, when and how it was measured."""
 
     index: int
     run_id: str
@@ -74,7 +74,7 @@ class ShardRun(msgspec.Struct, frozen=True):
 
 
 class Campaign(NamedTuple):
-    """The shards of one plan. known: shards merged before; new: each file's shards, by the id of their rows."""
+    """The shards of one plan. known: shards merged before; new: each file's shards, by run id."""
 
     run_id: str
     first: RunFacts
@@ -83,7 +83,7 @@ class Campaign(NamedTuple):
 
     @property
     def shard(self) -> Shard:
-        """Return the number of parts and of cases."""
+        """Return the shard of the merged run, with the number of parts and of cases."""
         return _shard_of(self.first)
 
     @property
@@ -96,7 +96,7 @@ class Campaign(NamedTuple):
 
     @property
     def missing(self) -> list[int]:
-        """Return the numbers of the shards that no file had."""
+        """Return the numbers of the shards that are in no file."""
         return [index for index in range(1, self.shard.count + 1) if index not in self.parts]
 
     @property
@@ -105,7 +105,7 @@ class Campaign(NamedTuple):
         return [part for part in self.parts.values() if not part.finished_at]
 
     def until(self, count: int) -> tuple[Run, str | None]:
-        """Return the run that the parts of the first `count` files become, and its end, if all parts have ended."""
+        """Return the run that the parts of the first `count` files form, and its end if all parts have ended."""
         parts = list(self._replace(new=self.new[:count]).parts.values())
         plan = {**self.first["plan"], "shard": {"index": 0, "count": self.shard.count, "cases": self.shard.cases}}
         ends = [part.finished_at for part in parts if part.finished_at]
@@ -125,7 +125,7 @@ class Campaign(NamedTuple):
 
 
 class ShardPlace(NamedTuple):
-    """Where a shard was measured: hosts and devices of its rows, and the best valid value of each ceiling there."""
+    """The place where a shard was measured: hosts and devices of its rows, and each ceiling's best valid value."""
 
     hosts: list[str]
     devices: list[str]
@@ -134,7 +134,7 @@ class ShardPlace(NamedTuple):
 
 
 class MergedFile(NamedTuple):
-    """A merged file, its runs, and where its shards were measured, by id."""
+    """A merged file, its runs, and the places where its shards were measured, by run id."""
 
     path: Path
     runs: list[RunFacts]
@@ -142,7 +142,7 @@ class MergedFile(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The result of a merge. copied: runs that are not shards, by id. rows: the number of new ones.
+    """The result of a merge. copied: the ids of runs that are not shards. rows: the number of new rows.
 
     places: where the shards of these files were measured, by run id.
     """
@@ -154,12 +154,12 @@ class Merged(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether no shard is missing and the run of each has ended."""
+        """Return whether no shard is missing and all shards' runs have ended."""
         return not any(campaign.missing or campaign.unfinished for campaign in self.campaigns)
 
 
 def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
-    """Merge stores into the store `db`, which is created if needed. Raises UsageError for stores that do not fit."""
+    """Merge stores into the store `db`, which is created if needed. Raises UsageError for contradicting stores."""
     sources = [_source(path, db) for path in {path.resolve(): path for path in paths}.values()]
     with closing(Store(db)) as store:
         store.require_sound()
@@ -182,12 +182,12 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
 
 
 def _source(path: Path, db: Path) -> MergedFile:
-    """Read the runs of a file. Raises UsageError for one that is no store, is empty, damaged or newer."""
+    """Read the runs of a file. Raises UsageError for a file that is no store, or is empty, damaged or too new."""
     require_file(path)
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file; expected a store that `kernelmark run --shard` has written")
     if path.resolve() == db.resolve():
-        raise UsageError(f"{path}: is the store to merge into, expected another one; choose where to merge with --db")
+        raise UsageError(f"{path}: is the store to merge into, expected another one; name the target with --db")
     if path.stat().st_size == 0:
         raise UsageError(f"{path}: is empty, expected a store that `kernelmark run --shard` has written")
     with closing(Store(path, create=False)) as store:
@@ -212,12 +212,12 @@ def _place(store: Store, run_id: str) -> ShardPlace:
 
 
 def _is_part(run: RunFacts) -> bool:
-    """Return whether a run is a shard, or was merged of some."""
+    """Return whether a run is a shard or was merged from shards."""
     return bool(run["plan"].get("shard"))
 
 
 def _planned(run: RunFacts, name: str, kind: type[T], what: str) -> T:
-    """Return a part of the plan of a run. Raises UsageError for a damaged one."""
+    """Return a part of a run's plan. Raises UsageError if it is damaged."""
     try:
         return msgspec.convert(run["plan"][name], kind)
     except msgspec.ValidationError as error:
@@ -225,7 +225,7 @@ def _planned(run: RunFacts, name: str, kind: type[T], what: str) -> T:
 
 
 def _shard_of(run: RunFacts) -> Shard:
-    """Return which part a run is."""
+    """Return the shard in a run's plan."""
     return _planned(run, "shard", Shard, "plan is")
 
 
@@ -238,7 +238,7 @@ def _parts_of(run: RunFacts) -> list[ShardRun]:
 
 
 def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[RunFacts]) -> list[Campaign]:
-    """Return the shards of each plan, with those that the store `db` has. Raises UsageError where they do not fit."""
+    """Return the shards of each plan, with those in the store `db`. Raises UsageError if they contradict each other."""
     shards: dict[tuple[str, ...], list[tuple[Path, RunFacts]]] = {}
     for path, run in runs:
         if _is_part(run):
@@ -274,7 +274,7 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
 
 
 def _later(one: ShardRun | None, other: ShardRun) -> ShardRun | None:
-    """Return what is known of a shard from two copies of its run; None where they are not of one run."""
+    """Return the later of two copies of a shard's run, or None if they are different runs."""
     if one is None:
         return other
     last = max(filter(None, (one.finished_at, other.finished_at)), default=None)
@@ -283,7 +283,7 @@ def _later(one: ShardRun | None, other: ShardRun) -> ShardRun | None:
 
 
 def _agreed(run: RunFacts) -> dict[str, Any]:
-    """Return what all shards have alike."""
+    """Return the facts that all shards of a plan must have in common."""
     plan, shard = run["plan"], _shard_of(run)
     return {
         "the digest of the suite": plan.get("suite_digests"),
@@ -308,18 +308,18 @@ def _brief(value: Any) -> str:
 
 
 def _key(run: RunFacts) -> tuple[str, ...]:
-    """Return what makes shards those of one plan: their suites and the user's name for the run."""
+    """Return the key of a shard's plan: its suites and the user's name for the run."""
     return (run["name"], *run["suites"])
 
 
 def _run_id(run: RunFacts) -> str:
-    """Return the id of what all shards become, which begins like no name."""
+    """Return the id of the merged run, which cannot be confused with a name."""
     facts = json.dumps([_key(run), _agreed(run)], sort_keys=True)
     return f"{_shard_of(run).count}-shards-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 
 def _common(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts that all have alike."""
+    """Return the facts that are equal in all of them."""
     return {name: value for name, value in facts[0].items() if all(others.get(name) == value for others in facts)}
 
 
@@ -328,11 +328,11 @@ def _aliased(table: str, names: Sequence[str]) -> str:
 
 
 class _Copying(Store):
-    """A store to which the rows of another, attached under the name `shard`, are copied."""
+    """A store to which rows of another store, attached as `shard`, are copied."""
 
     @contextmanager
     def attached(self, path: Path) -> Iterator[None]:
-        """Have the tables of another store at hand. Raises UsageError where they cannot be read."""
+        """Attach another store while the context lasts. Raises UsageError if it cannot be read."""
         with self._guarded():
             self._db.execute("ATTACH DATABASE ? AS shard", (str(path),))
         try:
@@ -341,7 +341,7 @@ class _Copying(Store):
             self._db.execute("DETACH DATABASE shard")
 
     def copy_whole(self, runs: Sequence[RunFacts], path: Path) -> int:
-        """Copy runs that are no shards, and the versions of kernels; return the number of new rows."""
+        """Copy runs that are not shards, and the versions of kernels; return the number of new rows."""
         with self._writing():
             self._copy_versions()
             return sum(self._copy_run(run, path) for run in runs)
@@ -373,7 +373,7 @@ class _Copying(Store):
             return self._copy_rows(_BY_PLACE, run_id, run.run_id, path, first)
 
     def room(self, run_id: str) -> int:
-        """Return from where on the rows of a merged run have their ids; no other run has any above that."""
+        """Return the id after which a merged run's rows are numbered; other runs have no higher ids."""
         with self._writing():
             query = """
                 SELECT min(result_id - place * :room) FILTER (WHERE run_id = :run_id) / :room * :room,
@@ -396,7 +396,7 @@ class _Copying(Store):
             raise UsageError(f"{path}: run {taken} of {self.path} has its name, {name}; {remedy}")
 
     def _copy_rows(self, number: str, run_id: str, target: str, path: Path, first: int) -> int:
-        """Copy what a run has measured and `target` has not yet. Raises UsageError for a row with other content."""
+        """Copy the rows of a run that `target` lacks. Raises UsageError if a row that both have differs."""
         values = {"run_id": run_id, "target": target, "first": first, "room": _ROOM}
         self._refuse_other(values, path)
         self._db.execute(_MOVED.format(number=number), values)
@@ -424,7 +424,7 @@ class _Copying(Store):
             raise UsageError(f"{path}: its run {values['run_id']} has another row of {case} than {self.path}{_APART}")
 
     def _copy_rest(self, values: Mapping[str, Any]) -> None:
-        """Copy layers, ceilings, hosts and resources, each once."""
+        """Copy layers, ceilings, hosts and resources, without duplicates."""
         same = f"there.run_id = :target AND ({_aliased('there', _CEILING)}) IS ({_aliased('own', _CEILING)})"
         absent = f"NOT EXISTS (SELECT 1 FROM main.ceiling there WHERE {same})"
         for table, names in _REST.items():
@@ -436,7 +436,7 @@ class _Copying(Store):
             )
 
     def _copy_versions(self) -> None:
-        """Copy the versions of kernels that `watch` and `tune` tried, each once; those that they name go along."""
+        """Copy the versions of kernels that `watch` and `tune` tried, and the versions that they name, each once."""
         self._db.execute("INSERT OR IGNORE INTO main.source SELECT * FROM shard.source")
         numbers: dict[int | None, int | None] = {None: None}
         query = "SELECT version_id, kernel, problem, digest, facts FROM shard.version ORDER BY version_id"

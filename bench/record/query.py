@@ -1,4 +1,4 @@
-"""Query the store: bounded queries whose rows come one at a time, all rows or those selected."""
+"""Query the store: queries of bounded size and time, over all rows or a selection, that yield rows one at a time."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.selection import Selection
 
 Read = Callable[[tuple[Any, ...]], Any]
-#: What decoding a damaged value raises.
+#: The exceptions of decoding a damaged value.
 _DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError, RecursionError)
 #: The rows of one run stand together, unless another run wrote at the same time: so they are read in the order of the
 #: file. The plus keeps SQLite from going by the index, which would look up every row and sort them all.
@@ -35,9 +35,9 @@ class Queries:
         return self._looks > MOST_LOOKS
 
     def _rows(self, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
-        """The rows of a query one at a time, each as what `read` makes of its values; it raises where they are damaged.
+        """Yield the rows of a query, each converted by `read`, which raises for damaged values.
 
-        read: nothing but decoding, since whatever it raises is taken for damage.
+        read: only decodes, since any exception counts as damage.
         """
         with self._guarded():
             self._looks = 0
@@ -58,7 +58,7 @@ class Queries:
             raise UsageError(f"{self.path}: cannot be read: {reason}; --db names another file") from None
 
     def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
-        """Yield the rows of a query that has `OF_RUN` where it means the rows of this run."""
+        """Yield the rows of a query in which `OF_RUN` stands for the rows of this run."""
         ((first, last),) = self._rows(
             "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id", run_id=run_id
         )
@@ -72,7 +72,7 @@ class Queries:
         return self._of_run(run_id, query, read, **values)
 
     def _of_case(self, columns: str, read: Read, run_id: str, case: str) -> Any:
-        """Return columns of the row of a case, an empty list where there is none."""
+        """Return columns of a case's row, or an empty list if there is none."""
         query = f'SELECT {columns} FROM result WHERE run_id = :run_id AND "case" = :case'
         return next(self._rows(query, read, run_id=run_id, case=case), [])
 
@@ -85,7 +85,7 @@ class Queries:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read everything in the context from the store as it is now, or as it was when an outer context began."""
+        """Read everything in the context from one state of the store, that at the start of the outermost context."""
         if self._db.in_transaction:
             yield
             return

@@ -1,4 +1,4 @@
-"""Read the store: queries whose rows are checked, and read one at a time, whatever their number."""
+"""Read the store: queries that check rows and yield them one at a time, so that any number fits into memory."""
 
 import math
 from collections import Counter
@@ -53,7 +53,7 @@ _Sum = Finite | None
 
 
 def _selected(names: Sequence[str]) -> str:
-    """Return the columns as they stand in a SELECT. In quotes, one that is missing would be a text."""
+    """Return the columns for a SELECT, without quotes, in which SQLite would read a missing column as a text."""
     return ", ".join(f"[{name}]" for name in names)
 
 
@@ -61,41 +61,41 @@ _SELECTED = _selected(COLUMNS)
 
 
 def _only(kind: Any) -> Read:
-    """Return what reads a row of one column."""
+    """Return a function that reads a row of one column."""
     return lambda values: msgspec.convert(values[0], kind)
 
 
 def _json(kind: Any) -> Read:
-    """Return what reads a row of one column that holds JSON."""
+    """Return a function that reads a row of one column with JSON."""
     return lambda values: msgspec.json.decode(values[0], type=kind)
 
 
 def _all(kind: Any) -> Read:
-    """Return what reads a row as a type of tuples."""
+    """Return a function that reads a row as a tuple type."""
     return partial(msgspec.convert, type=kind)
 
 
 class Reader(Queries):
     """The contents of a store, by query.
 
-    identifies: whether exports name hosts and devices, which are hashed otherwise.
+    identifies: whether exports contain the names of hosts and devices, or hashes of them.
     """
 
     identifies = False
 
-    # Runs. These queries count all rows, whatever part of them was selected.
+    # Runs. These queries count all rows, whatever the selection.
 
     def run_ids(self) -> list[str]:
-        """The ids of all runs, the latest last."""
+        """Return the ids of all runs, the latest last."""
         return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _only(RunId)))
 
     def runs(self, run_id: str | None = None) -> list[RunFacts]:
-        """Return the runs of the store, the latest last; or this one alone."""
+        """Return the runs of the store, the latest last, or only the run with this id."""
         query = f"{_RUNS} WHERE :run_id IS NULL OR run_id = :run_id ORDER BY run.rowid"
         return list(self._rows(query, facts_of, run_id=run_id))
 
     def tallies(self, run_id: str | None = None) -> dict[str, list[RowCount]]:
-        """Return the counts of the rows of each run that has any, or of this one alone."""
+        """Return the counts of rows of each run that has any, or only of the run with this id."""
         columns = "run_id, status, device_name, disturbed"
         query = f"SELECT {columns}, count(time_s_median), count(*) FROM main.result WHERE {{}} GROUP BY {columns}"
         read = _all(tuple[str, str, str, str, int, int])
@@ -106,7 +106,7 @@ class Reader(Queries):
         return tallies
 
     def machines(self, run_id: str) -> list[RunMachine]:
-        """Return the hosts and the names of the devices that the rows of a run come from."""
+        """Return the hosts and device names on which the rows of a run were measured."""
         names = "host, device_name, device_uuid"
         query = f"SELECT {names}, count(*) FROM main.result WHERE run_id = :run_id GROUP BY {names} ORDER BY {names}"
         return list(self._rows(query, _all(RunMachine), run_id=run_id))
@@ -117,14 +117,14 @@ class Reader(Queries):
         return list(self._rows(query, _json(Host), run_id=run_id))
 
     def jobs_begun(self, run_id: str) -> list[JobBegun]:
-        """Return the jobs of a run in the order in which they began; rows whose worker was lost are left out."""
+        """Return the jobs of a run in the order in which they began; rows of lost workers are left out."""
         query = """
             SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
             FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
         return list(self._rows(query, _all(JobBegun), run_id=run_id))
 
     def find_run(self, run_id: str | None) -> RunFacts:
-        """The run with this id or name, or the only one with an id or name that begins so, or the latest.
+        """Return the run with this id or name, or the only one with this prefix; the latest run for None.
 
         Raises UsageError.
         """
@@ -138,15 +138,15 @@ class Reader(Queries):
         if len(found) == 1:
             return found[0]
         if run_id is None:
-            raise UsageError(f"{self.path}: holds no run yet; `kernelmark run SUITE` makes one")
+            raise UsageError(f"{self.path}: contains no run yet; `kernelmark run SUITE` makes one")
         latest = ", ".join(self.run_ids()[:-4:-1]) or "none"
-        what = "is not a run of" if not found else "begins more than one run of"
+        what = "is not a run of" if not found else "is the beginning of more than one run of"
         raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {latest}")
 
     # All rows of a run.
 
     def table(self, run_id: str, names: tuple[str, ...] = COLUMNS) -> Table:
-        """Return the rows of a run in the order in which they were recorded, with these columns alone.
+        """Return the rows of a run in the order in which they were recorded, with only these columns.
 
         Raises UsageError for values of wrong types.
         """
@@ -158,7 +158,7 @@ class Reader(Queries):
             return builder.table()
 
     def _constants(self, run_id: str, names: tuple[str, ...]) -> dict[str, Any]:
-        """The columns that have one value in all rows, as half of them have: to compare is faster than to read."""
+        """Return the columns with the same value in all rows, about half of them; comparing is faster than reading."""
         if not (ends := [*self._in_order(run_id, _selected(names), among="result_id IN (:first, :last)")]):
             return {}
         pairs = zip(names, ends[0], ends[-1], strict=True)
@@ -171,7 +171,7 @@ class Reader(Queries):
         return {name: finite(value) for (name, value), changed in zip(alike.items(), rows, strict=True) if not changed}
 
     def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
-        """Yield the rows of a run by column, and their dimensions, in chunks. Raises UsageError as `table` does."""
+        """Yield the rows of a run in chunks, as columns and dimensions. Raises UsageError as `table` does."""
         for *columns, texts in self._chunks(run_id, COLUMNS):
             with self._guarded():
                 dims = [*map(dims_of, texts)]
@@ -184,7 +184,7 @@ class Reader(Queries):
                 yield zip(*checked(chunk, names), strict=True)
 
     def sample_blobs(self, run_id: str) -> Iterator[bytes]:
-        """The samples of each row, as doubles, in the order of `table`; nothing where a row has no time."""
+        """Yield the samples of each row, as doubles, in the order of `table`; b"" for a row without a time."""
         rows = self._in_order(run_id, "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END")
         while chunk := [blob for (blob,) in islice(rows, CHUNK)]:
             with self._guarded():
@@ -192,27 +192,27 @@ class Reader(Queries):
             yield from chunk
 
     def records(self, run_id: str, samples: bool = False) -> Iterator[Record]:
-        """The rows of a run as plain values; with their samples, if asked for."""
+        """Yield the rows of a run as plain values. samples: include the samples."""
         blob = "sample_blob" if samples else "x''"
         return self._in_order(run_id, f"{_SELECTED}, dims, {blob}", _record)
 
     def results(self, run_id: str) -> Iterator[tuple[Result, Dims]]:
-        """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
+        """Yield the rows of a run with their dimensions, in the order in which they were recorded."""
         return self._in_order(run_id, f"{_SELECTED}, dims", with_dims)
 
     def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
-        """The rows of a run that are of one of these problems, in the order in which they were recorded."""
+        """Yield the rows of a run on these problems, in the order in which they were recorded."""
         wanted = msgspec.json.encode(list(problems)).decode()
         among = "problem IN (SELECT value FROM json_each(:wanted))"
         return self._in_order(run_id, _SELECTED, result_of, among, wanted=wanted)
 
     def layer_results(self, run_id: str) -> Iterator[Result]:
-        """The rows of the problems that are layers of the run's networks."""
+        """Yield the rows of problems that are layers of the run's networks."""
         among = "problem IN (SELECT problem FROM layer WHERE run_id = :run_id)"
         return self._in_order(run_id, _SELECTED, result_of, among)
 
     def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
-        """Yield the rows of a run by problem, mode and isa, wherever they are stored; in order of appearance."""
+        """Yield lists of a run's rows with the same problem, mode and isa, in order of appearance."""
         query = f"""
             WITH own AS (
                 SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {OF_RUN}
@@ -226,7 +226,7 @@ class Reader(Queries):
             yield [result for _, result in rows]
 
     def _with_results(self, keys: Iterator[tuple[int, int]]) -> Iterator[tuple[int, Result]]:
-        """Yield the row of each (group, result_id); sorting those and not the rows takes little memory."""
+        """Yield the row of each (group, result_id); sorting only these keys needs little memory."""
         while chunk := list(islice(keys, 500)):
             ids = ", ".join(str(result_id) for _, result_id in chunk)
             query = f"SELECT result_id, {_SELECTED} FROM result WHERE result_id IN ({ids})"
@@ -236,22 +236,22 @@ class Reader(Queries):
             yield from found
 
     def group_count(self, run_id: str) -> int:
-        """Return the number of lists of `groups`."""
+        """Return the number of lists that `groups` yields."""
         query = f"SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {OF_RUN})"
         ((count,),) = self._of_run(run_id, query)
         return int(count)
 
     def statuses(self, run_id: str) -> Counter[str]:
-        """Return how many rows of a run have each status, in order of appearance."""
+        """Return the number of a run's rows by status, in order of appearance."""
         query = f"SELECT status, count(*) FROM result WHERE {OF_RUN} GROUP BY status ORDER BY min(result_id)"
         return Counter(dict(self._of_run(run_id, query, _all(tuple[str, int]))))
 
     def recorded(self, run_id: str) -> set[str]:
-        """Return the cases that the run has a row for."""
+        """Return the cases that have a row in the run."""
         return set(self._rows("SELECT [case] FROM result WHERE run_id = :run_id", _only(str), run_id=run_id))
 
     def entropies(self, run_id: str) -> dict[str, str]:
-        """Return the random bits of each row of a run, by case; with the seed, they determine its values."""
+        """Return the random bits of each row of a run, by case; with the seed, they determine the operands' values."""
         query = "SELECT [case], entropy FROM result WHERE run_id = :run_id AND entropy != ''"
         return dict(self._of_run(run_id, query, _all(tuple[str, Entropy])))
 
@@ -269,15 +269,15 @@ class Reader(Queries):
         return [_total(kernel, sums) for kernel, sums in by_kernel.items()]
 
     def cases(self, run_id: str) -> Iterator[CaseRow]:
-        """The rows of a run in the order of their cases."""
+        """Yield the rows of a run in the order of their cases."""
         names = _selected((*CaseRow._fields[:-1], "part_blob"))
         query = f'SELECT {names} FROM result WHERE run_id = :run_id ORDER BY "case"'
         return self._rows(query, _case_row, run_id=run_id)
 
     def points(self, text: str, problems: Iterable[str]) -> Iterator[PointRow]:
-        """Yield the timed rows of all runs by case, machine and start of the run.
+        """Yield the timed rows of all runs, ordered by case, machine and start of the run.
 
-        The rows are of these problems, or of cases with this text. Rows of one machine and device are consecutive.
+        Only rows on these problems, or of cases that contain the text. Rows of one machine and device are consecutive.
         """
         wanted = msgspec.json.encode(list(problems)).decode()
         query = f"""
@@ -288,7 +288,7 @@ class Reader(Queries):
         return self._rows(query, _point_row, text=text, wanted=wanted)
 
     def dimensions(self, run_id: str) -> list[str]:
-        """The names of all dimensions that occur in a run, in the order of their first appearance."""
+        """Return the names of all dimensions in a run, in order of first appearance."""
         query = f"SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {OF_RUN}"
         lists = self._of_run(run_id, query, lambda values: (values[1] or "").split(","))
         return list(dict.fromkeys(name for names in lists for name in names if name))
@@ -296,13 +296,13 @@ class Reader(Queries):
     # One case of a run.
 
     def find_cases(self, run_id: str, text: str, limit: int) -> list[str]:
-        """Return at most `limit` cases of a run that contain a text; if one equals the text, that one alone."""
+        """Return at most `limit` cases of a run that contain a text; if a case equals the text, only that case."""
         query = 'SELECT "case" FROM result WHERE run_id = :run_id AND instr("case", :text) ORDER BY "case" != :text'
         cases = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
         return cases[:1] if text in cases else cases
 
     def result(self, run_id: str, case: str) -> tuple[Result, Dims]:
-        """The row of a case that the run has, with its dimensions."""
+        """Return the row of a case of the run, with its dimensions."""
         found: tuple[Result, Dims] = self._of_case(f"{_SELECTED}, dims", with_dims, run_id, case)
         if not found:
             raise UsageError(f"{self.path}: cannot be read: its index has no {case!r}; --db names another file")
@@ -313,9 +313,9 @@ class Reader(Queries):
         return bool(self._of_case("1", _only(int), run_id, case))
 
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
-        """Return the first pairs of one kernel's cases on two problems, timed in one job; by the order of their rows.
+        """Return the first pairs of a kernel's cases on two problems, timed in one job, in the order of their rows.
 
-        Not all n^2 / 2 pairs of n variants are formed: the first pairs of a group are also the first of all.
+        Only the first of n^2 / 2 pairs of n variants are formed, since these are the first of all pairs, too.
         """
         own = "job, kernel, mode, threads, isa"
         query = f"""SELECT {own}, result_id, "case" FROM result
@@ -325,15 +325,15 @@ class Reader(Queries):
         return [(one[1], other[1]) for one, other in nsmallest(limit, pairs)]
 
     def samples(self, run_id: str, case: str) -> list[float]:
-        """The samples of a case, in seconds per call, in the order in which they were taken."""
+        """Return the samples of a case, in seconds per call, in the order in which they were taken."""
         return list(self._of_case("sample_blob", lambda values: samples_of(*values), run_id, case))
 
     def by_process(self, run_id: str, case: str) -> list[Sequence[float]]:
-        """The samples of each process that a case was measured in."""
+        """Return the samples of each of a case's processes."""
         return self._of_case("sample_blob, part_blob", lambda values: groups_of(*values), run_id, case) or [[]]
 
     def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
-        """Yield the samples of each process of some cases of a run, each after the case's name; in one pass."""
+        """Yield each of these cases of a run with the samples of its processes, in one pass."""
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
             if values[0] in cases:
                 with self._guarded():
@@ -341,25 +341,25 @@ class Reader(Queries):
                 yield found
 
     def parts(self, run_id: str, case: str) -> list[ProcessPart]:
-        """The processes that the samples of a case come from."""
+        """Return the processes that the samples of a case come from."""
         return list(self._of_case("part_blob", lambda values: parts_of(*values), run_id, case))
 
     def evidence(self, run_id: str, case: str) -> Evidence | None:
-        """Return the evidence against a mistrusted case; None for any other, and in a store older than evidence."""
+        """Return the evidence against a mistrusted case; None for other cases, and in stores from before evidence."""
         query = 'SELECT found FROM evidence JOIN result USING (result_id) WHERE run_id = :run_id AND "case" = :case'
         return next(self._rows(query, _json(Evidence), run_id=run_id, case=case), None)
 
     # What else belongs to a run, and the versions of kernels.
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
-        """Return the ceilings of a run, in the order of measurement, each with the reason for doubt (or "")."""
+        """Return the ceilings of a run, in the order of measurement, each with its doubt or ""."""
         query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY measured_at, ceiling_id"
         return list(self._rows(query, _doubted, run_id=run_id))
 
     def earlier_ceilings(self, run_id: str, need: Need) -> Iterator[tuple[Ceiling, str]]:
-        """Yield the ceilings of a kind from runs on the run's machine, each with the reason for doubt.
+        """Yield the ceilings of a kind from runs on the run's machine, each with its doubt or "".
 
-        A plug-in could have changed the measuring of another run, so runs with plug-ins are left out.
+        Other runs with plug-ins are left out, since a plug-in could have affected the measurement.
         """
         query = f"""
             SELECT {_CEILING}, doubt FROM ceiling JOIN run USING (run_id)
@@ -369,30 +369,30 @@ class Reader(Queries):
         return self._rows(query, _doubted, run_id=run_id, **need._asdict())
 
     def layers(self, run_id: str) -> list[Layer]:
-        """The layers of the networks of a run, in the order in which they were measured."""
+        """Return the layers of a run's networks, in the order in which they were measured."""
         query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY place, rowid"
         return list(self._rows(query, partial(struct_of, Layer), run_id=run_id))
 
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
-        """Return the measurements of a job so far, process by process, by its place in the plan."""
+        """Return the pending measurements, process by process, of the job with this number in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
         return list(self._rows(query, _measured, run_id=run_id, job=job))
 
     def pending_host(self, run_id: str) -> str:
-        """Return the host of the processes whose rows are still to come, always a single one; "" without any."""
+        """Return the host of pending measurements, of which there is only one; "" without any."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id LIMIT 1"
         rows: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
         return next((measured.host for measured in rows if measured.host), "")
 
     def versions(self, kernel: str, problem: str) -> list[StoredVersion]:
-        """Return the versions of a kernel on a problem, the first one first."""
+        """Return the versions of a kernel on a problem, the oldest first."""
         query = """
             SELECT version_id, digest, facts, files FROM version JOIN source USING (digest)
             WHERE kernel = :kernel AND problem = :problem ORDER BY version_id"""
         return list(self._rows(query, lambda values: kept_of(*values), kernel=kernel, problem=problem))
 
     def resources(self, run_id: str) -> dict[str, LaunchResources]:
-        """Return the resources of a run's kernels that were compiled for a tuning, by case."""
+        """Return the resources of a tuning run's compiled kernels, by case."""
         query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
         return dict(self._rows(query, _resources, run_id=run_id))
 
@@ -430,7 +430,7 @@ def _measured(values: tuple[Any, ...]) -> list[Measurement]:
 
 
 def _total(kernel: str, sums: list[tuple[Any, ...]]) -> KernelTotal:
-    """One kernel's rows, of which those that are `ok` alone have speedups."""
+    """Return the totals of a kernel's rows, of which only `ok` ones have speedups."""
     _, _, _, mean, low, high, roofline, _ = next((row for row in sums if row[1] == Status.OK), sums[0])
     statuses = {status: count for _, status, count, *_ in sums}
     return KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)

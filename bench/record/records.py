@@ -1,4 +1,4 @@
-"""The types that queries of the store return, and how the values of a row are decoded and checked."""
+"""The types that queries of the store return, and the decoding and checking of rows."""
 
 import array
 import json
@@ -21,7 +21,7 @@ Dims = dict[str, Any]
 #: The samples of a row, process by process.
 Groups = Sequence[Sequence[float]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
-#: The id of a run stands in names of files and in commands that are printed.
+#: A run's id is used in names of files and in printed commands.
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")]
 _DIMS = msgspec.json.Decoder(Dims)
 _DOUBLE_BYTES = 8
@@ -37,7 +37,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Record(NamedTuple):
-    """A row as plain values: columns, dimensions by name, and samples in seconds per call."""
+    """A row as plain values: columns, dimensions by name, and samples in seconds per call, if requested."""
 
     values: tuple[Any, ...]
     dims: Dims
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class CaseRow(NamedTuple):
-    """The columns of a row that `compare` needs; medians: seconds, one for each process."""
+    """The columns of a row that `compare` needs. medians: of each process, in seconds."""
 
     case: ShortText
     kernel: ShortText
@@ -62,7 +62,7 @@ class CaseRow(NamedTuple):
 
 
 class PointRow(NamedTuple):
-    """The columns of a timed row that `trend` needs. The names but the last are columns of the row and of its run."""
+    """The columns of a timed row that `trend` needs. All names except the last are columns of the row or its run."""
 
     case: ShortText
     machine_id: ShortText
@@ -80,7 +80,7 @@ class PointRow(NamedTuple):
 
 
 class KernelTotal(NamedTuple):
-    """The rows of one kernel in a run: their number by status, and totals of speedups and roofline."""
+    """The totals of a kernel's rows in a run: their number by status, speedups and roofline."""
 
     kernel: str
     statuses: dict[str, int]
@@ -91,7 +91,7 @@ class KernelTotal(NamedTuple):
 
 
 class RunFacts(TypedDict):
-    """All facts of a run in the store. planned: the number of cases when it is complete, if recorded."""
+    """All facts of a run in the store. planned: the number of cases of the complete run, if recorded."""
 
     run_id: RunId
     name: str
@@ -107,7 +107,7 @@ class RunFacts(TypedDict):
 
 
 class RowCount(NamedTuple):
-    """How many rows of a run have these columns in common; timed: how many of them have a median."""
+    """The number of a run's rows with these values. timed: how many of them have a median."""
 
     status: str
     device_name: str
@@ -117,7 +117,7 @@ class RowCount(NamedTuple):
 
 
 class RunMachine(NamedTuple):
-    """A host, one of its devices, and how many rows of a run were measured there."""
+    """A host, one of its devices, and the number of a run's rows that were measured there."""
 
     host: str
     device: str
@@ -136,7 +136,7 @@ class JobBegun(NamedTuple):
 
 
 class _StoredPlan(msgspec.Struct):
-    """The part of a plan that reports read; older and imported runs lack some or all of it."""
+    """The fields of a plan that reports read; older and imported runs may lack them."""
 
     seed: int = 0
     mode: Mode = Mode.COLD
@@ -150,7 +150,7 @@ class _StoredPlan(msgspec.Struct):
 
 
 class _Environment(msgspec.Struct):
-    """What reports read of the environment."""
+    """The fields of the environment that reports read."""
 
     versions: dict[str, Any] = {}
     blas: list[str] = []
@@ -158,7 +158,7 @@ class _Environment(msgspec.Struct):
 
 
 class _Machine(msgspec.Struct):
-    """What reports compute from the machine."""
+    """The fields of the machine that reports read."""
 
     llc_bytes: float | None = None
     memory_bytes: float | None = None
@@ -172,7 +172,7 @@ _AS_JSON = ("suites", "environment", "plan", "machine")
 
 
 def facts_of(values: tuple[Any, ...]) -> RunFacts:
-    """Return the facts of a run, with None for values that JSON cannot hold. Raises ValueError."""
+    """Return the facts of a run, with None for values that JSON cannot represent. Raises ValueError."""
     found = dict(zip(RUN_COLUMNS, values, strict=True))
     for name in _AS_JSON:
         found[name] = _decoded(found[name])
@@ -188,7 +188,7 @@ def _decoded(text: str) -> Any:
 
 
 def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the leaves, `machine.cpus`, whose values differ, with each value."""
+    """Yield the name of each leaf that differs, such as `machine.cpus`, and its values."""
     if all(isinstance(value, dict) for value in values):
         for key in sorted({key for value in values for key in value}):
             yield from unlike(f"{name}.{key}", [value.get(key) for value in values])
@@ -203,12 +203,12 @@ def result_of(values: Sequence[Any]) -> Result:
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
-    """Return the values of rows that begin with these columns, ten times as fast as `result_of`. Raises ValueError."""
+    """Check rows that begin with these columns and return them, ten times as fast as `result_of`. Raises ValueError."""
     kind, named = _kinds(names)
     try:
         msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names
         return rows
-    except msgspec.ValidationError:  # a number that is not finite is as good as none
+    except msgspec.ValidationError:  # a number that is not finite counts as missing
         rows = [tuple(map(finite, values)) for values in rows]
         for values in rows:
             msgspec.convert(dict(zip(names, values, strict=False)), named)
@@ -217,7 +217,7 @@ def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> li
 
 @lru_cache
 def _kinds(names: tuple[str, ...]) -> tuple[type[msgspec.Struct], type[msgspec.Struct]]:
-    """The types of rows with these columns, as lists and as objects, whose complaints have the name of the column."""
+    """Return the types of rows with these columns as lists, and as objects, whose errors name the column."""
     fields = [(name, HINTS[name]) for name in names]
     return msgspec.defstruct("Listed", fields, array_like=True), msgspec.defstruct("Named", fields)
 
@@ -233,7 +233,7 @@ def dims_of(text: str) -> Dims:
 
 
 def doubles(blob: bytes) -> "array.array[float]":
-    """Return the stored form of a list of numbers. Raises ValueError."""
+    """Return the numbers in a stored blob. Raises ValueError."""
     values = array.array("d")
     values.frombytes(blob)
     return values
@@ -265,7 +265,7 @@ def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:
 def groups_of(samples_blob: bytes, part_blob: bytes) -> Groups:
     """Return the samples of each process. Raises ValueError."""
     samples, counts = samples_of(samples_blob), doubles(part_blob)[::2]
-    if len(counts) == 1:  # as they nearly all are
+    if len(counts) == 1:  # as in nearly all rows
         return [samples]
     groups, start = list[Sequence[float]](), 0
     for count in map(int, counts):

@@ -1,4 +1,4 @@
-"""Rescue rows if the store's file is removed, moved, replaced or cut short while rows are written to it."""
+"""Rescue rows if the store's file is removed, moved, replaced or truncated while rows are written to it."""
 
 import ctypes
 import secrets
@@ -14,10 +14,11 @@ from kernelmark.bench.plan.errors import StoreGone
 def gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> StoreGone:
     """Write the rows to a file beside the store, and return a complaint that names it.
 
-    what: what happened to the store. own: the suffixes of its files in this place that are to be removed.
+    what: how the store was lost. own: the suffixes of its files in this place, which are removed.
     """
     kept = _rescued(db, path)
-    # A file that has replaced the store must not meet its log; to close the store would remove the log of that file.
+    # A file that has replaced the store must not be combined with the old log, and closing would delete the new file's
+    # log.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
     for end in own:
         Path(f"{path}{end}").unlink(missing_ok=True)
@@ -26,7 +27,7 @@ def gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> S
 
 
 def _rescued(db: sqlite3.Connection, path: Path) -> Path | None:
-    """Copy the rows to a file beside the store, or to a folder that can be written; None if they are damaged."""
+    """Copy the rows to a file beside the store, or in another writable folder; None if they are damaged."""
     name = f"{path.stem}-{secrets.token_hex(4)}.db"
     for copy in (path.with_name(name), Path(name).absolute(), Path(tempfile.gettempdir(), name)):
         with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as target:

@@ -1,4 +1,4 @@
-"""A row: the columns of the contract, made from a measurement."""
+"""A row of results, whose columns are made from a measurement."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ ShortText = Annotated[str, _SHORT]
 
 
 class Result(Measured, kw_only=True):
-    """One case, as in the store and in CSV; the fields are the columns. None is an empty cell."""
+    """A case's row in the store and in CSV; the fields are the columns. None is an empty cell."""
 
     schema: int = SCHEMA
     run_id: str
@@ -80,11 +80,11 @@ class Result(Measured, kw_only=True):
 
     @property
     def case(self) -> str:
-        """The identity of the row within its run."""
+        """Return the key that identifies the row within its run."""
         return case_key(self.kernel, self.problem, self.mode, self.threads, self.isa)
 
 
-#: The order of the columns. New ones follow at the end, by themselves.
+#: The order of the columns. New fields are appended automatically.
 _ORDER = (
     "schema", "run_id", "suite", "op", "problem", "kernel", "provider", "device", "device_name", "mode", "dtype",
     "numerics", "layout", "threads", "status", "reason", "samples", "time_s_median", "time_s_min", "time_s_mean",
@@ -100,7 +100,7 @@ _ORDER = (
 )  # fmt: skip
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Result)}
 COLUMNS = tuple(dict.fromkeys((*_ORDER, *_FIELDS)))
-#: Columns that no row of ours can be without; the store adds the id of the run.
+#: The columns that every row of kernelmark has; the store adds the run's id.
 REQUIRED = ("schema", *(name for name in COLUMNS if _FIELDS[name].required and name != "run_id"))
 DEFAULTS = {name: None if field.required else field.default for name, field in _FIELDS.items()}
 
@@ -114,7 +114,7 @@ def _parts(hint: Any) -> Iterator[Any]:
 _HINTS = get_type_hints(Result, include_extras=True)
 _PARTS = {name: list(_parts(_HINTS[name])) for name in COLUMNS}
 KINDS = {name: next(kind for kind in (str, int, float) if kind in parts) for name, parts in _PARTS.items()}
-#: The types of the columns as msgspec checks them; texts are of a length that can be shown.
+#: The types of the columns for msgspec; texts have a bounded length.
 HINTS = {name: Annotated[_HINTS[name], _SHORT] if KINDS[name] is str else _HINTS[name] for name in COLUMNS}
 NOT_NEGATIVE = tuple(name for name, parts in _PARTS.items() if NotNegative in parts)
 
@@ -122,11 +122,11 @@ NOT_NEGATIVE = tuple(name for name, parts in _PARTS.items() if NotNegative in pa
 def make_result(
     measured: Measurement, kernel: Kernel, problem: Problem, planned: PlannedJob, run_id: str, git_commit: str
 ) -> Result:
-    """Return the row of a measurement. A result that is not `ok` gets no times, no rate and no speedup.
+    """Return the row for a measurement. A result that is not `ok` gets no times, rate or speedup.
 
-    Kernel, problem, job and measurement provide the columns by attribute name; the later of these prevails.
+    Columns come from attributes of the same name of kernel, problem, job and measurement; later ones prevail.
     """
-    values: dict[str, Any] = {"layout": ""}  # which not every operation has
+    values: dict[str, Any] = {"layout": ""}  # not every operation has one
     for source in (kernel, problem, planned, planned.job, measured):
         values |= {name: getattr(source, name) for name in _shared(type(source), source)}
     values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}
@@ -141,14 +141,14 @@ _known: dict[type, tuple[str, ...]] = {}
 
 
 def _shared(kind: type, one: Any) -> tuple[str, ...]:
-    """Return the columns that objects of this kind have a value for; to ask each would take longer than to store it."""
+    """Return the columns that a kind of object has values for; cached, since checking takes longer than storing."""
     if kind not in _known:
         _known[kind] = tuple(name for name in COLUMNS if hasattr(one, name))
     return _known[kind]
 
 
 def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[str, Any]:
-    """The columns that only a timed row has."""
+    """Return the columns that only a timed row has."""
     times = measured.samples
     mean = math.fsum(times) / len(times)
     return {
@@ -192,5 +192,5 @@ def _ratio(found: VariantRatio) -> dict[str, Any]:
 
 
 def row(result: Result, dims: dict[str, Any]) -> dict[str, Any]:
-    """The columns by name, then the problem's own dimensions."""
+    """Return the columns by name, then the problem's dimensions."""
     return {**{name: getattr(result, name) for name in COLUMNS}, **dims}

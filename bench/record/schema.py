@@ -1,4 +1,4 @@
-"""The tables of the store, how a row is inserted, and how the tables of older versions are migrated."""
+"""The tables of the store, the SQL to insert and remove rows, and the migration of older stores."""
 
 import array
 import json
@@ -14,7 +14,7 @@ from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.result import COLUMNS, DEFAULTS, KINDS, REQUIRED, Result
 
 OWN = tuple(name for name in COLUMNS if name != "run_id")
-#: Raised where older programs cannot read what is new. Columns and tables that they do not know disturb none.
+#: Raised if older programs cannot read a change; they ignore unknown columns and tables.
 SCHEMA_VERSION = 10
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
 
@@ -127,12 +127,12 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 
 def is_complete(db: sqlite3.Connection) -> bool:
-    """Return whether a store of this schema has the columns that a row can do without."""
+    """Return whether a store of this schema has all tables and optional columns."""
     return set(COLUMNS) - {*REQUIRED} <= _columns(db, "result").keys()
 
 
 def bring_up_to_date(db: sqlite3.Connection) -> None:
-    """Add the tables and columns that a new store has and this one lacks, in one transaction."""
+    """Add the tables and columns that the store lacks, in one transaction."""
     db.execute("BEGIN IMMEDIATE")
     there = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     with closing(sqlite3.connect(":memory:")) as new:
@@ -156,7 +156,7 @@ def _columns(db: sqlite3.Connection, table: str) -> dict[str, str]:
     return dict(db.execute(query, (table,)))
 
 
-#: place: the number of the row's job in the whole plan, by which rows of shards are put in order.
+#: place: the number of the row's job in the whole plan, which gives the order of merged rows.
 _NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob", "place")
 INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
 _own_values, _REASON = attrgetter(*OWN), OWN.index("reason")
@@ -182,12 +182,12 @@ def row_values(
 _OF_A_RUN = ("result", "resource", "ceiling", "host", "layer", "pending", "run")
 _RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
 _OF_A_RESULT = ("ratio", "evidence")
-#: What removes a run, in this order.
+#: The statements that remove a run, in this order.
 REMOVE = (
     *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS})" for table in _OF_A_RESULT),
     *(f"DELETE FROM {table} WHERE run_id = ?" for table in _OF_A_RUN),
 )
-#: What removes the rows of one execution of a job of a run, in this order.
+#: The statements that remove the rows of one execution of a run's job, in this order.
 REMOVE_JOB = (
     *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS} AND job = ?)" for table in _OF_A_RESULT),
     "DELETE FROM result WHERE run_id = ? AND job = ?",

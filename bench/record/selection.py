@@ -1,4 +1,4 @@
-"""Select rows of the runs in a store: globs over whole ids of kernels and problems, and words."""
+"""Select rows of runs by globs over full ids of kernels and problems, by operation and by status."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kernelmark.bench.plan.globs import matches
 
 
 class Selection(NamedTuple):
-    """A filter of rows: a row has to match one entry of each field that is not empty."""
+    """A filter of rows: a row must match one entry of each field that is not empty."""
 
     kernels: Sequence[str] = ()
     op: Sequence[str] = ()
@@ -24,5 +24,5 @@ class Selection(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """Return the options that ask for it: `--op gemm --status ok`."""
+        """Return the selection as options: `--op gemm --status ok`."""
         return " ".join(f"--{name} {text}" for name, texts in self._asdict().items() for text in texts)

@@ -1,6 +1,6 @@
-"""The store: SQLite in WAL mode, one commit per result.
+"""The store of results, SQLite in WAL mode, with one commit per result.
 
-A file is created, migrated, or opened read-only if it cannot be written.
+A file is created or migrated if needed, and opened read-only if it cannot be written.
 """
 
 import hashlib
@@ -47,8 +47,8 @@ def default_store() -> Path:
 
 
 def resuming(run_id: str, path: Path) -> str:
-    """Return the command that continues a run, in backquotes, with its store if that is not the default one."""
-    with suppress(UsageError):  # a user without a home has none
+    """Return the command that continues a run, in backquotes, with --db if the store is not the default one."""
+    with suppress(UsageError):  # a user without a home has no default store
         if path == default_store().absolute():
             return f"`kernelmark run --resume {run_id}`"
     return f"`kernelmark run --resume {run_id} --db {escaped(shlex.quote(str(path)))}`"
@@ -59,16 +59,17 @@ def files_of(path: Path) -> dict[str, os.stat_result]:
     found = {}
     for end in ("", "-wal", "-shm"):
         with suppress(OSError):
-            file = os.stat(f"{path}{end}")  # noqa: PTH116 # a path would have to be made of both
+            file = os.stat(f"{path}{end}")  # noqa: PTH116 # `path` and `end` are parts of one name
             if file.st_size:
                 found[end] = file
     return found
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run's plan, machine and environment; immutable once it has begun.
+    """A run's plan, machine and environment, which do not change after it has begun.
 
-    name: the user's own, unique in the store, or "". planned: the number of cases when it is complete, if known.
+    name: the user's name for it, unique in the store, or "". planned: the number of cases of the complete run, if
+    known.
     """
 
     run_id: str
@@ -84,7 +85,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Store(Reader):
-    """Rows on disk; a row that was acknowledged outlives the process. Raises UsageError for files it cannot use."""
+    """Rows on disk, where each committed row outlives the process. Raises UsageError for files that it cannot use."""
 
     def __init__(self, path: Path, create: bool = True) -> None:
         self.path = path.absolute()  # a plug-in may change the folder
@@ -93,7 +94,7 @@ class Store(Reader):
         self._opened = files_of(self.path)
 
     def require_sound(self) -> None:
-        """Raise UsageError for a damaged file, which nothing may be added to."""
+        """Raise UsageError if the file is damaged, since nothing may be added to it."""
         _require_sound(self._db, self.path)
 
     def _require_still_sound(self) -> None:
@@ -110,7 +111,7 @@ class Store(Reader):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Open one transaction. Raises UsageError for a full disk and the like; what was committed before stays."""
+        """Open a transaction. Raises UsageError if the file cannot be written; earlier commits stay."""
         self._looks = 0
         try:
             with self._db:
@@ -123,13 +124,13 @@ class Store(Reader):
         self.require_in_place()
 
     def require_in_place(self) -> None:
-        """Raise StoreGone if the opened file is no longer in its place, or cut short; its rows are then beside it."""
+        """If the opened file was moved, replaced or truncated, save its rows beside it and raise StoreGone."""
         found, before = files_of(self.path), self._opened
         own = [end for end in found if end in before and os.path.samestat(found[end], before[end])]
         if "" in own and (found[""].st_size >= before[""].st_size or self._is_sound()):
             self._opened = found
             return
-        from kernelmark.bench.record.rescue import gone  # which is seldom needed
+        from kernelmark.bench.record.rescue import gone  # rarely needed
 
         if "" in own or ("" not in found and self.path.exists()):
             raise gone(self._db, self.path, "cut short", [] if "" in own else own)
@@ -150,7 +151,7 @@ class Store(Reader):
             self._record(run)
 
     def _record(self, run: Run, finished_at: str | None = None, there: str = "") -> None:
-        """Insert a run with its machine. there: what is done, in SQL, where a run of its id is there."""
+        """Insert a run with its machine. there: the SQL clause for a run whose id already exists."""
         facts = json.dumps(run.machine, sort_keys=True)
         machine = {"machine_id": hashlib.sha256(facts.encode()).hexdigest()[:16], "facts": facts}
         self._insert("main.machine", machine, "IGNORE")
@@ -160,24 +161,24 @@ class Store(Reader):
         self._insert("main.run", row, there=there)
 
     def _insert(self, table: str, row: dict[str, Any], otherwise: str = "ABORT", there: str = "") -> int:
-        """Insert a row and return its number. otherwise: what SQLite does where a row of the same key is there."""
+        """Insert a row and return its number. otherwise: SQLite's conflict action if a row with the same key exists."""
         names, marks = ", ".join(f"[{name}]" for name in row), ", ".join("?" * len(row))
         statement = f"INSERT OR {otherwise} INTO {table} ({names}) VALUES ({marks}) {there}"
         return int(self._db.execute(statement, tuple(row.values())).lastrowid or 0)
 
     def _refuse_name(self, name: str) -> None:
         for (taken,) in self._rows("SELECT run_id FROM run WHERE name = :name AND name != ''", name=name):
-            remedy = f"take another, or remove that run: `kernelmark runs --delete {name}`"
+            remedy = f"use another name, or remove that run: `kernelmark runs --delete {name}`"
             raise UsageError(f"--name {name}: run {taken} has this name; {remedy}")
 
     def remove(self, run_ids: Sequence[str]) -> None:
-        """Delete runs with all that belongs to them; all or none. The file shrinks, unless it is open elsewhere."""
+        """Delete runs with all their data, all or none. The file shrinks unless another process has it open."""
         self.require_sound()
         with self._writing():
             for statement in REMOVE:
                 self._db.executemany(statement, [(run_id,) for run_id in run_ids])
             self._db.execute("DELETE FROM machine WHERE machine_id NOT IN (SELECT machine_id FROM run)")
-        with suppress(sqlite3.Error):  # another reads, or the disk is full: then new rows take the space
+        with suppress(sqlite3.Error):  # another process reads, or the disk is full; new rows will reuse the space
             self._db.execute("VACUUM")
 
     def remove_noisy(self, run_id: str) -> None:
@@ -194,7 +195,7 @@ class Store(Reader):
         self._require_still_sound()
 
     def run(self, run_id: str) -> Run:
-        """Return a run: the one with this id, or the only one that begins with it. Raises UsageError."""
+        """Return the run with this id, or the only one whose id or name begins with it. Raises UsageError."""
         return msgspec.convert(self.find_run(run_id), Run)
 
     def add(
@@ -207,9 +208,9 @@ class Store(Reader):
         evidence: Evidence | None = None,
         place: int = 0,
     ) -> None:
-        """Commit one result with its samples (seconds per call, in the order taken) and its ratio to the baseline.
+        """Commit a result with its samples (seconds per call, in the order taken) and its ratio to the baseline.
 
-        parts: the processes that the samples come from. evidence: what accuses a result that is mistrusted. place: the
+        parts: the processes that the samples come from. evidence: the evidence against a mistrusted result. place: the
         number of its job in the whole plan.
         """
         with self._writing():
@@ -224,13 +225,13 @@ class Store(Reader):
                 )
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
-        """Keep the measurements of one process of a job, by its place in the plan, until its last process has ended."""
+        """Store a process's measurements of the job with this number in the plan, until its last process ends."""
         row = {"run_id": run_id, "job": job, "process": process, "measured": msgspec.msgpack.encode(measured)}
         with self._writing():
             self._insert("pending", row)
 
     def forget(self, run_id: str, job: int) -> None:
-        """Drop the pending results of a job whose rows are stored."""
+        """Delete the pending measurements of a job whose rows are stored."""
         with self._writing():
             self._db.execute("DELETE FROM pending WHERE run_id = ? AND job = ?", (run_id, job))
 
@@ -240,23 +241,23 @@ class Store(Reader):
             self._insert("ceiling", {"run_id": run_id, **msgspec.structs.asdict(ceiling)})
 
     def add_host(self, run_id: str, host: Host) -> None:
-        """Record where a part of a run is measured; a known host stays."""
+        """Record a host that measures a part of a run; a known host is not changed."""
         row = {"run_id": run_id, "host": host.host, "facts": msgspec.json.encode(host).decode()}
         with self._writing():
             self._insert("host", row, "IGNORE")
 
     def add_layer(self, run_id: str, layer: Layer, place: int = 0) -> None:
-        """Record that a suite of the run has this problem as a layer; known ones stay."""
+        """Record that a suite of the run has this problem as a layer; a known layer is not changed."""
         with self._writing():
             self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
     def add_resources(self, run_id: str, case: str, used: LaunchResources) -> None:
-        """Record the resources of a tile of a run, in place of earlier ones."""
+        """Record the resources of a run's tile, replacing earlier ones."""
         with self._writing():
             self._insert("resource", {"run_id": run_id, "case": case, **msgspec.structs.asdict(used)}, "REPLACE")
 
     def add_version(self, version: KernelVersion, sources: Sources) -> int:
-        """Keep a version of a kernel and return its number; equal sources are stored once."""
+        """Store a version of a kernel and return its number; equal sources are stored once."""
         row = {"kernel": version.kernel, "problem": version.problem, "digest": digest_of(sources)}
         with self._writing():
             self._insert("source", {"digest": row["digest"], "files": packed(sources)}, "IGNORE")
@@ -272,14 +273,14 @@ class Store(Reader):
 
 
 def _open(path: Path, create: bool) -> sqlite3.Connection:
-    """Return a connection to a store of this schema, made or migrated where that is needed.
+    """Return a connection to a store of this schema, which is created or migrated if needed.
 
-    Raises UsageError for a file that is none, and unless `create` for one that is not there or is empty.
+    Raises UsageError for a file that is no store and, unless `create`, for a missing or empty file.
     """
     require_file(path)
     if not create and not (path.is_file() and (path.stat().st_size or _rows_outside(path))):
         why = "is empty, expected a store" if path.exists() else "there is no store"
-        raise UsageError(f"{path}: {why}; `kernelmark run SUITE` makes one, --db names another")
+        raise UsageError(f"{path}: {why}; `kernelmark run SUITE` makes one; --db names another")
     writable = _may_be_written(path)
     try:
         if create:
@@ -297,7 +298,7 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
 
 
 def _require_sound(db: sqlite3.Connection, path: Path) -> None:
-    """Raise UsageError for a file whose structure is damaged: what is added to it may be lost, and more with it."""
+    """Raise UsageError if the file's structure is damaged, since writing to it could lose old and new rows."""
     try:
         found = str(next(db.execute("PRAGMA quick_check(1)"))[0])
     except sqlite3.OperationalError as error:  # of the system, which may have no descriptor left
@@ -305,12 +306,12 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
     except (sqlite3.Error, ValueError) as error:
         found = str(error)
     if found != "ok":
-        remedy = f"`kernelmark export` saves what can be read of it, {_REMEDY}"
+        remedy = f"`kernelmark export` saves the rows that can be read, {_REMEDY}"
         raise UsageError(f"{path}: is damaged, so nothing is written to it: {found}; {remedy}")
 
 
 def _may_be_written(path: Path) -> bool:
-    """Return whether the file and the two that SQLite puts beside it can be written or created."""
+    """Return whether the file and the two files that SQLite adds beside it can be written or created."""
     return not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 
@@ -321,7 +322,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _rows_outside(path: Path) -> bool:
-    """Whether rows were committed that have not reached the file itself."""
+    """Return whether committed rows are still only in the WAL."""
     try:
         return Path(f"{path}-wal").stat().st_size > 0
     except FileNotFoundError:
@@ -330,19 +331,19 @@ def _rows_outside(path: Path) -> bool:
 
 def _why(path: Path, writable: bool, error: Exception) -> str:
     if not writable and isinstance(error, sqlite3.OperationalError) and _rows_outside(path):
-        return f"{path}-wal has rows of it, and can only be read in a folder that can be written; copy both to one"
+        return f"{path}-wal has rows of the store, but can be read only in a writable folder; copy both files to one"
     return str(error)
 
 
 def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
-        raise UsageError(f"{path}: has the trigger {name!r}, expected none, since it would run; {_REMEDY}")
+        raise UsageError(f"{path}: has the trigger {name!r}, expected none, since it would be executed; {_REMEDY}")
     if _tables(db) == set() and _version(db) == 0:
         bring_up_to_date(db)
     version = _version(db)
     if 0 < version <= SCHEMA_VERSION and _tables(db) >= _TABLES and (version < SCHEMA_VERSION or not is_complete(db)):
         if not writable:
-            what = f"has schema {version}, which becomes {SCHEMA_VERSION} only where it can be written"
+            what = f"has schema {version}, and must be writable to be migrated to {SCHEMA_VERSION}"
             raise UsageError(f"{path}: {what}; copy it to another folder")
         _require_sound(db, path)
         bring_up_to_date(db)
@@ -351,7 +352,7 @@ def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
         raise UsageError(f"{path}: is not a kernelmark store; {_REMEDY}")
     if version != SCHEMA_VERSION:
         raise UsageError(f"{path}: has schema {version}, this kernelmark reads {SCHEMA_VERSION}; {_REMEDY}")
-    with suppress(sqlite3.OperationalError):  # locked by another that switches it, for which SQLite does not wait
+    with suppress(sqlite3.OperationalError):  # locked by another process that sets it, for which SQLite does not wait
         db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
 

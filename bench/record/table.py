@@ -1,4 +1,4 @@
-"""The rows of a run in columns: a hundred thousand rows in tens of megabytes, where objects would take hundreds."""
+"""The rows of a run as columns, which need a tenth of the memory of objects."""
 
 import csv
 from array import array
@@ -14,31 +14,31 @@ import msgspec
 from kernelmark.bench.record.records import dims_of
 from kernelmark.bench.record.result import COLUMNS, KINDS, Result
 
-#: Rows that are turned into columns at a time: as many as the processor's caches hold.
+#: The rows that are converted to columns at a time, which fit into the processor's caches.
 CHUNK = 100
 _FLOATS = frozenset(name for name, kind in KINDS.items() if kind is float)
-#: A text with one of these stands in quotes.
+#: A text with one of these characters is quoted.
 _SPECIAL = ',"\r\n'
 _NUMBERS = frozenset((int, float, NoneType))
 
 
 class Coded:
-    """A column of repeated values: each value once, and a code for each row."""
+    """A column with repeated values: the distinct values, and a code for each row."""
 
     def __init__(self) -> None:
         self._index: defaultdict[Any, int] = defaultdict()
-        self._index.default_factory = self._index.__len__  # a new value has the next code
+        self._index.default_factory = self._index.__len__  # a new value gets the next code
         self.codes = array("I")
         self.values: list[Any] = []
 
     def extend(self, values: Sequence[Any]) -> None:
-        if values.count(values[0]) == len(values):  # as most columns have it: a lookup of each would take longer
+        if values.count(values[0]) == len(values):  # as in most columns; looking up each value would take longer
             self.codes.extend(array("I", [self._index[values[0]]]) * len(values))
         else:
             self.codes.extend(map(self._index.__getitem__, values))
 
     def close(self) -> None:
-        """Free the structures that only adding needs, and shrink the codes to the bytes that they need."""
+        """Free the structures that are needed only for adding, and shrink the codes to the least width."""
         self.values = list(self._index)
         self._index.clear()
         kind = "B" if len(self.values) <= 2**8 else "H" if len(self.values) <= 2**16 else "I"
@@ -48,12 +48,12 @@ class Coded:
         return map(self.values.__getitem__, self.codes)
 
     def texts(self) -> Iterator[str]:
-        """Return the values as CSV has them."""
+        """Yield the values as CSV cells."""
         texts = cells(self.values)
         return repeat(texts[0], len(self.codes)) if len(texts) == 1 else map(texts.__getitem__, self.codes)
 
     def attribute(self) -> Any:
-        """Return the attribute of a class of rows: the value if all rows share it, else a property that looks it up."""
+        """Return the attribute for a class of rows: the value if all rows share it, or a property that looks it up."""
         values, codes = self.values, self.codes
         if len(values) == 1:
             return values[0]
@@ -61,7 +61,7 @@ class Coded:
 
 
 class Floats:
-    """A column of numbers, most of them different; None is kept as NaN, which the store does not hold."""
+    """A column of mostly different numbers; None is stored as NaN, which the store never contains."""
 
     def __init__(self) -> None:
         self.numbers = array("d")
@@ -73,18 +73,18 @@ class Floats:
             self.numbers.fromlist([nan if value is None else value for value in values])
 
     def close(self) -> None:
-        """Do nothing: adding leaves nothing over."""
+        """Do nothing, since adding needs no additional structures."""
 
     def __iter__(self) -> Iterator[Any]:
         return (None if number != number else number for number in self.numbers)
 
     def texts(self) -> Iterator[str]:
-        """Return the numbers as CSV has them."""
+        """Yield the numbers as CSV cells."""
         starts = range(0, len(self.numbers), CHUNK)
         return chain.from_iterable(number_cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
 
     def attribute(self) -> Any:
-        """Return the attribute for a class of rows, a property that looks the number up."""
+        """Return the attribute for a class of rows: a property that looks up the number."""
         numbers = self.numbers
 
         def get(row: Any) -> float | None:
@@ -95,7 +95,7 @@ class Floats:
 
 
 class Table:
-    """Rows by column. `rows` are as long as the table and have the attributes of a Result, but hold no value."""
+    """Rows by column. `rows` has an object for each row with the attributes of a Result, which store no values."""
 
     def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
         self.columns, self.dims = columns, dims
@@ -103,12 +103,12 @@ class Table:
         self.rows = cast(Sequence[Result], [kind(at) for at in range(count)])
 
     def records(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of the columns of each row, in their order."""
+        """Yield each row's values, in the order of the columns."""
         return zip(*self.columns.values(), strict=True)
 
 
 class Builder:
-    """Turns rows into columns, as many at a time as are handed in. constants: columns of a single value, with it."""
+    """Collects chunks of rows into columns. constants: the columns with a single value, and this value."""
 
     def __init__(self, names: Sequence[str] = COLUMNS, constants: Mapping[str, Any] = {}) -> None:
         self._columns = {name: Floats() if name in _FLOATS - constants.keys() else Coded() for name in names}
@@ -116,7 +116,7 @@ class Builder:
         self._added = [*(column for name, column in self._columns.items() if name not in constants), self._dims]
 
     def add(self, columns: Iterable[Sequence[Any]]) -> None:
-        """Add rows by column, without the constants, texts of dimensions last. Raises TypeError for a wrong type."""
+        """Add rows as columns, without constants, the dimensions' texts last. Raises TypeError for a wrong type."""
         for column, values in zip(self._added, columns, strict=True):
             column.extend(values)
         self._count += len(values)
@@ -132,7 +132,7 @@ class Builder:
 
 
 def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
-    """Return a class whose objects know their place alone, and look their values up in the columns."""
+    """Return a class whose objects store only an index, and look up their values in the columns."""
 
     def begin(row: Any, at: int) -> None:
         row.at = at
@@ -143,9 +143,9 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
 
 
 def cells(values: Sequence[Any]) -> Sequence[str]:
-    """Return the cells of a column, as csv.writer writes them; nothing for None and for NaN.
+    """Return the cells of a column as csv.writer writes them; "" for None and NaN.
 
-    They are formed a column at a time, which takes less time than row by row.
+    They are formed by column, which is faster than by row.
     """
     kinds = set(map(type, values))
     if kinds == {str}:
@@ -155,18 +155,18 @@ def cells(values: Sequence[Any]) -> Sequence[str]:
 
 
 def number_cells(values: Sequence[float | None]) -> list[str]:
-    """Return numbers as `repr` writes them, which the JSON writer does in a quarter of the time; NaN is empty."""
+    """Return numbers as `repr` writes them, by the JSON writer, which takes a quarter of the time; "" for NaN."""
     joined = msgspec.json.encode(values).decode()[1:-1].replace("null", "")
     texts = joined.split(",") if values else []
     if "e" not in joined and "0.0000" not in joined:
         return texts
-    # The two differ in when they write an exponent, and how.
+    # The two differ in the use and the form of exponents.
     return [repr(value) if "e" in text or "0.0000" in text else text for value, text in zip(values, texts, strict=True)]
 
 
 def _written(values: Iterable[Any]) -> list[str]:
     """Return a cell as csv.writer writes it; a second cell keeps it from quoting an empty line."""
     lines: list[str] = []
-    # A writer that ends rows with a line feed alone leaves carriage returns in a cell unquoted.
+    # A writer that ends rows with only a line feed leaves carriage returns in a cell unquoted.
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))
     return [line[:-3] for line in lines]

@@ -8,24 +8,25 @@ import msgspec
 
 from kernelmark.bench.plan.numbers import NotNegative
 
-#: The most that the sources of a version may take once they are decompressed.
+#: The most bytes of a version's decompressed sources.
 _MOST_BYTES = 64 * 2**20
-#: Texts by the names of their files.
+#: Texts by file name.
 Sources = Mapping[str, bytes]
 WATCH, TUNE = "watch", "tune"
 
 
 class LaunchResources(msgspec.Struct, frozen=True):
-    """The most that the launches of a CUDA kernel use: registers of a thread, bytes that it spills."""
+    """The largest resources of a CUDA kernel's launches: registers and spilled bytes of a thread."""
 
     registers: int
     spill_bytes: int
 
 
 class VersionRatio(msgspec.Struct, frozen=True):
-    """A rival that a version was sampled in turn with: how many times faster the version is, with its interval.
+    """A rival that a version was sampled in turn with: the speedup of the version over it, with its interval.
 
-    kernel: an id, the version's own for its default tile; "" for an earlier version. version: its number in the store.
+    kernel: the rival's id; the version's kernel id means its default tile, "" an earlier version. version: the rival's
+    number in the store.
     """
 
     ratio: NotNegative
@@ -36,10 +37,11 @@ class VersionRatio(msgspec.Struct, frozen=True):
 
 
 class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a kernel as it was tried on a problem. by: `watch` or `tune`. right: None if it was not judged.
+    """A version of a kernel that was tried on a problem. by: `watch` or `tune`. right: None if it was not judged.
 
-    verdict: in a few words. arch: for the resources. time_s, low, high: of its own job, None without a time. compared:
-    with the version before it and with the baseline or the vendor's calls, as far as they shared its job.
+    verdict: in a few words. arch: the architecture that the resources are for. time_s, low, high: from its job, None
+    without a time. compared: ratios to the previous version and to the baseline or the vendor's kernels, if they shared
+    its job.
     """
 
     kernel: str
@@ -81,7 +83,7 @@ def digest_of(sources: Sources) -> str:
 
 
 def packed(sources: Sources) -> bytes:
-    """Return the files of a version in the store's compressed form."""
+    """Return the files of a version, compressed for the store."""
     return zlib.compress(msgspec.msgpack.encode(dict(sorted(sources.items()))), 9)
 
 

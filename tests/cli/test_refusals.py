@@ -102,7 +102,7 @@ REFUSED = [
     ("crossover smoke --db results.db", "/results.db has a time for it; `kernelmark run smoke` makes"),
     ("crossover s.toml --csv file/who.csv --db results.db", "file/who.csv: cannot be written"),
     ("runs --delete unheard-of --db results.db", "run 'unheard-of': is not a run of"),
-    ("runs --delete 2026 --db results.db", "begins more than one run of"),
+    ("runs --delete 2026 --db results.db", "is the beginning of more than one run of"),
     ("runs --prune yesterday --db results.db", "'yesterday', expected an age such as 12h, 30d or 8w, or a past date"),
     ("runs --prune 0d --db results.db", "is '0d', expected an age"),
     ("runs --prune 9999-01-01 --db results.db", "is '9999-01-01', expected an age"),

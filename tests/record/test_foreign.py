@@ -131,8 +131,8 @@ REFUSED = [
     ("list.json", "[1, 2]", "is a list; expected pytest-benchmark JSON"),
     ("other.json", '{"a": 1, "b": 2}', "is an object with a, b; expected pytest-benchmark JSON"),
     ("words.csv", "name,time\na,1\n", "begins with 'name,time'; expected pytest-benchmark JSON"),
-    ("none.json", '{"machine_info": {}, "benchmarks": []}', "pytest-benchmark JSON without a single row"),
-    ("nothing.json", '{"devices": null, "benchmarks": null}', "nvbench JSON without a single row"),
+    ("none.json", '{"machine_info": {}, "benchmarks": []}', "pytest-benchmark JSON without any row"),
+    ("nothing.json", '{"devices": null, "benchmarks": null}', "nvbench JSON without any row"),
 ]
 
 
@@ -179,7 +179,7 @@ BROKEN = [
         7,
         "states[0].device is 7, expected one of the devices of the file (0, 1)",
     ),
-    (NVBENCH, "benchmarks.0.states.0.summaries.0.data.0.value", "1.5", "value is '1.5', expected a whole number"),
+    (NVBENCH, "benchmarks.0.states.0.summaries.0.data.0.value", "1.5", "value is '1.5', expected an integer"),
     (NVBENCH, "benchmarks.0.name", None, "benchmarks[0].name is missing"),
 ]
 
@@ -375,14 +375,14 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
         ("time_s_min", "0.75", "time_s_min is 0.75, expected at most time_s_median, 0.5"),
         ("time_s_std", "-0.1", "time_s_std is -0.1, expected 0 or more"),
         ("time_s_std", "-inf", "time_s_std is '-inf', expected a finite number"),
-        ("samples", "-3", "samples is '-3', expected a whole number from 0"),
-        ("threads", "two", "threads is 'two', expected a whole number"),
+        ("samples", "-3", "samples is '-3', expected an integer from 0"),
+        ("threads", "two", "threads is 'two', expected an integer"),
         ("threads", "", "threads is empty; every row of kernelmark has it"),
         ("threads", "0", "threads is 0, expected a count from 1"),
         ("status", "fine", "status is 'fine', expected one of ok, unsupported, wrong"),
         ("schema", "2", "schema is 2, expected 1"),
         ("provider", None, "has no column provider"),
-        ("threads", "99999999999999999999", "threads is '99999999999999999999', expected a whole number"),
+        ("threads", "99999999999999999999", "threads is '99999999999999999999', expected an integer"),
         ("a,b", "1", "column 'a,b' is not a unique name without commas"),
     ],
 )

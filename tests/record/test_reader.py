@@ -65,8 +65,8 @@ def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, c
         ("%", "is not a run"),
         ("_1", "is not a run"),
         ("", "is not a run"),
-        ("2026", "begins more than one run"),
-        ("bas", "begins more than one run"),
+        ("2026", "is the beginning of more than one run"),
+        ("bas", "is the beginning of more than one run"),
     ],
 )
 def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, asked, found):
@@ -78,7 +78,7 @@ def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, asked,
 
 
 def test_a_store_without_a_run_says_how_to_make_one(store, complaint):
-    assert complaint(lambda: store.find_run(None)).endswith("holds no run yet; `kernelmark run SUITE` makes one")
+    assert complaint(lambda: store.find_run(None)).endswith("contains no run yet; `kernelmark run SUITE` makes one")
     assert "none" in complaint(lambda: store.find_run("r1"))
 
 

@@ -1,1 +1,1 @@
-"""Import files of other programs, and our own CSV, as rows."""
+"""Import files of other programs, and kernelmark's CSV, as rows."""

@@ -1,4 +1,4 @@
-"""`kernelmark import`: files of other programs become runs of their own. The format is recognised by the content."""
+"""`kernelmark import`: make each file of another program a run. The format is recognised by the content."""
 
 import hashlib
 import json
@@ -17,15 +17,15 @@ from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, Fore
 from kernelmark.bench.record.schema import INSERT, row_values
 from kernelmark.bench.record.store import Run, Store
 
-#: What makes the id of a run that begins at this time.
+#: A function that returns a new id for a run that began at a time.
 NewRunId = Callable[[datetime], str]
-#: Characters of a line that is looked at for what it begins with.
+#: The characters that are read of the first line to recognise the format.
 _LONGEST_LINE = 65536
 EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
 class Imported(NamedTuple):
-    """A run made from a file, the earlier run made from the same bytes (or ""), and notes on what was left out."""
+    """A run made from a file, an earlier run of the same bytes (or ""), and notes on benchmarks that were skipped."""
 
     run_id: str
     path: Path
@@ -35,7 +35,7 @@ class Imported(NamedTuple):
 
 
 class ImportStore(Store):
-    """A store that keeps everything or nothing: closing it before `commit` drops the added rows."""
+    """A store that saves all added rows at `commit`, and none if it is closed before."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -54,13 +54,13 @@ class ImportStore(Store):
             self._db.executemany(INSERT, stored)
 
     def commit(self) -> None:
-        """Keep everything that was added. Raises UsageError for a full disk and the like."""
+        """Save all added rows. Raises UsageError if the store cannot be written, as on a full disk."""
         with self._writing():
             self._db.commit()
 
 
 def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id: NewRunId) -> list[Imported]:
-    """Make every file a run, or one for each device; import all files or none. Raises UsageError."""
+    """Import each file as a run, or as one run for each device; all files are imported or none. Raises UsageError."""
     for path in paths:
         require_file(path)
         with only_utf8():
@@ -78,7 +78,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
 
 
 def read(path: Path, find: FindProblem) -> list[ForeignRun]:
-    """Return the contents of a file. Raises UsageError if it has none of the formats, or is unsound."""
+    """Return the contents of a file. Raises UsageError for an unknown format or invalid values."""
     with _opened(path) as file:
         try:
             begin = _first_character(file)
@@ -90,13 +90,13 @@ def read(path: Path, find: FindProblem) -> list[ForeignRun]:
     if not any(source.rows for source in sources):
         if refused := next((source.refused for source in sources if source.refused), ()):
             raise UsageError(refused[0])
-        raise UsageError(f"{path}: {sources[0].kind} without a single row; there is nothing to import")
+        raise UsageError(f"{path}: {sources[0].kind} without any row; there is nothing to import")
     _refuse_repeated(path, sources)
     return sources
 
 
 def _first_character(file: IO[str]) -> str:
-    """Return the first character that is no space, if any, and go back to where the file begins."""
+    """Return the first character that is no space, if any, and seek to the beginning of the file."""
     character = ""
     while not character and (line := file.readline(_LONGEST_LINE)):
         character = line.strip()[:1]
@@ -107,7 +107,7 @@ def _first_character(file: IO[str]) -> str:
 def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
     try:
         value = json.loads(text)
-        # Half a surrogate pair passes as JSON, and neither the store nor a file can hold it.
+        # Half a surrogate pair is valid in JSON, but neither the store nor a file can contain it.
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is not JSON: {error}; {EXPECTED}") from None
@@ -140,7 +140,7 @@ def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file as text that is read as it is needed. Raises UsageError."""
+    """Open a file as text that is read on demand. Raises UsageError."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield file
@@ -149,7 +149,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _digest(path: Path) -> str:
-    """Return the digest of a file's bytes, by which it is known again. Raises UsageError."""
+    """Return the digest of a file's bytes, which identifies it in later imports. Raises UsageError."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -167,7 +167,7 @@ def _first_wrong_byte(path: Path) -> int:
 
 
 def _digests(store: Store) -> dict[str, str]:
-    """The latest run of each file that was imported before, by the digest of its bytes."""
+    """Return the latest run of each file that was imported before, by the digest of its bytes."""
     plans = {run_id: store.run(run_id).plan for run_id in store.run_ids()}
     return {plan["imported"]["sha256"]: run_id for run_id, plan in plans.items() if "imported" in plan}
 

@@ -1,9 +1,9 @@
-"""Problems that an application has solved, from the logs of its libraries.
+"""Read the problems that an application has solved from the logs of its libraries.
 
 These are oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS, hipBLASLt, and the CSV of CUTLASS's profiler.
 
-BLAS is column-major: its C = op(A) op(B) becomes the row-major C^T = op(B)^T op(A)^T. Scalars that a log has as
-pointers are assumed to be 1 and 0; biases and other post-operations are left out.
+BLAS is column-major: its C = op(A) op(B) becomes the row-major C^T = op(B)^T op(A)^T. Scalars that a log has only as
+pointers are assumed to be 1 and 0; biases and other post-operations are ignored.
 """
 
 import csv
@@ -20,7 +20,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.text import one_line
 
-#: Storage types by the names of libraries, in upper case, without what surrounds them.
+#: Storage types by the libraries' names for them, in upper case, without prefixes and suffixes.
 _TYPES = {
     **dict.fromkeys(("F64", "64F", "D", "DOUBLE", "F64_R"), "f64"),
     **dict.fromkeys(("F32", "32F", "S", "FLOAT", "F32_R"), "f32"),
@@ -34,11 +34,11 @@ _TYPES = {
 
 
 class NotUnderstood(Exception):
-    """The part of a log record that no problem has; the message names it."""
+    """A log record has a property that no problem has; the message names it."""
 
 
 class Logged(NamedTuple):
-    """The problems of a log and the records that were not understood, each with the number of times it occurs."""
+    """The problems of a log and the records that were not understood, each with its number of occurrences."""
 
     problems: dict[str, int]
     skipped: dict[str, int]
@@ -63,7 +63,7 @@ def read_log(lines: Iterable[str], registry: Registry) -> Logged:
     return Logged(dict(problems), dict(skipped))
 
 
-#: An operation with the fields of its problem, or with why there is none; the number of a profiler's problem.
+#: An operation with the fields of its problem, or the reason why there is none; the number of a profiler's problem.
 _Record = tuple[str, dict[str, Any] | NotUnderstood, str]
 
 
@@ -120,7 +120,7 @@ def _types(read: str, written: str) -> str:
 
 
 class _Product(NamedTuple):
-    """A product as BLAS has it: column-major, C (m x n) = op(A) op(B)."""
+    """A product in BLAS's convention: column-major, C (m x n) = op(A) op(B)."""
 
     sizes: Sequence[int]
     ops: Sequence[str]
@@ -150,7 +150,7 @@ class _Product(NamedTuple):
 
 
 def _op(text: str) -> str:
-    """Return `N` or `T`; of real matrices the conjugate is the transpose."""
+    """Return `N` or `T`; for real matrices the conjugate transpose is the transpose."""
     letter = re.sub(r"^(CUBLAS_|HIPBLAS_|OP_)+|\(.*$", "", text.strip().upper())
     if letter[:1] not in ("N", "T", "C"):
         raise NotUnderstood(f"operation {text}")
@@ -158,7 +158,7 @@ def _op(text: str) -> str:
 
 
 def _api_call(lines: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return the problem of a call that cuBLAS or cuDNN logged: its name, then a line for each argument."""
+    """Return the problem of a call in a log of cuBLAS or cuDNN, where a line for each argument follows the name."""
     name = re.search(r"function (?:\w+ )?(\w+)\(", lines[0])
     called = name[1] if name else lines[0][:60]
     values: dict[str, str] = {}
@@ -221,7 +221,7 @@ def _cudnn(called: str, values: Mapping[str, str]) -> tuple[str, dict[str, Any]]
 
 
 def _pair(values: Sequence[object]) -> str:
-    """Return the numbers of both axes as a problem takes them, `1x2`; where they are equal it writes one."""
+    """Return the numbers of both axes as in a problem's id: `1x2`, or one number if they are equal."""
     return "x".join(map(str, values))
 
 
@@ -296,7 +296,7 @@ def _cutlass(row: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
 
 
 def _onednn(fields: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return the problem of a line of oneDNN: ..., exec, engine, primitive, implementation, kind, memory, ..., time."""
+    """Return the problem in a line of oneDNN: ..., exec, engine, primitive, implementation, kind, memory, ..., time."""
     if "exec" not in fields:
         raise NotUnderstood("oneDNN information" if "info" in fields else "oneDNN creations")
     _, _, primitive, _, prop, memory, attributes, _, problem, *_ = fields[fields.index("exec") :]
@@ -379,7 +379,7 @@ def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction
 
 
 def suite_toml(found: Logged, registry: Registry, title: str) -> str:
-    """Return a suite with the problems of a log: a sweep for those that differ only in their sizes."""
+    """Return a suite with the problems of a log: a sweep for each set of problems that differ only in sizes."""
     sweeps: dict[tuple[str, ...], list[tuple[list[int], int]]] = {}
     for name, number in found.problems.items():
         problem = registry.problem(name)

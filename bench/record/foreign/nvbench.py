@@ -1,4 +1,4 @@
-"""The JSON of nvbench (its --json; file version 1): each state has rows for its cold, batched and CPU-only times.
+"""Read nvbench's JSON (--json, file version 1): each state has rows for its cold, batched and CPU-only times.
 
 nvbench's isolated executions flush the L2 cache, which is mode cold here; its batches do not, which is hot. Values of
 summaries are numbers or strings, depending on its version; a value that is not finite is null, or "inf" and the like.
@@ -36,7 +36,7 @@ KIND = "nvbench JSON"
 
 
 class NvbenchTiming(NamedTuple):
-    """A way in which nvbench times a state: the tags of its count and times, and our name for it."""
+    """One of nvbench's kinds of timing: the tags of its count and times, and kernelmark's name for it."""
 
     tag: str
     clock: str
@@ -44,7 +44,7 @@ class NvbenchTiming(NamedTuple):
     mode: str
 
 
-#: What the standard library of C++ prints for a number that is not finite.
+#: The C++ standard library's text for numbers that are not finite.
 _UNKNOWN = ("inf", "-inf", "nan", "-nan")
 WAYS = (
     NvbenchTiming("nv/cold", "gpu", "cuda", Mode.COLD),
@@ -54,7 +54,7 @@ WAYS = (
 
 
 def recognise(root: Any) -> bool:
-    """Return whether a JSON value is the document that nvbench writes."""
+    """Return whether a JSON value is a document of nvbench."""
     return isinstance(root, dict) and {"devices", "benchmarks"} <= root.keys()
 
 
@@ -85,7 +85,7 @@ def _device(state: JsonNode, devices: dict[int, JsonNode]) -> int | None:
 
 
 def _machine(device: JsonNode) -> dict[str, Any]:
-    """The facts under the names that our own runs have for them."""
+    """Return the facts about the machine under the names in kernelmark's runs."""
     version = device.get("sm_version")
     facts: dict[str, Any] = {"gpu": text_under(device, "name")}
     numbers = {
@@ -128,7 +128,7 @@ def _rows(
 
 
 def _axis_value(axis: JsonNode) -> Any:
-    """A number or a word, as the axis is declared: in the file all may be strings."""
+    """Return an axis's value as a number or a word, as declared, since all may be strings in the file."""
     value, kind = axis.need("value"), text_under(axis, "type")
     if kind not in ("int64", "float64"):
         return value.value
@@ -136,14 +136,14 @@ def _axis_value(axis: JsonNode) -> Any:
 
 
 def _why(state: JsonNode) -> tuple[str, str]:
-    """Return why a state has no time: it was skipped by its benchmark, or it failed."""
+    """Return the status and reason of a state without a time, which its benchmark skipped or which failed."""
     reason = text_under(state, "skip_reason").strip()
     failed = not reason or reason.startswith("Unexpected error")
     return Status.FAILED if failed else Status.UNSUPPORTED, reason or "the file has no time for it"
 
 
 def _summaries(state: JsonNode) -> dict[str, JsonNode]:
-    """The values of the summaries by their tags; those that are null, or a text such as "inf", are left out."""
+    """Return the values of the summaries by tag; null and texts such as "inf" are left out."""
     summaries = {}
     for summary in state.items("summaries"):
         for datum in summary.items("data"):
@@ -156,7 +156,7 @@ def _summaries(state: JsonNode) -> dict[str, JsonNode]:
 def _add_times(
     result: Result, way: NvbenchTiming, summaries: dict[str, JsonNode], samples: list[float], problem: Problem | None
 ) -> None:
-    """Times where they are given: older versions of nvbench know the mean alone."""
+    """Add the times that the file has; older versions of nvbench write only the mean."""
     times = f"{way.tag}/time/{way.clock}"
     if samples:
         add_samples(result, samples)
@@ -184,7 +184,7 @@ def _number(summaries: dict[str, JsonNode], tag: str, above: float = 0.0) -> flo
 
 
 def _samples(state: JsonNode, path: Path) -> list[float]:
-    """Return the samples that --jsonbin wrote into a folder beside the file; none if it is gone."""
+    """Return the samples that --jsonbin wrote to a folder beside the file; none if the folder is missing."""
     for summary in state.items("summaries"):
         if text_under(summary, "tag") == "nv/json/bin:nv/cold/sample_times":
             data = {datum.need("name").text(): datum.need("value") for datum in summary.items("data")}

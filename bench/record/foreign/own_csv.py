@@ -1,4 +1,4 @@
-"""Our own CSV: the contract's columns, then dimensions. An export gives the same rows again."""
+"""Read kernelmark's CSV: the columns of rows, then dimensions. Exporting gives the same rows again."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table
 KIND = "kernelmark CSV"
 _NUMBER = re.compile(DECIMAL)
 _INTEGER, _COUNT = re.compile("-?[0-9]{1,19}"), re.compile("[0-9]{1,19}")
-#: Of these characters JSON has no more numbers than `_COUNT` and `_NUMBER` take; its reader is five times as fast.
+#: A text of these characters can be parsed as JSON, five times as fast as by `_COUNT` and `_NUMBER`.
 _DIGITS, _PLAIN = re.compile("[0-9]*"), re.compile("[0-9.eE-]*")
 _WHOLE = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(le=2**63 - 1)] | None])
 _NUMBERS = msgspec.json.Decoder(list[float | None])
@@ -32,14 +32,14 @@ _EMPTY = {None: "null", 0: "0", 1: "1"}
 
 
 class CsvRecord(NamedTuple):
-    """A record of the file: the number of its last line, and its fields."""
+    """A record of the CSV file: the number of its last line, and its fields."""
 
     line: int
     fields: list[str]
 
 
 def _records(lines: IO[str]) -> Iterator[CsvRecord]:
-    """Yield what csv.reader reads; lines without quotes are split, which takes less time. Raises csv.Error."""
+    """Yield the records as csv.reader does, but split lines without quotes, which is faster. Raises csv.Error."""
     number, longest = 0, csv.field_size_limit()
     for line in lines:
         number += 1
@@ -48,13 +48,13 @@ def _records(lines: IO[str]) -> Iterator[CsvRecord]:
             if fields != [""]:
                 yield CsvRecord(number, fields)
             continue
-        reader = csv.reader(chain([line], lines), strict=True)  # a quoted field may go on in further lines
+        reader = csv.reader(chain([line], lines), strict=True)  # a quoted field may continue on further lines
         fields = next(reader)
         yield CsvRecord(number := number + reader.line_num - 1, fields)
 
 
 class Rows(Sequence[ForeignRow]):
-    """The rows of a file, each made when it is read."""
+    """The rows of a file, each created when it is read."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -70,7 +70,7 @@ class Rows(Sequence[ForeignRow]):
         return map(case_key, *(self._table.columns[name] for name in ("kernel", "problem", "mode", "threads", "isa")))
 
     def stored(self, run_id: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of `INSERT` for each row of a run, without making rows, which would take twice the time."""
+        """Yield the values of `INSERT` for each row of a run, without creating rows, which would take twice as long."""
         columns = (self._table.columns[name] for name in OWN)
         own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite has NaN as NULL
         texts = list(map(json.dumps, self._table.dims.values))
@@ -79,7 +79,7 @@ class Rows(Sequence[ForeignRow]):
 
 
 def recognise(header: str) -> bool:
-    """Return whether a file's first line is the header of our CSV, complete or not."""
+    """Return whether a file's first line is a header of kernelmark's CSV, complete or not."""
     return len({"run_id", "kernel", "problem", "status", "time_s_median"} & set(header.split(","))) >= 3
 
 
@@ -91,7 +91,9 @@ def read(lines: IO[str], file: str) -> list[ForeignRun]:
         while chunk := list(islice(records, CHUNK)):
             builder.add(parse(chunk))
     except csv.Error as error:
-        raise UsageError(f"{file}: cannot be read as CSV: {error}; expected what `kernelmark export` writes") from None
+        raise UsageError(
+            f"{file}: cannot be read as CSV: {error}; expected a file that `kernelmark export` wrote"
+        ) from None
     table = builder.table()
     names = {"cpu": "cpu", "gpu": "cuda"}
     pairs = set(zip(table.columns["device"], table.columns["device_name"], strict=True))
@@ -102,7 +104,7 @@ def read(lines: IO[str], file: str) -> list[ForeignRun]:
 
 
 def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Sequence[Any]]]:
-    """Return what turns lines under this header into columns as the table takes them."""
+    """Return a function that converts records under this header to columns for the table."""
     if missing := [name for name in REQUIRED if name not in header]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise UsageError(f"{file}: has no column {', '.join(missing[:3])}{more}; every row of kernelmark has it")
@@ -114,7 +116,7 @@ def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Se
     def parse(chunk: list[CsvRecord]) -> list[Sequence[Any]]:
         for line, fields in chunk:
             if len(fields) != width:
-                found = f"{len(fields)} values, expected {width}, as many as the first line names"
+                found = f"{len(fields)} values, expected {width}, as in the first line"
                 raise UsageError(f"{file}, line {line}: {found}")
         texts = dict(zip(header, zip(*(fields for _, fields in chunk), strict=True), strict=True))
         where = [f"{file}, line {line}" for line, _ in chunk]
@@ -129,7 +131,7 @@ def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Se
 
 
 def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Sequence[Any]:
-    """Return the values of a column, its default where the file has none. Raises UsageError."""
+    """Return the values of a column, or its default if the file does not have it. Raises UsageError."""
     kind, default = KINDS[name], DEFAULTS[name]
     if texts is None or name == "run_id":
         return ["" if kind is str else default] * len(where)
@@ -140,7 +142,7 @@ def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Seque
     whole = kind is int
     if (_DIGITS if whole else _PLAIN).fullmatch("".join(texts)):
         known = [text or _EMPTY[default] for text in texts] if "" in texts else texts
-        with suppress(msgspec.DecodeError):  # which of them it is, is looked for below
+        with suppress(msgspec.DecodeError):  # the wrong value is searched for below
             return (_WHOLE if whole else _NUMBERS).decode(f"[{','.join(known)}]")
     return [_number(text, name, place) if text else default for text, place in zip(texts, where, strict=True)]
 
@@ -149,19 +151,19 @@ def _number(text: str, column: str, where: str) -> int | float:
     whole = KINDS[column] is int
     valid = (_COUNT if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
     if not valid:
-        expected = "a whole number from 0 or nothing" if whole else "a finite number or nothing"
+        expected = "an integer from 0 or nothing" if whole else "a finite number or nothing"
         raise UsageError(f"{where}: {column} is {text!r}, expected {expected}")
     return int(text) if whole else float(text)
 
 
 @lru_cache(maxsize=4096)
 def _dims(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
-    """Return the dimensions of a row as the store keeps them. Consecutive rows of one problem share them."""
+    """Return a row's dimensions as the store's text. Consecutive rows of one problem share it."""
     return json.dumps({name: _dimension(text) for name, text in zip(names, texts, strict=True) if text})
 
 
 def _dimension(text: str) -> int | float | str:
-    """Return a number where writing it again gives the same text, otherwise the text."""
+    """Return a number if it converts back to the same text, otherwise the text."""
     if _INTEGER.fullmatch(text) and str(int(text)) == text and abs(int(text)) < 2**63:
         return int(text)
     if _NUMBER.fullmatch(text) and repr(float(text)) == text:

@@ -1,7 +1,7 @@
-"""The JSON of pytest-benchmark: any project's, and what `pytest --benchmark-only` of kernelmark writes.
+"""Read the JSON of pytest-benchmark, from any project or from kernelmark's `pytest --benchmark-only`.
 
-A benchmark of ours has its whole row in `extra_info`, which is taken as it is. For any other benchmark, the name
-becomes the kernel, and group and parameters the problem; samples exist with --benchmark-save-data.
+A benchmark of kernelmark has its whole row in `extra_info`, which is used unchanged. For any other benchmark, the name
+becomes the kernel, and group and parameters the problem; there are samples with --benchmark-save-data.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ _OURS = {"schema", "kernel", "problem", "status"}
 
 
 def recognise(root: Any) -> bool:
-    """Return whether a JSON value is the document that pytest-benchmark writes."""
+    """Return whether a JSON value is a document of pytest-benchmark."""
     return isinstance(root, dict) and {"machine_info", "benchmarks"} <= root.keys()
 
 
@@ -108,7 +108,7 @@ def _add_statistics(result: Any, stats: JsonNode) -> None:
 
 
 def _machine(root: JsonNode) -> dict[str, Any]:
-    """The facts under the names that our own runs have for them; what the file does not have is left out."""
+    """Return the facts about the machine under the names in kernelmark's runs; missing ones are left out."""
     info = root.need("machine_info")
     system = (text_under(info, name) for name in ("system", "release", "machine"))
     facts: dict[str, Any] = {
@@ -133,7 +133,7 @@ def _cpus(info: JsonNode) -> int | None:
 
 
 def _commit(root: JsonNode) -> str:
-    """The commit of what was measured; empty where pytest-benchmark found no repository."""
+    """Return the measured commit; "" if pytest-benchmark found no repository."""
     node = root.get("commit_info")
     if node is None or not isinstance(node.value, dict):
         return ""

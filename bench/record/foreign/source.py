@@ -1,4 +1,4 @@
-"""A file's contents: rows as the store keeps them, what must hold of any row, and the recorded machine."""
+"""The contents of an imported file: its rows, the checks of their values, and the recorded machine."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result
 
-#: By how much a mean may exceed the largest of equal numbers.
+#: The factor by which rounding may make a mean exceed the largest of its numbers.
 ROUNDING = 1e-9
-#: The problem that a text is the id of, or None.
+#: Returns the problem with a text as its id, or None.
 FindProblem = Callable[[str], Problem | None]
 _TIMES = ("time_s_median", "time_s_min", "time_s_mean")
-#: Columns of which the first is not above the second, but for the rounding of a mean.
+#: Pairs of columns of which the first may not exceed the second, except by rounding.
 _ORDERED = (
     ("time_s_min", "time_s_median"),
     ("time_s_min", "time_s_mean"),
@@ -31,23 +31,23 @@ _ORDERED = (
 _STATUSES = frozenset(Status)
 #: More than 30 years.
 _MOST_S = 1e9
-#: Rows by column, all of one length, and what is wrong with one: its place, the column, and what is expected there.
+#: Rows by column, and the first invalid value: the row's index, the column and the expected value.
 Columns = Mapping[str, Sequence[Any]]
 Wrong = tuple[int, str, str]
 
 
 class RowRefused(UsageError):
-    """A benchmark has a number that cannot be a time; the other benchmarks of its file are sound."""
+    """A benchmark has a number that cannot be a time; other benchmarks of the file may be valid."""
 
 
 class JsonNode:
-    """A value of a file and its place in it, `benchmarks[3].stats.median`. Every method raises UsageError."""
+    """A value in a file with its place, such as `benchmarks[3].stats.median`. Every method raises UsageError."""
 
     def __init__(self, value: Any, file: str, place: str = "") -> None:
         self.value, self._file, self._place = value, file, place
 
     def refuse(self, expected: str, kind: type[UsageError] = UsageError) -> NoReturn:
-        """Raise a one-line complaint about the value."""
+        """Raise an exception with one line about the value."""
         shown = repr(self.value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         raise kind(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
@@ -57,7 +57,7 @@ class JsonNode:
         return JsonNode(value, self._file, self._place)
 
     def get(self, *keys: str) -> "JsonNode | None":
-        """Return the value under these nested keys; None if one is absent or null."""
+        """Return the value under these nested keys, or None if one is absent or null."""
         node = self
         for key in keys:
             if not isinstance(node.value, dict):
@@ -71,11 +71,11 @@ class JsonNode:
         """Return the value under these nested keys. Raises UsageError if there is none."""
         if (node := self.get(*keys)) is None:
             what = ".".join(filter(None, (self._place, *keys)))
-            raise UsageError(f"{self._file}: {what} is missing; without it there is no row")
+            raise UsageError(f"{self._file}: {what} is missing; every row needs it")
         return node
 
     def items(self, key: str) -> list["JsonNode"]:
-        """The elements of the list under this key; none where it is absent or null."""
+        """Return the elements of the list under this key; none if it is absent or null."""
         node = self.get(key)
         if node is None:
             return []
@@ -84,13 +84,13 @@ class JsonNode:
         return [JsonNode(value, self._file, f"{node._place}[{i}]") for i, value in enumerate(node.value)]
 
     def text(self) -> str:
-        """A string."""
+        """Return the value as a string."""
         if not isinstance(self.value, str):
             self.refuse("a string")
         return str(self.value)
 
     def number(self, above: float = -math.inf) -> float:
-        """Return a finite number above a bound; also from a string, as nvbench writes its numbers."""
+        """Return the value as a finite number above a bound; nvbench writes numbers as strings, which are converted."""
         try:
             if isinstance(self.value, bool):
                 raise ValueError
@@ -102,21 +102,21 @@ class JsonNode:
         return number
 
     def seconds(self) -> float:
-        """Return a time above 0 whose square is finite."""
+        """Return the value as a time in seconds, above 0 and with a finite square."""
         if (seconds := self.number(above=0)) > _MOST_S:
             self.refuse(f"at most {_MOST_S:g} seconds", RowRefused)
         return seconds
 
     def refuse_above(self, most: "JsonNode | None") -> None:
-        """Refuse a statistic above the largest of its samples, apart from rounding."""
+        """Raise UsageError if a statistic exceeds the largest of its samples by more than rounding."""
         if most is not None and self.number() > most.number() * (1 + ROUNDING):
             self.refuse(f"at most the largest, {most.number()!r}")
 
     def integer(self) -> int:
-        """A count: a whole number from 0 to 2^63 - 1, the largest that the store keeps."""
+        """Return the value as a count, an integer from 0 to 2^63 - 1, which is the largest that the store can hold."""
         number = self.number()
         if not (number.is_integer() and 0 <= number < 2**63):
-            self.refuse("a whole number from 0 to 2^63 - 1")
+            self.refuse("an integer from 0 to 2^63 - 1")
         return int(number)
 
 
@@ -133,7 +133,7 @@ def text_under(node: JsonNode, *keys: str) -> str:
 
 
 class ForeignRow(NamedTuple):
-    """A result that belongs to no run yet, its dimensions, and its samples (seconds per call) if the file has them."""
+    """A result that belongs to no run yet, its dimensions, and its samples in seconds per call, if the file has any."""
 
     result: Result
     dims: dict[str, Any]
@@ -141,14 +141,14 @@ class ForeignRow(NamedTuple):
 
     @property
     def parts(self) -> list[ProcessPart]:
-        """The single process of the samples."""
+        """Return the samples' single process; none without samples."""
         return [ProcessPart(len(self.samples), median_interval(self.samples).median)] if self.samples else []
 
 
 class ForeignRun(NamedTuple):
-    """The source of a run: the file's format, and its facts on machine, libraries and commit.
+    """The contents of a file for one run: its format, facts on machine, libraries and commit, and rows.
 
-    refused: complaints about benchmarks that have no row.
+    refused: complaints about benchmarks that get no row.
     """
 
     kind: str
@@ -161,7 +161,7 @@ class ForeignRun(NamedTuple):
 
 @contextmanager
 def refused_alone(refused: list[str]) -> Iterator[None]:
-    """Skip a benchmark that is refused, and record why."""
+    """Skip a benchmark that raises RowRefused, and record why."""
     try:
         yield
     except RowRefused as error:
@@ -169,9 +169,9 @@ def refused_alone(refused: list[str]) -> Iterator[None]:
 
 
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
-    """Return the row of a foreign kernel, with the columns that follow from the problem if it is one of ours.
+    """Return the row of a foreign kernel, with the columns that a kernelmark problem determines.
 
-    text: identifies any other problem. threads is 1, as for everything that does not run on threads of kernelmark.
+    text: identifies any other problem. threads is 1, as for all kernels without kernelmark's threads.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
@@ -182,7 +182,7 @@ def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns:
 
 
 def add_samples(result: Result, samples: Sequence[float]) -> None:
-    """Add the columns computed from samples in seconds per call; the interval holds only within the process."""
+    """Add the columns computed from samples in seconds per call; the interval covers only this process."""
     interval = median_interval(samples)
     mean = math.fsum(samples) / len(samples)
     result.samples, result.outliers, result.interval = len(samples), outliers(samples), WITHIN
@@ -193,17 +193,17 @@ def add_samples(result: Result, samples: Sequence[float]) -> None:
 
 
 def add_rates(result: Result, problem: Problem | None) -> None:
-    """Add the rates of a problem of ours, from the median."""
+    """Add the rates of a kernelmark problem, computed from the median."""
     if problem is not None and result.time_s_median:
         result.gflop_per_s = problem.flop / result.time_s_median * 1e-9 if problem.flop else None
         result.gbyte_per_s = problem.traffic_bytes / result.time_s_median * 1e-9
 
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers and words by name; a name that a column already has gets `param_` before it."""
+    """Return numbers and words by name; a name that is also a column gets the prefix `param_`."""
     result: dict[str, Any] = {}
     for name, value in named.items():
-        # The names of all dimensions cross the store in one string, parted by commas.
+        # The store returns the names of all dimensions as one string, separated by commas.
         safe = name.replace(",", " ")
         if (number := dimension(value)) is not None:
             result[f"param_{safe}" if safe in COLUMNS else safe] = number
@@ -211,7 +211,7 @@ def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dimension(value: Any) -> int | float | str | None:
-    """Return a number as the store and Parquet keep it, or else its text; None for anything else."""
+    """Return a number if the store and Parquet can hold it, otherwise its text; None for other types."""
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63):
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -220,12 +220,12 @@ def dimension(value: Any) -> int | float | str | None:
 
 
 def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
-    """Return the problem of the first text that is the id of one."""
+    """Return the problem of the first text that is a problem's id, or None."""
     return next((problem for text in texts if (problem := find(text)) is not None), None)
 
 
 def own_result(node: JsonNode) -> Result:
-    """The row under a node, column by column; columns newer than the file keep their defaults. Raises UsageError."""
+    """Return the row under a node; columns that the file is too old to have keep defaults. Raises UsageError."""
     values = {name: _value(child, KINDS[name]) for name in COLUMNS if (child := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
@@ -240,12 +240,12 @@ def _value(node: JsonNode, kind: type) -> Any:
 
 
 def unsound(columns: Columns) -> Wrong | None:
-    """Return the first row with an invalid value: its place, the column, and what is expected there."""
+    """Return the first invalid value, as the row's index, the column and the expected value, or None."""
     return min(_wrong(columns), key=lambda found: found[0], default=None)
 
 
 def refuse_unsound(result: Result, node: JsonNode) -> None:
-    """Raise UsageError, which names the node, if its numbers became invalid columns."""
+    """Raise UsageError, which names the node, if its row has invalid values."""
     values = msgspec.structs.asdict(result)
     for _, name, expected in _impossible(_alone(values)):
         node.holding(values).need(name).refuse(expected)
@@ -270,7 +270,7 @@ def _impossible(columns: Columns) -> Iterator[Wrong]:
     for name in _TIMES:
         yield from _first(columns, name, lambda value: value <= 0, "seconds above 0")
     for name in NOT_NEGATIVE:
-        if min(filter(None, columns.get(name, ())), default=0.0) >= 0:  # ten times as fast as a look at each
+        if min(filter(None, columns.get(name, ())), default=0.0) >= 0:  # ten times as fast as checking each
             continue
         yield from _first(columns, name, lambda value: value < 0, "0 or more")
     for low, high in _ORDERED:
