@@ -17,11 +17,11 @@ from kernelmark.bench.record.result import COLUMNS
 
 Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
-#: A user is named in paths of homes and before the host of an address.
+#: User names occur in paths of home folders and before the host of an address.
 _HOME = re.compile(r"(/home/|/Users/)([^/\\\s\"',;:]+)")
-#: A host of so few letters is likelier a word.
+#: A host name of so few letters is more likely an ordinary word.
 _SHORTEST = 4
-#: Columns that name a machine by themselves, each with what its hash begins with.
+#: Columns that identify a machine, each with the prefix of its hash.
 NAMES = {"host": "host", "device_uuid": "uuid"}
 _PLACES = [(COLUMNS.index(column), column) for column in NAMES]
 
@@ -89,7 +89,7 @@ def mask(hosts: Iterable[str] = ()) -> Mask:
 
 
 def _words(names: Iterable[str], after: str = "") -> re.Pattern[str] | None:
-    """Return what finds these names as whole words, the longest first; None for no name."""
+    """Return a pattern of these names as whole words, the longest first, or None without names."""
     listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     follows = f"(?={after})" if after else r"(?![\w-])"
     return re.compile(rf"(?<![\w-])(?:{listed}){follows}") if listed else None

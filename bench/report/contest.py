@@ -1,11 +1,11 @@
-"""Ratios between rows: which rows are compared, and how many times faster one is than the other.
+"""Ratios between rows: which rows are compared, and how many times faster one row is than the other.
 
 Kernels are ranked within a contest: one problem in one setting. Rows of one job, even of different variants, were
-sampled in turn: a slower machine slowed both, and their ratio has an interval of its own, from the samples of the same
-rounds. Rows of two jobs were not: their ratio has the quotient of both intervals, marked as not measured in turn.
+sampled in turn: a slower machine slowed both, and their ratio has an interval from samples of the same rounds. Rows of
+two jobs were not; their ratio has the quotient of both intervals, and is marked as not measured in turn.
 
-On a GPU, reported speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The baseline of the
-run may be NumPy, or the first of cuDNN's algorithms; readers want the best that came with the GPU.
+On a GPU, reported speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The run's baseline
+may be NumPy, or the first of cuDNN's algorithms; readers want a comparison with the best of the GPU's libraries.
 """
 
 from collections import defaultdict
@@ -24,14 +24,14 @@ from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.report import format as fmt
 
-#: The remark on a ratio whose interval includes 1, and on one between rows of two jobs, of one machine or of two.
+#: Remarks on a ratio whose interval includes 1, and on ratios between two jobs, on one machine or on two.
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
-#: The end of names of kernels that read the buffers as column-major, and how that is named.
+#: The suffix of names of kernels that read the buffers as column-major, and the word for it.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 
 
 class Ratio(NamedTuple):
-    """How many times faster one row is than another, with the interval; in_turn: whether they shared a job.
+    """How many times faster one row is than another, with its interval. in_turn: whether the rows shared a job.
 
     elsewhere: whether they were measured on different hosts or devices.
     """
@@ -44,19 +44,19 @@ class Ratio(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """Whether the interval leaves no doubt which of the two is faster."""
+        """Return whether the interval excludes 1."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
     @property
     def side(self) -> str:
-        """Return `faster` or `slower`, or why neither is certain."""
+        """Return `faster`, `slower`, or the remark of a tie."""
         if self.low is None:
             return "without an interval"
         return TIE if not self.certain else "faster" if self.median > 1 else "slower"
 
     @property
     def apart(self) -> str:
-        """Return why the two were not sampled in turn, or nothing if they were."""
+        """Return the remark that the rows were not sampled in turn, or "" if they were."""
         return "" if self.in_turn else ELSEWHERE if self.elsewhere else APART
 
     @property
@@ -82,7 +82,7 @@ class Ratio(NamedTuple):
         return Ratio(self.median + number, low, high, self.in_turn, self.elsewhere)
 
     def over(self, other: "Ratio") -> "Ratio":
-        """Return the quotient of two numbers; its interval makes no assumption about how their errors are related."""
+        """Return the quotient of two ratios; its interval is valid however their errors are correlated."""
         median, elsewhere = self.median / other.median, self.elsewhere or other.elsewhere
         if self.low is None or self.high is None or not other.low or not other.high:
             return Ratio(median, in_turn=False, elsewhere=elsewhere)
@@ -105,7 +105,7 @@ def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
 
 
 def faster(store: Reader, one: Result, other: Result, pair: tuple[Groups, Groups] | None = None) -> Ratio:
-    """Return how many times faster `one` is than `other`. pair: the samples of `other` and of `one`, if read before."""
+    """Return how many times faster `one` is than `other`. pair: the samples of `other` and `one`, if already read."""
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
     if in_turn:
         base, own = pair or (store.by_process(one.run_id, r.case) for r in (other, one))
@@ -116,7 +116,7 @@ def faster(store: Reader, one: Result, other: Result, pair: tuple[Groups, Groups
 
 
 def _is_elsewhere(one: Result, other: Result) -> bool:
-    """Whether rows of two jobs come from two hosts, or from two devices of one kind."""
+    """Return whether rows of two jobs come from two hosts, or from two devices of one kind."""
     pairs = [(one.host, other.host)]
     if one.device == other.device:
         pairs += [(one.device_name, other.device_name), (one.device_uuid, other.device_uuid)]
@@ -124,10 +124,10 @@ def _is_elsewhere(one: Result, other: Result) -> bool:
 
 
 def by_columns(one: Result, other: Result) -> Ratio:
-    """Return how many times faster `one` is than `other`, from their columns alone, as a reader of the CSV can.
+    """Return how many times faster `one` is than `other`, using only columns, as a reader of the CSV would.
 
-    Where both have a speedup over one baseline that was measured in turn, or one of them is the baseline, divide the
-    speedups; otherwise divide the times.
+    If both have a speedup, measured in turn, over the same baseline, or one is the baseline, divide the speedups;
+    otherwise divide the times.
     """
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
     if in_turn and one.problem == other.problem:
@@ -140,15 +140,15 @@ def by_columns(one: Result, other: Result) -> Ratio:
 
 
 def speedup_of(r: Result) -> Ratio:
-    """Return a row's own speedup over the baseline, which the worker formed from samples taken in turn."""
+    """Return a row's speedup over the baseline, which the worker computed from samples taken in turn."""
     return Ratio(r.speedup or 0.0, r.speedup_ci95_low, r.speedup_ci95_high)
 
 
 def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -> Ratio:
     """Return how many batches `workers` workers finish in the time in which one worker computes one batch.
 
-    compute: the seconds of a batch. added: further seconds of a batch when workers run in parallel; hidden: whether
-    these overlap with the computation.
+    compute: the seconds of a batch on one worker. added: additional seconds per batch with several workers; hidden:
+    whether these overlap with the computation.
     """
 
     def gain(share: float) -> float:
@@ -162,7 +162,7 @@ def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -
 class Setting(NamedTuple):
     """The conditions that kernels must share to be compared.
 
-    order: empty, or `column-major` for kernels that read the buffers so and therefore compute another product.
+    order: "", or `column-major` for kernels that read the buffers as column-major and so compute another product.
     """
 
     device: str
@@ -195,12 +195,12 @@ def _comparable(dtype: str, numerics: str) -> str:
 
 
 def order(r: Result) -> str:
-    """Return `column-major` for a kernel that reads the buffers as column-major matrices, else nothing."""
+    """Return `column-major` for a kernel that reads the buffers as column-major matrices, otherwise ""."""
     return _COLUMN_MAJOR if r.kernel.endswith(_COLMAJOR) else ""
 
 
 def why_unranked(r: Result) -> str:
-    """Return why a timed row has no rank among the others, or nothing if it has one."""
+    """Return why a timed row is not ranked among the others, or "" if it is."""
     if ran_beyond(r.disturbed):
         return "ran on CPUs beyond its own"
     return "reads column-major operands, so computes a different product" if order(r) else ""
@@ -209,8 +209,7 @@ def why_unranked(r: Result) -> str:
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
     """Return rows by setting, thread counts ascending.
 
-    A kernel that has one thread in all settings is listed at each thread count of the others too, since it cannot use
-    more.
+    A kernel with only one-thread rows is listed at each thread count of the others, too, since it cannot use more.
     """
     alike: dict[tuple[str, ...], list[Result]] = {}
     for r in rows:
@@ -225,7 +224,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first. known: ratios that were computed before."""
+    """The timed kernels of one problem in one setting, fastest first. known: ratios that are already computed."""
 
     problem: str
     setting: Setting
@@ -248,7 +247,7 @@ class Contest(NamedTuple):
     def by_lead(self) -> "Contest":
         """Return the contest with its first two kernels ordered by the samples that they took in turn.
 
-        Their medians may have the other order, where one of them was slow for a while and the other was not.
+        Their medians may have the opposite order if only one of them was slow for a while.
         """
         if self.lead is None or self.lead.side != "slower":
             return self
@@ -279,12 +278,12 @@ def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
 
 
 def is_timed(r: Result) -> bool:
-    """Whether a row has a time."""
+    """Return whether a row has a time."""
     return 0 < (r.time_s_median or 0.0) < inf
 
 
 def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
-    """Return the timed rows by problem and setting, in row order, without kernels that used CPUs beyond their own."""
+    """Return a contest for each problem and setting, in row order, without kernels that used CPUs beyond their own."""
     problems: dict[str, list[Result]] = {}
     for r in (r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)):
         problems.setdefault(r.problem, []).append(r)
@@ -296,7 +295,7 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
 
 
 def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Form the leads of a run's contests in one pass over its rows: a query for each would take far longer."""
+    """Compute the leads of a run's contests in one pass over its rows, since a query for each would be far slower."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in found:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
@@ -314,16 +313,16 @@ def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
 
 
 _COPY = "copy/cuda.memcpy"
-#: Parts of the names of kernels that make several calls: a baseline is one.
+#: Parts of the names of kernels that make several calls; a baseline makes a single call.
 _SEVERAL = (".tnn", ".inplace", ".two_step")
-_LIKE = 0.01  # of the time: two of the vendors' kernels that differ by less are as fast as each other
+_LIKE = 0.01  # of the time: vendors' kernels that differ by less count as equally fast
 
 
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
-    """Return contests, with speedups on a GPU formed over a vendor's kernel of the same job.
+    """Return the contests, with speedups on a GPU relative to a vendor's kernel of the same job.
 
-    A setting of an operation has one baseline: the vendors' kernel with the most problems; if several have as many, the
-    fastest of these. A contest without it takes the next one; a contest without any keeps its baseline.
+    A setting of an operation has one baseline: the vendors' kernel with the most problems, and of several with equally
+    many the fastest. A contest without it uses the next one; a contest without any keeps its baseline.
     """
     alike: dict[tuple[str, Setting], list[Contest]] = defaultdict(list)
     for c in found:
@@ -356,7 +355,7 @@ def _with_baseline(c: Contest, names: Sequence[str]) -> Contest:
 
 
 def _over_base(c: Contest, r: Result, base: Result) -> Result:
-    """Return a row with its speedup over the baseline; without one where the two were not measured in turn."""
+    """Return a row with its speedup over the baseline, or without one if the two were not measured in turn."""
     ratio = Ratio(1.0) if r is base else c.faster(r, base)
     found = {name: getattr(r, name) for name in COLUMNS} | {"baseline": base.kernel if ratio.in_turn else ""}
     median, low, high = ratio[:3] if ratio.in_turn and r is not base else (None, None, None)

@@ -1,4 +1,4 @@
-"""Find the fastest kernel of each problem of a suite and where another takes over, as tables, CSV and JSON."""
+"""Find the fastest kernel of each problem of a suite, and where another kernel takes over, as tables, CSV and JSON."""
 
 import csv
 from collections import defaultdict
@@ -21,22 +21,22 @@ from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.variants import held_first
 
-#: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
+#: The number of neighbours within which the winner must be certain before and after a takeover.
 REACH = 8
-#: The columns that a contest and its table look at.
+#: The columns that a contest and its table use.
 NEEDED = (
     "run_id", "problem", "kernel", "device", "device_name", "mode", "dtype", "numerics", "threads", "time_s_median",
     "time_s_ci95_low", "time_s_ci95_high", "disturbed", "isa", "job", "host", "device_uuid", "against",
 )  # fmt: skip
-#: Problems of a suite that are gone through, which takes six seconds.
+#: The most problems of a suite, which take six seconds.
 MOST_LISTED = 200_000
 
 
 class Change(NamedTuple):
     """A takeover along an axis: before it, `old` is certainly faster; after it, `new` is.
 
-    here, there: the values of the axis before and after. gain_before: the ratio of old to new before it; gain: of new
-    to old after it.
+    here, there: the values of the axis before and after. gain_before: the speed of old over new before; gain: that of
+    new over old after.
     """
 
     along: str
@@ -50,12 +50,12 @@ class Change(NamedTuple):
     gain: Ratio
 
 
-#: Contests along an axis, each with its place there.
+#: Contests along an axis, each with its value there.
 Line = list[tuple[Any, Contest]]
 
 
 class Listed(Sweep, frozen=True):
-    """A sweep whose problems have been made, so that they can be iterated several times."""
+    """A sweep whose problems are stored in a list, so that they can be iterated several times."""
 
     made: Sequence[list[Entry]] = ()
 
@@ -64,11 +64,11 @@ class Listed(Sweep, frozen=True):
 
 
 def listed(suite: Suite) -> Suite:
-    """Return the suite with its problems made. Raises UsageError if there are too many."""
+    """Return the suite with its problems in lists. Raises UsageError if there are too many."""
     size = sum(sweep.size for sweep in suite.sweeps)
     if size > MOST_LISTED:
         found = f"{suite.name}: has {size:,} problems, expected at most {MOST_LISTED:,}"
-        raise UsageError(f"{found}; use a suite with fewer of them")
+        raise UsageError(f"{found}; use a suite with fewer problems")
     own = (Listed(**msgspec.structs.asdict(sweep), made=list(sweep.groups())) for sweep in suite.sweeps)
     return msgspec.structs.replace(suite, sweeps=tuple(own))
 
@@ -117,7 +117,7 @@ def changes(suite: Suite, found: Sequence[Contest]) -> list[Change]:
 
 
 def _takeovers(axis: str, line: Line) -> list[Change]:
-    """Return the takeovers along a line of sizes, each once: between neighbours, and beyond ties."""
+    """Return the takeovers along a line of sizes, without duplicates: between neighbours, and across ties."""
     certain = [i for i, (_, contest) in enumerate(line) if (lead := contest.lead) and lead.certain]
     turns = sorted({*pairwise(range(len(line))), *pairwise(certain)})
     found = (change for turn in turns if (change := _takeover(axis, line, *turn)))
@@ -125,7 +125,7 @@ def _takeovers(axis: str, line: Line) -> list[Change]:
 
 
 def _takeover(axis: str, line: Line, i: int, k: int) -> Change | None:
-    """Return how the winner changes between two places of a line; None unless that is certain on both sides."""
+    """Return the takeover between two points of a line, or None unless the winner is certain on both sides."""
     old, new = (line[place][1].fastest.kernel for place in (i, k))
     before = _nearest_certain(line[max(0, i + 1 - REACH) : i + 1][::-1], old, new) if old != new else None
     after = _nearest_certain(line[k : k + REACH], new, old) if before else None
@@ -136,7 +136,7 @@ def _takeover(axis: str, line: Line, i: int, k: int) -> Change | None:
 
 
 def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) -> tuple[Any, Contest, Ratio] | None:
-    """Return the first place where it is certain which of two kernels is faster; None if it is the other one."""
+    """Return the first point where one kernel is certainly faster than the other; None if the other is there."""
     for at, contest in line:
         ours, theirs = contest.of(one), contest.of(other)
         ratio = contest.faster(ours, theirs) if ours and theirs else None
@@ -162,7 +162,7 @@ def kin_of(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
 
 
 def _lines(sweep: Sweep, axis: str, by_problem: dict[str, list[Contest]]) -> Iterable[Line]:
-    """Group contests that differ in this axis (and in what is tied to it) alone, with the axis and sorted by it."""
+    """Group contests that differ only in this axis (and axes tied to it), sorted by its value."""
     moving = {axis, *sweep.tied} if axis in sweep.tied else {axis}
     lines: dict[Any, Line] = defaultdict(list)
     for entry in sweep.entries():
@@ -202,10 +202,10 @@ KIN = (
 
 
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
-    """A problem in a setting. The first columns are its fastest kernel's; "" or null if there is none.
+    """A problem in a setting. The first columns are those of its fastest kernel; "" or null if there is none.
 
-    ratio: how many times faster it is than the runner-up. from, previous: the neighbouring problem that another kernel
-    won, and that kernel.
+    ratio: how many times faster it is than the runner-up. from: the neighbouring problem that another kernel wins;
+    previous: that kernel.
     """
 
     suite: str
@@ -299,7 +299,7 @@ def _cells(c: Contest) -> Sequence[str]:
 
 
 def _words(ratio: Ratio | None) -> str:
-    """Return `1.4x [1.3, 1.5]`, or `tie [0.9, 1.1]` where the interval includes 1, with its remarks."""
+    """Return `1.4x [1.3, 1.5]`, or `tie [0.9, 1.1]` if the interval includes 1, with remarks."""
     if ratio is None:
         return ""
     if ratio.side == TIE:
@@ -320,8 +320,8 @@ def _sentence(change: Change) -> str:
 def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
     """Write a row for each problem and setting.
 
-    `from` and `previous`: the neighbouring problem that another kernel won, and that kernel. `ratio_in_turn` and the
-    like: whether the two kernels shared a job, so that the interval comes from paired samples.
+    `from` is the neighbouring problem that another kernel wins, and `previous` that kernel. `ratio_in_turn` and similar
+    columns: whether the two kernels shared a job, so that the interval comes from paired samples.
     """
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()

@@ -21,13 +21,13 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import by_name_only, correct, kernel_table, scope_note, status_line
 from kernelmark.bench.report.variants import variant_pairs
 
-#: Rows of which a verdict is formed at the end of a run; of more, a report does it.
+#: The most rows for a verdict at the end of a run; for more, a report has it.
 MOST_JUDGED = 5000
-#: Problems of a suite that have a line each, and kernels of a run that has one problem.
+#: The most problems of a suite with a line each, and the most kernels listed for a single problem.
 MOST_LINES = 20
-#: Rows without a result that are named, and kernels that are named for one reason.
+#: The most rows without a result that are listed, and the most kernels listed for one reason.
 _MOST_NAMED, _MOST_KERNELS = 5, 3
-#: Characters of a note's line, however wide the terminal, and of a reason.
+#: The most characters of a note's line, however wide the terminal, and of a reason.
 _TEXT, _REASON = 80, 280
 _EQUAL = "="
 _LINES = (
@@ -87,7 +87,7 @@ def _is_timed(data: RunData) -> bool:
 
 
 def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:
-    """Yield the paragraphs of a run that has more rows than are read at once."""
+    """Yield the paragraphs of a run with too many rows to be read at once."""
     totals = store.kernel_totals(run_id)
     yield _operations((t.kernel, t.kernel, status, n) for t in totals for status, n in t.statuses.items())
     failed = [
@@ -98,12 +98,12 @@ def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:
 
 
 def _is_long(rows: Sequence[Result]) -> bool:
-    """Whether a suite has too many problems for a line each, or was only verified."""
+    """Return whether a suite has too many problems for a line each, or was only verified."""
     return len({r.problem for r in rows}) > MOST_LINES or all(r.mode == Mode.VERIFY for r in rows)
 
 
 def _lines(found: Sequence[Contest], data: RunData) -> str:
-    """Return a line for each problem and setting, the founding ones first, below one with setting and baseline."""
+    """Return a line for each problem, founding ones first, below a heading with the setting and the baseline."""
     groups: dict[str, list[Contest]] = defaultdict(list)
     for c in sorted(found, key=lambda c: not is_founding(data, c)):
         groups[_setting(c)].append(c)

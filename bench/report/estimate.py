@@ -1,4 +1,4 @@
-"""Estimate what a run takes before it begins, from earlier runs of this machine."""
+"""Estimate the time and the storage of a run before it begins, from earlier runs on this machine."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,17 +12,17 @@ from kernelmark.bench.record.merge import MERGED
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import RunFacts
 
-#: What a run must have been asked for alike, so that its cases took as long as those of another.
+#: The options that must be equal for cases of two runs to take the same time.
 _ALIKE = ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
 #: A problem of a suite under an instruction set.
 _Key = tuple[str, str, str]
 
 
 class Estimate(NamedTuple):
-    """Seconds that the cases took when they were measured before: the median, the shortest and the longest.
+    """The seconds of the cases in earlier runs: the median, the shortest and the longest.
 
-    runs: the runs that these come from. unknown: cases that no run has measured. limit_s: the sum of their time limits.
-    row_bytes: bytes of a row in this store, if it has any.
+    runs: the earlier runs. unknown: the number of cases that none of them measured. limit_s: the sum of these cases'
+    time limits. row_bytes: bytes of a row in this store, if it has any.
     """
 
     cases: int
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any]) -> Estimate:
-    """Return what jobs would take on a machine with these facts, from the runs of a store. None: an empty store."""
+    """Return an estimate for jobs on a machine with these facts, from the runs of a store, which may be None."""
     runs = [run for run in store.runs() if run["machine"] == machine] if store else []
     timed = [run for run in runs if _is_alike(run, plan)]
     known: dict[_Key, list[float]] = {}
@@ -74,7 +74,7 @@ def _is_alike(run: RunFacts, plan: Plan) -> bool:
 
 
 def _case_seconds(store: Reader, run: RunFacts) -> list[tuple[_Key, float]]:
-    """Return the seconds a case in each job of a run: from its start to that of the next, over its cases."""
+    """Return the seconds per case in each job of a run: the time until the next job starts, over the cases."""
     began = store.jobs_begun(run["run_id"])
     if run["plan"].get("processes", 1) == 1 and began and run["finished_at"]:
         began = [*began, began[-1]._replace(started_at=run["finished_at"])]

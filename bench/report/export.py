@@ -26,7 +26,7 @@ class Options(NamedTuple):
     """Options of an export.
 
     columns: the columns of CSV and JSON, in this order; all by default. filled: leave out columns of CSV that are empty
-    in all rows. style: of the pivots in Markdown and LaTeX.
+    in all rows. style: the style of pivots in Markdown and LaTeX.
     """
 
     columns: Sequence[str] = ()
@@ -36,26 +36,26 @@ class Options(NamedTuple):
 
 ALL = Options()
 Writer = Callable[[Store, Sequence[str], IO[str], Options], None]
-#: What spreadsheets take for the beginning of a formula, unless it is a number.
+#: Beginnings of texts that spreadsheets read as formulas, unless the text is a number.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(DECIMAL)
 
 
 def write_csv(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write the contract's columns, then every dimension that occurs in the runs; unknown is empty."""
+    """Write the columns of rows, then every dimension in the runs; cells of unknown values are empty."""
     with store.snapshot():
         out.writelines(map(_lines, _columns(store, run_ids, options)))
 
 
 def write_spreadsheet(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write CSV that is safe to open in a spreadsheet: text that would be taken for a formula begins with `'`."""
+    """Write CSV that is safe to open in a spreadsheet: text that would be read as a formula gets the prefix `'`."""
     with store.snapshot():
         found = _columns(store, run_ids, options)
         out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in found)
 
 
 def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator[list[Sequence[Any]]]:
-    """Yield the names, then the rows, some at a time, by column."""
+    """Yield the names of the columns, then chunks of rows as columns."""
     names = _wanted(store, run_ids, options)
     yield [[name] for name in names]
     for columns, dims in (chunk for run_id in run_ids for chunk in store.columns(run_id)):
@@ -66,13 +66,13 @@ def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator
 
 
 def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[str]:
-    """Return the names of the columns that are written. Raises UsageError for one that no row has."""
+    """Return the names of the columns to write. Raises UsageError for a column that no row has."""
     dims = dict.fromkeys(name for run_id in run_ids for name in store.dimensions(run_id) if name not in COLUMNS)
     names = [*COLUMNS, *dims]
     for name in options.columns:
         if name not in names:
             raise UsageError(
-                f"--columns {name}: is no column of these rows{meant(name, names)}; docs/columns.md has all"
+                f"--columns {name}: is no column of these rows{meant(name, names)}; docs/columns.md lists all"
             )
     if not options.filled:
         return options.columns or names
@@ -81,7 +81,7 @@ def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[
 
 
 def _filled(store: Store, run_id: str) -> set[str]:
-    """Return the columns that are not empty in all rows; all rows are read of those alone that some rows leave open."""
+    """Return the columns with a value in any row; only columns that are empty in the first chunk are read in full."""
     first, _ = next(store.columns(run_id), ([], []))
     full = {name for name, values in zip(COLUMNS, first, strict=False) if any(map(_is_known, values))}
     left = tuple(name for name in COLUMNS if name not in full)
@@ -148,7 +148,8 @@ def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) 
 def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write problems x kernels of each operation, then the ceilings and a table for each problem, as `show` does.
 
-    A run of more problems than a pivot holds has the tables alone. Several runs follow one another by their names.
+    A run with more problems than a pivot may have gets only the tables. Several runs follow each other, with their
+    names as headings.
     """
     with store.snapshot():
         for number, run_id in enumerate(run_ids):
@@ -190,7 +191,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError before anything is measured if a file cannot be written."""
+    """Raise UsageError if a file cannot be written, before anything is measured."""
     require_file(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +204,7 @@ def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
 
 
 def write_runs(store: Store, run_ids: Sequence[str], style: str, path: Path, options: Options = ALL) -> None:
-    """Write some runs as `write_file` does. Raises UsageError."""
+    """Write several runs as `write_file` does. Raises UsageError."""
     if style == "latex":
         write_latex_files(store, run_ids, path, options.style)
         return
@@ -211,14 +212,14 @@ def write_runs(store: Store, run_ids: Sequence[str], style: str, path: Path, opt
 
 
 def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:
-    """Write a file that `write` fills. Raises UsageError."""
+    """Write a file with the contents that `write` writes. Raises UsageError."""
     with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as out:
         write(out)
 
 
 @contextmanager
 def writing(path: Path, remedy: str = "") -> Iterator[None]:
-    """Raise UsageError, which names the path, where the system refuses to write."""
+    """Raise UsageError, which names the path, if the system refuses a write in the context."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The head of a report and its first findings: title, date, three numbers, the verdict, who is fastest."""
+"""The head of a report and its main findings: title, date, three numbers, the verdict, the fastest kernels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ class Fastest(NamedTuple):
 
 
 class Winner(NamedTuple):
-    """The kernel that wins most contests of an operation, the number that it wins, and each winner's lead."""
+    """The kernel that wins the most contests of an operation, the number of its wins, and each winner's lead."""
 
     op: str
     kernel: str
@@ -48,7 +48,7 @@ class Winner(NamedTuple):
 
     @property
     def who(self) -> str:
-        """Return the kernel if it wins most of the contests, or else that none does."""
+        """Return the kernel if it wins more than half of the contests, or else that there is no overall winner."""
         return short(self.kernel) if self.leads_most else "no overall winner"
 
     @property
@@ -61,11 +61,11 @@ class Winner(NamedTuple):
 
 
 def verdict(data: RunData, variants: bool = True) -> str:
-    """Return the answer of a run in a few sentences: the tile to take, whether to transpose first, or who is fastest.
+    """Return a run's answer in a few sentences: the tile to use, whether to transpose first, or the fastest kernel.
 
-    The ratios of variants that were measured in turn follow, unless they are printed elsewhere, and the kernels that
-    head tables without being ranked; without rivals the ratios are the verdict. The page begins with this text, and
-    `run` ends with it.
+    Ratios of variants that were measured in turn follow, unless they are printed elsewhere, and kernels that head a
+    table but are not ranked; without rivals the ratios are the verdict. The page begins with this text, and `run` ends
+    with it.
     """
     if data.tunes:
         return tuning.verdict(data)
@@ -78,13 +78,13 @@ def verdict(data: RunData, variants: bool = True) -> str:
 
 
 def variants_beside(data: RunData) -> list[str]:
-    """Return the ratios of variants that stand beside a verdict without them, a line for each kind."""
+    """Return a line for each kind of ratio of variants that the verdict does not contain."""
     lines = variant_lines(data.timed)
     return lines if data.leads or answers(data) else lines[MOST_OPERATIONS:]
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence for each reason why the kernel that heads a table of these rows is not ranked."""
+    """Yield a sentence on kernels that head a table of these rows but are not ranked, for each reason."""
     tables: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     for r in rows:
         tables[r.problem, r.mode, r.isa].append(r)
@@ -154,7 +154,7 @@ def of_contests(contests: Sequence[Contest]) -> str:
 
 
 def sentences(data: RunData) -> list[str]:
-    """Return for each operation which kernel wins how often, and which speedups are certain."""
+    """Return for each operation the winning kernels with their numbers of wins, and the certain speedups."""
     by_op: dict[str, list[Contest]] = defaultdict(list)
     for c in data.contests:
         by_op[c.op].append(c)
@@ -189,7 +189,7 @@ def _decided(contests: Sequence[Contest]) -> Sequence[Contest]:
 
 
 def _with_speedup(contests: list[Contest]) -> Iterator[Result]:
-    """Yield each row with a speedup once, although it may be in several contests of its problem."""
+    """Yield each row with a speedup once, even if it is in several contests."""
     for _, found in groupby(contests, key=lambda c: c.problem):
         yield from {id(r): r for c in found for r in c.ranked if r.speedup}.values()
 
@@ -224,7 +224,7 @@ class Refusal(NamedTuple):
 
 
 def refusals(rows: Sequence[Result]) -> list[Refusal]:
-    """Return the rows without a result, by reason: those where a check failed first, then the most frequent."""
+    """Return the rows without a result, by reason: failed checks first, then the most frequent reasons."""
     kernels: dict[tuple[str, str], list[str]] = defaultdict(list)
     for r in rows:
         if r.status != Status.OK:
@@ -250,7 +250,7 @@ MOST_TITLES = 2
 
 
 def title(data: RunData, registry: Registry | None) -> str:
-    """Return the titles of the run's suites, or the name of a suite that cannot be found here."""
+    """Return the titles of the run's suites, or the name of a suite that is not available here."""
     asked = data.run.plan.get("suites") or data.run.suites
     titles = [_title_of(text, registry) for text in asked]
     rest = len(titles) - MOST_TITLES
@@ -307,7 +307,7 @@ def _of_founding(answer: FoundingProduct) -> list[Number]:
 
 
 def _of_many(data: RunData, found: Sequence[Winner]) -> list[Number]:
-    """Return who wins, or else the best share of the roofline; how many winners are certain; and by how much."""
+    """Return the winner or the best share of the roofline, the number of certain winners, and the median lead."""
     contests, leads = [c for w in found for c in w.contests], [lead for w in found for lead in w.leads]
     certain = sum(lead.side == "faster" for lead in leads)
     ranks = sorted(lead.median for lead in leads)

@@ -1,4 +1,4 @@
-"""Write numbers and names: digits, times, sizes, spreads, ratios, counts, short names."""
+"""Format numbers and names: digits, times, sizes, spreads, ratios, counts, short names."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -8,27 +8,27 @@ if TYPE_CHECKING:  # `kernelmark list` formats no row
     from kernelmark.bench.record.result import Result
 
 
-#: Units of time with what one of them is in seconds, the largest first.
+#: Units of time and their lengths in seconds, the largest first.
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
 def decimals(value: float) -> int:
-    """Return how many places after the point give three significant digits."""
+    """Return the number of decimals for three significant digits."""
     return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
 
 
 def digits(value: float | None) -> str:
-    """Write three significant digits without an exponent; nothing for None, infinity and NaN."""
+    """Format a number with three significant digits and no exponent; "" for None, infinity and NaN."""
     return "" if value is None or not math.isfinite(value) else f"{value:.{decimals(value)}f}"
 
 
 def unit(seconds: float) -> tuple[str, float]:
-    """Return the unit in which a time is written, and that unit in seconds."""
+    """Return the unit to write a time in, and the unit's length in seconds."""
     return next((u for u in UNITS if seconds >= u[1]), UNITS[-1])
 
 
 def seconds(value: float | None) -> str:
-    """Write a time with three significant digits and a prefix: `12.3 us`; nothing for None."""
+    """Format a time with three significant digits and a prefix: `12.3 us`; "" for None."""
     if value is None:
         return ""
     name, factor = unit(value)
@@ -36,7 +36,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Write bytes with a decimal prefix: `219 MB`; nothing for None."""
+    """Format bytes with a decimal prefix: `219 MB`; "" for None."""
     if not value:
         return ""
     for name, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -46,38 +46,38 @@ def size(value: int | None) -> str:
 
 
 def interval(low: float | None, high: float | None, write: Callable[[float], str]) -> str:
-    """Write both ends in brackets: `[1.2, 1.3]`; nothing where an end is None or NaN."""
+    """Format an interval: `[1.2, 1.3]`; "" if an end is None or NaN."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f"[{write(low)}, {write(high)}]"
 
 
 def rounded(middle: float, low: float | None, high: float | None) -> tuple[str, str]:
-    """Write a number and its interval, rounded to two digits of the interval's half-width at most.
+    """Format a number and its interval, rounded to at most two digits of the interval's half-width.
 
-    The interval is empty where an end is not known; the number then has three significant digits.
+    The interval is "" if an end is unknown; the number then has three significant digits.
     """
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         return digits(middle), ""
-    mantissa, _, exponent = f"{high / 2 - low / 2:e}".partition("e")  # a power of ten may be beyond all numbers
+    mantissa, _, exponent = f"{high / 2 - low / 2:e}".partition("e")  # a power of ten may overflow
     wanted = (1 if float(mantissa) < 3.5 else 0) - int(exponent)
     places = max(0, min(wanted, decimals(middle) + 1))
     return f"{middle:.{places}f}", f"[{low:.{places}f}, {high:.{places}f}]"
 
 
 def time(middle: float | None, low: float | None, high: float | None) -> str:
-    """Write a time with its interval: `473 ms [466 ms, 488 ms]`."""
+    """Format a time with its interval: `473 ms [466 ms, 488 ms]`."""
     return f"{seconds(middle)} {interval(low, high, seconds)}".rstrip()
 
 
 def factor(middle: float, low: float | None = None, high: float | None = None) -> str:
-    """Write a ratio with its interval: `1.4x [1.3, 1.5]`; a ratio that rounds to 1 is `1.00x`."""
+    """Format a ratio with its interval: `1.4x [1.3, 1.5]`; a ratio that rounds to 1 is `1.00x`."""
     text = f"{middle:.3g}"
     return f"{'1.00' if text == '1' else text}x {interval(low, high, '{:.3g}'.format)}".rstrip()
 
 
 def spread(middle: float | None, low: float | None, high: float | None) -> str:
-    """Write an interval relative to its middle: `-0.4 +1.2 %`; nothing where a part is unknown."""
+    """Format an interval relative to its middle: `-0.4 +1.2 %`; "" if a part is unknown."""
     if not middle or not interval(low, high, str):
         return ""
     ends = (100 * ((end or 0.0) / middle - 1) for end in (low, high))
@@ -85,7 +85,7 @@ def spread(middle: float | None, low: float | None, high: float | None) -> str:
 
 
 def other_flop(r: "Result") -> int | None:
-    """Return the operations that an algorithm executes, if they differ from the problem's nominal ones."""
+    """Return the floating-point operations of a row's algorithm if they differ from the nominal ones, or None."""
     nominal = (r.gflop_per_s or 0.0) * 1e9 * (r.time_s_median or 0.0)
     return None if math.isclose(r.executed_flop or nominal, nominal, rel_tol=1e-9) else r.executed_flop
 
@@ -102,25 +102,25 @@ def flop_unit(rates: Iterable[float | None]) -> tuple[str, float]:
 
 
 def flop_rate(gflop_per_s: float) -> str:
-    """Write a rate of arithmetic: `12.3 GFLOP/s`, `67.1 TFLOP/s`."""
+    """Format a rate of arithmetic: `12.3 GFLOP/s`, `67.1 TFLOP/s`."""
     name, factor = flop_unit([gflop_per_s])
     return f"{digits(gflop_per_s / factor)} {name}"
 
 
 def rate(r: "Result") -> str:
-    """Write the rate of a row, `12.3 GFLOP/s`, or else its bandwidth; nothing where neither is known."""
+    """Format the rate of a row, `12.3 GFLOP/s`, or else its bandwidth; "" if neither is known."""
     if r.gflop_per_s:
         return flop_rate(r.gflop_per_s)
     return f"{digits(r.gbyte_per_s)} GB/s" if r.gbyte_per_s else ""
 
 
 def count(number: int, noun: str) -> str:
-    """Write `1 thread`, `2 threads`."""
+    """Format a count: `1 thread`, `2 threads`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def yes_or_no(value: bool) -> str:
-    """Write a truth value as CSV holds it."""
+    """Format a truth value as in CSV."""
     return "yes" if value else "no"
 
 
@@ -129,12 +129,12 @@ def short(kernel: str) -> str:
     return kernel.partition("/")[2] or kernel
 
 
-#: Characters of a kernel's name beside which a figure has no room.
+#: The longest name of a kernel that leaves room in a figure.
 LONG_NAME = 40
 
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Return names for a figure, with long tiles shortened to the values in which a kernel's tiles differ."""
+    """Return names for a figure, in which long tiles are shortened to the values that differ."""
     found = {kernel: short(kernel) for kernel in kernels}
     tiles: dict[str, list[set[str]]] = {}
     for name in found.values():
@@ -155,15 +155,15 @@ def operation(name: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a fraction in per cent, with at least two digits: `1.4 %`, `24 %`, `130 %`."""
+    """Format a fraction as a percentage with at least two digits: `1.4 %`, `24 %`, `130 %`."""
     value = 100 * share
     return f"{value:.2g} %" if abs(value) < 10 else f"{value:.0f} %"
 
 
 def pace(speed: float) -> str:
-    """Write a ratio of speeds in words: `1.4 % slower than`, `2.3x as fast as`.
+    """Express a ratio of speeds in words: `1.4 % slower than`, `2.3x as fast as`.
 
-    With `slower`, per cent are of additional time.
+    With `slower`, the percentage is additional time.
     """
     if speed < 1:
         return f"{percent(1 / speed - 1 if speed else math.inf)} slower than"

@@ -10,16 +10,16 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.variants import no_difference
 
 QUESTION = "Is op_T slower, and what should I do about it?"
-#: C = A x B^T of the founding text: A 1024x26752, B 2048x26752.
+#: The sizes of C = A x B^T in the founding text: A 1024x26752, B 2048x26752.
 SIZES = {"m": 1024, "n": 2048, "k": 26752}
 #: Parts of the names of kernels that transpose B first (gemm/cublas.tnn_geam).
 OUT_OF_PLACE, IN_PLACE = ".tnn", ".inplace"
-#: A tie counts as not slower only if the interval excludes less than this share of op_N's speed.
+#: A tie counts as not slower only if the interval's lower end is at least this share of op_N's speed.
 LEAST_SPEED = 0.95
 
 
 class TransposeFirst(NamedTuple):
-    """A way to transpose B first, `out of place` or `in place`: its fastest kernel, and its speed relative to op_T."""
+    """A way to transpose B first (`out of place` or `in place`), its fastest kernel and its speed relative to op_T."""
 
     place: str
     row: Result
@@ -27,7 +27,7 @@ class TransposeFirst(NamedTuple):
 
 
 class FoundingProduct(NamedTuple):
-    """The contest of a founding product: op_T, op_n (where it was measured), and the ways that avoid op_T."""
+    """The contest on a founding product: op_T, op_N if it was measured, and the ways that avoid op_T."""
 
     contest: Contest
     op_t: Result
@@ -42,13 +42,13 @@ class FoundingProduct(NamedTuple):
 
     @property
     def best(self) -> TransposeFirst | None:
-        """Return the way that is certainly faster than op_T, or else the fastest."""
+        """Return the way to transpose first that is certainly faster than op_T, or else the fastest way."""
         certain = [way for way in self.ways if way.speed.side == "faster"]
         return max(certain or self.ways, key=lambda way: way.speed.median, default=None)
 
     @property
     def words(self) -> str:
-        """Return both sentences: whether op_T is slower, and what to do about it."""
+        """Return two sentences: whether op_T is slower, and whether to transpose first."""
         return " ".join(filter(None, (self._is_slower(), self._advice())))
 
     def _is_slower(self) -> str:
@@ -101,7 +101,7 @@ def _apart(ratio: Ratio) -> str:
 
 
 def answers(data: RunData) -> list[FoundingProduct]:
-    """Return an answer for each founding product that was also computed by transposing B first; none for a tuning.
+    """Return an answer for each founding product that was also computed by transposing B first; [] for a tuning.
 
     Products with op_N come first, then those on a GPU, in cold mode, in fp32, and with the most threads.
     """
@@ -115,7 +115,7 @@ def answers(data: RunData) -> list[FoundingProduct]:
 
 
 def is_founding(data: RunData, c: Contest) -> bool:
-    """Whether a contest is about the product of the founding text."""
+    """Return whether a contest is on the product of the founding text."""
     dims = data.dims_of[c.problem]
     is_usual = dims.get("distribution", UNIFORM) == UNIFORM
     return c.op == "gemm" and c.fastest.layout == "NT" and is_usual and all(dims.get(k) == SIZES[k] for k in SIZES)
@@ -126,7 +126,7 @@ def _with(c: Contest, *marks: str) -> list[Result]:
 
 
 def _handing_on(c: Contest) -> Result | None:
-    """Return the row that computes op_T without transposing B first: the baseline, or else the fastest."""
+    """Return the row that passes op_T to the library: the baseline, or else the fastest such row."""
     handing = [r for r in c.ranked if r not in _with(c, OUT_OF_PLACE, IN_PLACE)]
     return min(handing, key=lambda r: (r.kernel != r.baseline, r.time_s_median), default=None)
 

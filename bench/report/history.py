@@ -1,6 +1,6 @@
-"""The history of a kernel on a problem: each version that was tried, its rates, and what changed from one to the next.
+"""The history of a kernel on a problem: each version that was tried, its rates, and its changes.
 
-Only versions that shared a job were sampled in turn; other ratios are the quotient of two intervals, and marked.
+Only versions that shared a job were sampled in turn; other ratios have the quotient of two intervals, and are marked.
 """
 
 import difflib
@@ -28,12 +28,12 @@ COLUMNS = (
     TableColumn("registers", "right", spare=2),
     TableColumn("spill", "right"),
 )
-#: What the tile of a kernel that is compared with its own default is set against.
+#: The words for a kernel's default tile, with which its other tiles are compared.
 DEFAULT = "the default"
 
 
 class Rate(msgspec.Struct, forbid_unknown_fields=True):
-    """How many times faster a version is than another, with the interval; in_turn: whether both shared a job."""
+    """How many times faster a version is than another, with the interval. in_turn: whether both shared a job."""
 
     ratio: float
     low: float | None
@@ -45,7 +45,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """The rival of a version in one job. kernel: an id, or ""; version: the number of an earlier version."""
+    """The rival of a version in a job. kernel: an id, or ""; version: the number of an earlier version."""
 
     kernel: str
     version: int | None
@@ -53,7 +53,8 @@ class Against(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryVersion(msgspec.Struct, forbid_unknown_fields=True):
-    """A version. digest: its sources' hash. right: null if it was not judged. diff: to the version before it."""
+    """A version of a kernel. digest: the hash of its sources. right: null if unjudged. diff: to the previous
+    version."""
 
     number: int
     digest: str
@@ -64,7 +65,7 @@ class HistoryVersion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """What `history --json` prints."""
+    """The document that `history --json` prints."""
 
     kernel: str
     problem: str
@@ -106,7 +107,7 @@ def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
     """Yield the paragraphs of a history."""
     subject, versions = f"{document.kernel} on {document.problem}", document.versions
     if not versions:
-        yield paragraph(f"{subject}: no version is kept; `kernelmark watch` and `kernelmark tune` keep them")
+        yield paragraph(f"{subject}: no version is stored; `kernelmark watch` and `kernelmark tune` store them")
         return
     right = sum(bool(each.found.right) for each in versions)
     yield paragraph(f"{subject}: {count(len(versions), 'version')}, {right} right", rest="")

@@ -1,7 +1,7 @@
-r"""Write tables for papers: LaTeX with booktabs, with captions and labels, fit for a column of 85 mm in \scriptsize.
+r"""Write tables for papers: LaTeX with booktabs, captions and labels, for columns of 85 mm in \scriptsize.
 
-An operation with several problems is a pivot, problems x kernels; one with a single problem is a list of its kernels. A
-long table is a `longtable`, which two-column pages do not allow; others are floats.
+An operation with several problems becomes a pivot, problems x kernels; an operation with one problem becomes a list of
+kernels. A long table is a `longtable`, which two-column pages do not allow; others are floats.
 """
 
 import math
@@ -23,7 +23,7 @@ from kernelmark.bench.report.pivot import TIMES, Cell, Pivot, PivotLine, Wanted,
 from kernelmark.bench.report.variants import variant_pairs
 
 MICRO = r"$\mu$"
-#: Stands before the time of a noisy row, as `~` does elsewhere, and what a caption has on it.
+#: The mark before the time of a noisy row, as `~` elsewhere, and its explanation in captions.
 MARKED = r"$\sim$"
 NOISE = r"$\sim$: the machine was disturbed during a tenth of the sampling or more."
 _SIZE = r"\scriptsize\setlength{\tabcolsep}{3pt}"
@@ -34,7 +34,7 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    # After the end of a line these two would be read as its options.
+    # After a line end LaTeX would read these characters as its options.
     "[": "{[}",
     "*": "{*}",
 } | {char: f"\\{char}" for char in "#$%&_{}"}
@@ -65,7 +65,7 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
 
 
 def unused(name: str, used: dict[str, int]) -> str:
-    """Return a label that no table has yet, and record it. used: the labels, each with the last number after it."""
+    """Return a label that no table has, and record it. used: the labels, each with its last suffix number."""
     found = base = label(name)
     while found in used:
         used[base] += 1
@@ -75,7 +75,7 @@ def unused(name: str, used: dict[str, int]) -> str:
 
 
 def label(text: str) -> str:
-    """Return a text as a label or a part of a file's name."""
+    """Convert a text to a label or a part of a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "table"
 
 
@@ -90,7 +90,7 @@ def comment(text: str) -> str:
     return plain.encode("ascii", "backslashreplace").decode()
 
 
-#: Lines that leave room for a caption on a page.
+#: The most lines of a page with a caption.
 PAGE_LINES = 45
 
 
@@ -178,7 +178,7 @@ def _facts(rows: list[Result]) -> str:
 
 
 def _known_time(r: Result) -> float | None:
-    """Return the median, or the mean, which may be all that is known of results from elsewhere."""
+    """Return the median or, for imported results that have only that, the mean."""
     return r.time_s_median or r.time_s_mean
 
 
@@ -216,7 +216,7 @@ _VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
 COLUMN_MM = 85.0
-#: Lines of a float; a longer table is broken across pages.
+#: The most lines of a float; a longer table is broken across pages.
 FLOAT_LINES = 40
 #: Widths in millimetres: of a letter or digit in \scriptsize and in \tiny, of punctuation in \tiny, between columns.
 LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 2.12, 3.2
@@ -224,7 +224,7 @@ _BOLD = "in bold where certain; below them their 95\\,\\% intervals."
 
 
 class Style(NamedTuple):
-    """How pivots are written. width: millimetres above which a table is split. siunitx: use its commands."""
+    """The style of pivots. width: millimetres above which a table is split. siunitx: use its commands."""
 
     wanted: Wanted = TIMES
     width: float = COLUMN_MM
@@ -281,7 +281,7 @@ def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: S
 
 
 def _head(store: Store, run_id: str, style: Style) -> str:
-    """Return what is needed and measured as comments, and how the run is cited in a line of BibTeX."""
+    """Return comments on needed packages and the measurement, and a line of BibTeX to cite the run."""
     run = store.run(run_id)
     machine = ", ".join(str(run.machine[name]) for name in ("cpu", "gpu") if name in run.machine)
     cite = (
@@ -305,7 +305,7 @@ def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> It
 
 
 def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> Iterator[str]:
-    """Yield a table for as many kernels at a time as a column has room for; those after the first refer to it."""
+    """Yield tables with as many kernels each as fit into the width; tables after the first refer to it."""
     name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot, style.width), ""
     words = f"{pivot.words}, {_BOLD}"
     beside = "".join(f" & {name}" for name in pivot.sizes)
@@ -388,7 +388,7 @@ def _interval(cell: Cell | None) -> str:
 
 
 def _parted(pivot: Pivot, width_mm: float) -> list[range]:
-    """Return the kernels, as many at a time as fit in a width beside the names of the problems and their sizes."""
+    """Return ranges of kernels that fit into a width beside the names and sizes of the problems."""
     units = max(len(line.unit) for line in pivot.lines)
     names = max(_wide(line.label) for line in pivot.lines)
     columns = zip(pivot.sizes, *(line.sizes for line in pivot.lines), strict=True)

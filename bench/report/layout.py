@@ -1,6 +1,6 @@
-"""Lay out tables and paragraphs for a terminal's width: text wraps, spare columns are left out, ids stay whole.
+"""Lay out tables and paragraphs for a terminal's width: wrap texts, leave out spare columns, keep ids whole.
 
-In Markdown, names and texts from outside are escaped, so that they become no cell, tag or link.
+In Markdown, foreign names and texts are escaped, so that they cannot form cells, tags or links.
 """
 
 import re
@@ -19,12 +19,12 @@ _SHOWN = {"\\": r"\\", "|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;", "]": 
 
 
 def in_markdown(text: str) -> str:
-    """Return a text that GitHub shows literally, on one line, in a cell of a table or outside."""
+    """Escape a text so that GitHub shows it literally, on one line, inside or outside a table."""
     return _MARKUP.sub(lambda found: _SHOWN[found[0]], escaped(text))
 
 
 def github_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as GitHub shows it, or nothing without rows."""
+    """Return a table in GitHub's Markdown, or "" without rows."""
     from tabulate import tabulate  # which takes a fifth of `kernelmark list`
 
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
@@ -34,27 +34,27 @@ def github_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 #: The style of tables for a terminal.
 TERMINAL = "terminal"
 BAR_WIDTH = 8
-#: Characters in a line where there is no terminal: files, mails and the logs of CI show about that many.
+#: Characters in a line without a terminal: about as many as files, mails and CI logs show.
 PIPE = 100
-#: Tables do not shrink below this, whatever the terminal.
+#: The least width of tables, whatever the terminal.
 NARROWEST = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BOLD, _RESET = "\033[1m", "\033[0m"
 
 
 def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether the stream is a terminal that shows bold text and blocks, and NO_COLOR is not set (no-color.org)."""
+    """Return whether the stream is a terminal with bold text and blocks, and NO_COLOR is not set (no-color.org)."""
     plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
     return stream.isatty() and not plain and (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def width() -> int:
-    """Return how many characters a line may have: `COLUMNS`, or the terminal's width, or `PIPE` without a terminal."""
+    """Return the most characters of a line: `COLUMNS`, or the terminal's width, or `PIPE` without a terminal."""
     return max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
 
 
 def bar(percent: float) -> str:
-    """Return a bar that is full at 100 %, drawn to an eighth of a character, always of the same width."""
+    """Return a bar of constant width that is full at 100 %, with steps of an eighth of a character."""
     eighths = round(min(max(percent, 0.0), 100.0) / 100 * BAR_WIDTH * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(BAR_WIDTH)
@@ -74,10 +74,10 @@ def bold(line: str) -> str:
     return f"{_BOLD}{line}{_RESET}"
 
 
-#: Between two columns, and before the rows of a table whose first column stands on lines of its own.
+#: The gap between columns, and the indent of rows if the first column has separate lines.
 GAP = "  "
 _COMMAND = re.compile(r"`[^`]*`|\bpip install \S+")
-_KEPT_SPACE = "\x1f"  # within a command, while its paragraph is wrapped
+_KEPT_SPACE = "\x1f"  # in commands, while a paragraph is wrapped
 
 Rows = Sequence[Sequence[str]]
 
@@ -85,8 +85,8 @@ Rows = Sequence[Sequence[str]]
 class TableColumn(NamedTuple):
     """A column of a table.
 
-    spare: 0 if it is always shown; of the others, the one with the highest number is left out first.
-    wraps: 0 if its cells stay whole; else they are wrapped between words, to no fewer characters than this.
+    spare: 0 if the column is always shown; otherwise columns with the highest number are left out first. wraps: 0 if
+    cells are never wrapped; otherwise the least number of characters to wrap cells to.
     """
 
     header: str
@@ -96,7 +96,7 @@ class TableColumn(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Which columns are shown, how wide, and whether the first stands above its rows (titled)."""
+    """The shown columns, their widths, and whether the first one is above its rows (titled)."""
 
     shown: list[int]
     widths: list[int]
@@ -106,11 +106,11 @@ class _Layout(NamedTuple):
 def table(
     columns: Sequence[TableColumn], rows: Rows, style: str = "simple", titled: bool = False, best: int = -1
 ) -> str:
-    """Return a table without the columns that are empty throughout; nothing where no column is filled.
+    """Return a table without columns in which all cells are empty; "" if no column is left.
 
-    style: `simple` and `terminal` fit the terminal's width, and name below the table what they left out; `github` and
-    `html`, the styles of files, have no width. titled: the first column goes above its rows as soon as not everything
-    fits. best: the row in bold.
+    style: `simple` and `terminal` fit the terminal's width, and name omitted columns below the table; `github` and
+    `html`, the styles of files, have no width limit. titled: if not everything fits, move the first column above its
+    rows. best: the row in bold.
     """
     filled = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     columns, rows = [columns[i] for i in filled], [[row[i] for i in filled] for row in rows]
@@ -127,7 +127,7 @@ def table(
 
 
 def natural_width(columns: Sequence[TableColumn], rows: Rows) -> int:
-    """Return the width of a table without its empty columns, and with nothing wrapped or left out."""
+    """Return the width of a table without empty columns, if nothing is wrapped or left out."""
     return _total([max(map(len, (c.header, *cells))) for c, *cells in zip(columns, *rows, strict=True) if any(cells)])
 
 
@@ -152,7 +152,7 @@ def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
 
 
 def paragraph(text: str, first: str = "", rest: str = "    ", style: str = "simple") -> str:
-    """Return a text as wide as the terminal, its further lines indented; in the style of a file it stays one line."""
+    """Wrap a text to the terminal's width, with later lines indented; for the style of a file, keep it on one line."""
     return first + in_markdown(text) if style == "github" else "\n".join(wrapped(text, width(), first, rest))
 
 
@@ -161,7 +161,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 class _Widths(NamedTuple):
-    """Widths of all columns: with nothing wrapped; of texts as narrow as they read well; of their longest words."""
+    """The widths of all columns: unwrapped; with texts wrapped to a readable width; with the longest words."""
 
     natural: list[int]
     least: list[int]
@@ -191,7 +191,7 @@ def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool,
 
 
 def _plan(columns: Sequence[TableColumn], widths: _Widths, room: int, titled: bool) -> _Layout | None:
-    """Return the first way that fits: all columns; fewer; narrower texts; then the same below the first column.
+    """Return the first layout that fits: all columns; fewer; narrower texts; then these with the first column on top.
 
     None where none does.
     """
@@ -212,7 +212,7 @@ def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int,
 
 
 def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence[int], room: int) -> list[int]:
-    """Return the columns that fit once spare ones are left out; none if the others do not fit either."""
+    """Return the columns that fit after leaving out spare ones; [] if the others do not fit either."""
     kept = list(shown)
     for i in sorted((i for i in shown if columns[i].spare), key=lambda i: -columns[i].spare):
         if _total([least[k] for k in kept]) > room:
@@ -221,7 +221,7 @@ def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence
 
 
 def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
-    """Return the widths with the rest of the room given to the columns that lack most."""
+    """Return the widths after giving the remaining room to the columns that lack the most."""
     for _ in range(min(room - _total(widths), sum(natural) - sum(widths))):
         widths[max(range(len(widths)), key=lambda i: natural[i] - widths[i])] += 1
     return widths
@@ -242,7 +242,7 @@ def _drawn(columns: Sequence[TableColumn], rows: Rows, plan: _Layout, room: int,
 
 
 def _listed(columns: Sequence[TableColumn], rows: Rows, room: int) -> Iterator[str]:
-    """Yield a line for each cell, below that of the first column: a word that is too long has a line of its own."""
+    """Yield a line for each cell, below the first column's; a word that is too long gets a separate line."""
     for title, *texts in rows:
         yield from wrapped(title, room, "", 2 * GAP)
         for column, text in zip(columns[1:], texts, strict=True):

@@ -1,4 +1,4 @@
-"""Describe how a run was measured, in the words of a paper, from the recorded facts."""
+"""Describe from the recorded facts how a run was measured, as for a paper."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def software(run: Run) -> str:
 
 
 def _commit(found: str) -> str:
-    """Return a hash shortened; nothing where kernelmark ran from no checkout."""
+    """Return a shortened hash; "" if kernelmark did not run from a checkout."""
     commit, _, dirty = found.partition("-")
     if not commit or " " in commit:
         return ""

@@ -1,8 +1,8 @@
-"""Sum rows of a run for `show`: seconds a batch of networks, shares of a training step, overlaps of transfers.
+"""Sum a run's rows for `show`: seconds per batch of networks, shares of a training step, overlaps of transfers.
 
-A batch is the sum of a network's layers, each as often as the network has it. The share of a step is the time of
-transferring the parameters over that batch. Both are measured: the transfer is a row of `transfer`, scaled from the
-row's elements to the network's. The share that follows from the founding text's figures is printed too.
+A batch is the sum of a network's layers, each times its count. The share of a step is the time of transferring the
+parameters over that of the batch. Both are measured: the transfer is a row of `transfer`, scaled from the row's
+elements to the network's. The share from the founding text's figures is printed, too.
 """
 
 import math
@@ -35,14 +35,14 @@ COLUMNS = (
     TableColumn("layers", spare=2),
 )
 FASTEST = "the fastest of each layer"
-#: The passes of a batch, with the parts of a network that each takes.
+#: The passes of a batch, with the parts of a network in each.
 PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")}
 
 
 def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
-    """Return the seconds of layers, each as often as the network has it; None without a time.
+    """Return the total seconds of layers, each times its count; None if one has no time.
 
-    The interval has the sums of the layers' ends: it is valid even if all their errors agree.
+    The ends of the interval are the sums of the layers' ends, which is valid even if all errors agree.
     """
     found = list(layers)
     times = [row_time(r) if r else (None, None, None) for _, r in found]
@@ -56,7 +56,7 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
-    """Return a table of the networks: each kernel with all layers of an operation, and each layer's fastest."""
+    """Return a table of the networks' times: by each kernel for an operation's layers, and by each layer's fastest."""
     if not layers:
         return "no network: no suite of the run declares its problems as parts of a network"
     rows = list(results)
@@ -80,16 +80,16 @@ def by_network(layers: Sequence[Layer]) -> dict[str, list[Layer]]:
 
 
 def weights(forward: Iterable[tuple[int, Problem]]) -> int:
-    """Return the elements of the forward passes' second operands, each as often as it occurs, without biases."""
+    """Return the number of weights without biases: the elements of the forward problems' second operands."""
     return sum(count * math.prod(problem.operands()[1].shape) for count, problem in forward)
 
 
 def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
-    """Return the elements of an aggregation that moves as much as a step of model parallelism.
+    """Return the elements of an aggregation that moves as much data as a step of model parallelism.
 
-    A step sends the outputs of all layers to all workers, and sums the gradients of all inputs but the first layer's.
-    An aggregation by stripes sums and also sends every element, so half as many elements move as much. Raises
-    IndexError without layers.
+    A step sends the outputs of all layers to all workers, and sums the gradients of all inputs except the first
+    layer's. An aggregation by stripes both sums and sends every element, so half as many elements move the same data.
+    Raises IndexError without layers.
     """
     found = [(count, problem.operands()) for count, problem in forward]
     outputs = sum(count * o.elements for count, operands in found for o in operands if o.role != "in")
@@ -106,14 +106,14 @@ Times = dict[str, dict[str, Result]]  # by problem, by kernel
 
 
 class Batch(NamedTuple):
-    """A batch forward and backward, each layer by its fastest kernel: the seconds, and the rows of these kernels."""
+    """A forward and backward batch with each layer's fastest kernel: the seconds, and the rows of these kernels."""
 
     seconds: Ratio
     rows: list[Result]
 
 
 def batches(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Batch]:
-    """Return the batch of a network in each setting in which all its layers, forward and backward, have a time."""
+    """Return the batch of a network in each setting with times of all layers, forward and backward."""
     found = {}
     for setting, times in times_of(layers, results).items():
         chosen = [(layer.count, fastest_of(times.get(layer.problem, {}))) for layer in layers]
@@ -147,7 +147,7 @@ def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
 
 
 def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[str, str]:
-    """Return the time of forward, and of forward and backward; empty where a layer has no time."""
+    """Return the time of forward, and of forward and backward; "" if a layer has no time."""
     chosen = [(layer.part, layer.count, fastest_of(times.get(layer.problem, {}), kernel)) for layer in layers]
     forward = total((count, r) for part, count, r in chosen if part == "forward")
     has_backward = any(part == "backward" for part, *_ in chosen)
@@ -156,7 +156,7 @@ def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[st
 
 
 def fastest_of(by_kernel: dict[str, Result], kernel: str | None = None) -> Result | None:
-    """Return the time of a layer by this kernel if the layer has its operation, and by the fastest kernel otherwise."""
+    """Return a layer's row by this kernel if the layer has its operation, otherwise by the fastest kernel."""
     if kernel is not None and any(operation(name) == operation(kernel) for name in by_kernel):
         return by_kernel.get(kernel)
     return min(by_kernel.values(), key=lambda r: r.time_s_median or 0.0, default=None)
@@ -171,7 +171,7 @@ def summed(store: Store, run_id: str, by: str, step: bool) -> str:
     return network_table(store.layers(run_id), list(store.layer_results(run_id)))
 
 
-#: The ends of names: copies and works in turn; works on what is there already.
+#: Suffixes of names: copying and working one after the other; working on data that has arrived.
 SERIAL, ARRIVED = "serial", "arrived"
 OVERLAPS = (
     TableColumn("problem"),
@@ -218,10 +218,10 @@ def _ending(r: Result) -> str:
 
 
 def _share(store: Reader, *rows: Result) -> Ratio | None:
-    """Return the median of the overlaps of the rounds with an interval; None for too few.
+    """Return the median overlap of the rounds with its interval; None for too few rounds.
 
-    Rounds go forward and backward, so that two neighbours together are free of linear drift; they are taken so where
-    there are enough of them.
+    Neighbouring rounds have opposite order, so pairs of them are free of linear drift; pairs are used if there are
+    enough.
     """
     shares = []
     for groups in zip(*(store.by_process(r.run_id, r.case) for r in rows), strict=False):
@@ -238,7 +238,7 @@ def _share(store: Reader, *rows: Result) -> Ratio | None:
 
 
 def overlap_table(store: Reader, results: Iterable[Found], style: str = "simple") -> str:
-    """Return the table of overlaps, or a line that names the command that measures some."""
+    """Return the table of overlaps, or a line with the command that measures them."""
     found = list(overlaps(store, results))
     if not found:
         return paragraph(
@@ -281,7 +281,7 @@ class StatedTransfer(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """Return the number of FP32 elements that follows from the text's two figures."""
+        """Return the number of FP32 parameters that the text's time and rate imply."""
         return round(self.transfer_s * self.bytes_per_s / 4)
 
 
@@ -293,7 +293,7 @@ STATED = StatedTransfer(
 
 
 class TransferShare(NamedTuple):
-    """The time of transferring a network's parameters: `scaled` times the time of a row of `transfer`."""
+    """The time to transfer a network's parameters: `scaled` times the time of a row of `transfer`."""
 
     network: str
     parameters: int
@@ -305,7 +305,7 @@ class TransferShare(NamedTuple):
 
 
 def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[TransferShare]]:
-    """Return the shares of a run's networks by setting; the transfers are of that run, or of the latest with some."""
+    """Return the shares of a run's networks by setting; transfers come from that run, or the latest that has any."""
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
     found: dict[Setting, list[TransferShare]] = {}
@@ -320,7 +320,7 @@ def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[
 
 
 def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found]:
-    """Return the FP32 transfers without work of the first of these runs that has any in a setting."""
+    """Return the FP32 transfers without work in a setting, from the first of these runs that has any."""
 
     def alike(r: Result, dims: dict[str, Any]) -> bool:
         threads = setting.device != "cpu" or r.threads == setting.threads
@@ -340,7 +340,7 @@ def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found
 
 
 def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> Iterator[TransferShare]:
-    """Yield the share by each kernel in each direction, of its row that is nearest in size."""
+    """Yield the share of each kernel and direction, from the row with the nearest size."""
     by_kernel: dict[tuple[str, str], list[Found]] = {}
     for r, dims in moved:
         by_kernel.setdefault((r.kernel, dims["direction"]), []).append((r, dims))
@@ -352,7 +352,7 @@ def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> It
 
 
 def step_table(store: Store, registry: Registry, run_id: str, style: str = "simple") -> str:
-    """Return a table for each setting, and what the founding text states; or a line that names what is missing."""
+    """Return a table for each setting and the founding text's figures, or a line on what is missing."""
     found = shares(store, registry, run_id)
     parts = []
     for setting, own in found.items():

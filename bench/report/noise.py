@@ -1,4 +1,4 @@
-"""Find the rows that were measured on a noisy machine, mark them, and say so in tables and pages."""
+"""Find the rows that were measured on a noisy machine, and mark them in tables and pages."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,13 +7,13 @@ from kernelmark.bench.measure.disturbance import disturbances, low_ceilings, was
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.format import count, digits
 
-#: Stands before the time of a noisy row in every table and figure, and before a share of a disturbed ceiling.
+#: The mark before the time of a noisy row in tables and figures, and before a share of a disturbed ceiling.
 MARK = "~"
 CLEAN, NOISY = "clean", "noisy"
 
 
 class Noise(NamedTuple):
-    """The number of timed rows and of noisy ones, and the cause that lasted longest in any of them."""
+    """The numbers of timed and of noisy rows, and the cause that lasted longest in any row."""
 
     noisy: int
     timed: int
@@ -21,12 +21,12 @@ class Noise(NamedTuple):
 
     @property
     def badge(self) -> str:
-        """Return `noisy` if any row is, else `clean`."""
+        """Return `noisy` if any row is noisy, otherwise `clean`."""
         return NOISY if self.noisy else CLEAN
 
     @property
     def sentence(self) -> str:
-        """Return `NOISY: 45 of 45 cases were disturbed (other processes used 0.98 CPUs)`; nothing where none was."""
+        """Return `NOISY: 45 of 45 cases were disturbed (other processes used 0.98 CPUs)`, or "" if none was."""
         if not self.noisy:
             return ""
         verb = "was" if self.noisy == 1 else "were"
@@ -34,12 +34,12 @@ class Noise(NamedTuple):
 
 
 def is_noisy(r: Result) -> bool:
-    """Whether a timed row was disturbed during at least a tenth of its sampling."""
+    """Return whether a timed row was disturbed during at least a tenth of its sampling."""
     return r.time_s_median is not None and was_noisy(r.disturbed)
 
 
 def marked(time: str, r: Result) -> str:
-    """Return the text of a row's time, with the mark of a noisy row before it."""
+    """Return the text of a row's time, after the mark if the row is noisy."""
     return f"{MARK}{time}" if is_noisy(r) else time
 
 

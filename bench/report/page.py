@@ -42,7 +42,7 @@ from kernelmark.bench.report.tables import ceiling_table
 
 
 class DotMark(NamedTuple):
-    """A dot with its whisker: the place in per cent of the lane, from the left, and of its height, from the top."""
+    """A dot with its whisker: positions in per cent of the lane's width (from the left) and height (from the top)."""
 
     at: float
     low: float
@@ -66,7 +66,7 @@ class DotRow(NamedTuple):
 
 
 class DotPlot(NamedTuple):
-    """A dot plot of the page; ticks: the places and texts of its ticks."""
+    """A dot plot of the page. ticks: positions and texts."""
 
     title: str
     caption: str
@@ -119,7 +119,7 @@ def _mark(dot: Dot, place: Callable[[float], float], top: float) -> DotMark:
 
 
 def _side(side: str) -> str:
-    """Return the class of a dot; one without an interval is as grey as a tie."""
+    """Return the CSS class of a dot; a dot without an interval is grey, as a tie is."""
     return side if side in ("faster", "slower") else "tie"
 
 
@@ -139,26 +139,26 @@ def _dark(slowdown: float) -> int:
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: What was drawn, by file name, with the words for below it.
+#: The figures and their captions, by file name.
 CAPTIONS = "captions.json"
 _NAME = re.compile("[a-z0-9-]+")
-#: One scope, in this order.
+#: The scripts of the page, which share a scope, in this order.
 SCRIPTS = ("columns.js", "detail.js", "table.js")
-#: Where a line may break in an id.
+#: Characters of an id after which a line may break.
 _PIECES = re.compile(r"(?<=[/@=])(?=\w)|(?<=[a-z]\.)(?=\w{12})")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
-#: Rows up to which a report has tables for people and for papers too.
+#: The most rows of a report with tables for people and papers.
 MOST_TABLED = 10_000
-#: What figures are drawn from, and how large no machine makes any of these.
+#: The columns that figures are drawn from, and a bound that no real value exceeds.
 _DRAWN, _MOST = ("time_s_median", "gflop_per_s", "gbyte_per_s", "speedup", "roofline_pct"), 1e30
-#: Where the data of the page stand in it.
+#: The placeholder of the page's data.
 _DATA = '<script type="application/json" id="data">'
 
 _Figure = TypeVar("_Figure")
 
 
 class Statement(NamedTuple):
-    """A claim as the page shows it: verdict, the claim in words, the number that it is about, the measured result."""
+    """A claim on the page: verdict, the claim in words, the number that it is about, the measured result."""
 
     verdict: str
     words: str
@@ -181,7 +181,7 @@ def write_report(
     claims: Statements | None = None,
     pdf: bool = True,
 ) -> Path:
-    """Write everything below `folder`, figures as SVG and, if wanted, as PDF too, and return the page.
+    """Write the report to `folder`, with figures as SVG and optionally PDF, and return the page's path.
 
     The same data give the same bytes. Raises UsageError.
     """
@@ -201,7 +201,7 @@ def write_report(
 
 @contextmanager
 def _measurable(data: RunData) -> Iterator[None]:
-    """Raise UsageError where arithmetic fails, and a row has a number that no machine can have."""
+    """Raise UsageError if arithmetic fails in the context because a row has an impossible value."""
     try:
         yield
     except (ArithmeticError, ValueError):
@@ -220,7 +220,7 @@ def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
             write_file(store, data.run_id, style, folder / TABLES[style])
         return list(TABLES.values())
     for path in (path for style in others for path in folder.glob(f"results*{Path(TABLES[style]).suffix}")):
-        path.unlink()  # an earlier report of fewer rows wrote it, and it would pass for a table of this run
+        path.unlink()  # an earlier report of fewer rows wrote it, and it would look like a table of this run
     return [TABLES["csv"]]
 
 
@@ -246,10 +246,10 @@ def _write_page(
 
 
 def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
-    """Remove what an earlier report drew here and this one does not: it would pass for a figure of this run."""
+    """Remove figures of an earlier report that this one does not draw, since they would look like this run's."""
     captions, known = folder / CAPTIONS, dict[str, str]()
     require_file(captions)
-    with suppress(FileNotFoundError, msgspec.MsgspecError):  # what is no list of ours names nothing that we drew
+    with suppress(FileNotFoundError, msgspec.MsgspecError):  # a file of another origin lists no figures of ours
         known = msgspec.json.decode(captions.read_bytes(), type=dict[str, str])
     for name in filter(_NAME.fullmatch, known.keys() - {figure.name for figure in drawn}):
         for kind in ("svg", "pdf"):
@@ -259,10 +259,10 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
 
 
 def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
-    """Return the figures of the page: those that it lays out itself, rooflines, the others, and what was not drawn.
+    """Return the figures of the page: those that it lays out itself, rooflines, the rest, and those not drawn.
 
-    Of dot plots, heat maps, rooflines and ratios of variants the first of each operation stands in the open, as do the
-    ways to aggregate; the others are folded.
+    The first dot plot, heat map, roofline and ratios of variants of each operation are visible, and so are the ways to
+    aggregate; other figures are folded.
     """
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
@@ -337,7 +337,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
 
 
 def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    """Yield the data of the page, a column at a time: all of them in one text would be in memory several times."""
+    """Yield the data of the page by column, since a single text would be in memory several times."""
     yield f'{script_json(found)[:-1]},"columns":{{'
     for i, (name, values) in enumerate(columns):
         yield f"{',' * (i > 0)}{script_json(name)}:{script_json(values)}"
@@ -345,12 +345,12 @@ def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, A
 
 
 def script_json(found: Any) -> str:
-    """Return JSON that is safe in a script element: no text of a row ends it or begins another."""
+    """Return JSON that is safe in a script element: no text of a row can end the element or begin another."""
     return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
 def _breakable(text: str) -> str:
-    """Let a line break within an id, and not between a number and its per cent."""
+    """Allow a line break within an id, but not between a number and its per cent sign."""
     from markupsafe import Markup
 
     broken: str = Markup("<wbr>").join(_PIECES.split(text.replace(" %", "\N{NO-BREAK SPACE}%")))

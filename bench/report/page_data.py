@@ -16,13 +16,13 @@ from kernelmark.bench.record.table import Coded, Floats
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
 
-#: Above these the page carries quantiles of the samples in the place of the samples.
+#: The most samples that the page contains; beyond it, it has quantiles of the samples.
 MOST_ROWS, MOST_SAMPLES = 10_000, 1_500_000
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-#: Columns that are the same in all rows of a page, or follow from the samples that it shows.
+#: Columns that are equal in all rows of a page, or can be computed from its samples.
 _LEFT_OUT = frozenset({"schema", "run_id", "time_s_min", "time_s_mean", "time_s_std"})
 _MINUTE = len("2026-01-01T00:00")
-#: Rows whose quantiles are formed at once, and values up to which a column of numbers is a dictionary.
+#: The number of rows whose quantiles are computed at once, and the most values of a column stored as a dictionary.
 _AT_ONCE, _FEW = 4096, 256
 
 
@@ -34,7 +34,7 @@ def page_columns(data: RunData) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def page_data(data: RunData) -> dict[str, Any]:
-    """Return the page's data for JSON, without the columns; samples of all rows are consecutive 32-bit floats."""
+    """Return the page's data without the columns, for JSON; samples are consecutive 32-bit floats."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
     if whole:
@@ -54,7 +54,7 @@ def page_data(data: RunData) -> dict[str, Any]:
 
 
 def _quantiles(blobs: Iterable[bytes]) -> tuple[list[int], Array]:
-    """Return how many quantiles each row has, and all of them; those of many rows are formed at once."""
+    """Return the number of quantiles of each row, and all quantiles; many rows are computed at once."""
     lengths, kept, left = list[int](), [np.empty((0, len(LEVELS)))], iter(blobs)
     while some := list(islice(left, _AT_ONCE)):
         found = _levels(some)
@@ -78,7 +78,7 @@ def _levels(blobs: Sequence[bytes]) -> Array:
 
 
 def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:
-    """Return a column of the table, without going through its rows where they need not be changed."""
+    """Return a column of the table, without iterating over rows if values need no conversion."""
     if isinstance(found, Coded):
         codes = np.asarray(found.codes)
         return _minutes(found.values, codes) if name == "started_at" else _coded(found.values, codes)
@@ -94,7 +94,7 @@ def _minutes(values: list[Any], codes: Array) -> dict[str, Any]:
 
 
 def column(values: Sequence[Any]) -> dict[str, Any]:
-    """Return a column of few values as a dictionary (in the order of appearance), or numbers as 32-bit floats."""
+    """Return a column with few values as a dictionary (in order of appearance), or numbers as 32-bit floats."""
     values = [finite(value) if isinstance(value, float) else value for value in values]
     known = {value: i for i, value in enumerate(dict.fromkeys(values))}
     if len(known) > _FEW and all(value is None or isinstance(value, float) for value in known):
@@ -121,7 +121,7 @@ def _text(values: Array) -> str:
 
 
 def _options(plan: dict[str, Any]) -> str:
-    """Return what the plan holds beyond a row and would change its result, as options of `run`."""
+    """Return options of the plan that affect results but are not in rows, as options of `run`."""
     import shlex
 
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""A run on the screen: all of its tables if they are few; else totals by kernel, and a page of tables."""
+"""A run for `show`: all of its tables if there are few, otherwise totals by kernel and one page of tables."""
 
 from collections.abc import Iterator
 from math import ceil

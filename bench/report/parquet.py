@@ -1,4 +1,4 @@
-"""Rows as Parquet: the columns of the CSV with their types and units, and the samples; a row group at a time."""
+"""Write rows as Parquet, by row group: the columns of the CSV with types and units, and the samples."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from kernelmark.bench.record.result import COLUMNS, KINDS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.anonymity import records
 
-#: Rows that are held at a time.
+#: Rows that are in memory at a time.
 ROW_GROUP = 2000
 SAMPLES = "samples_s"
-#: The unit of a column by how its name ends or begins; a column that is not here is a name or a plain number.
+#: Units of columns by prefix or suffix of the name; other columns are names or plain numbers.
 _UNITS = {
     "gflop_per_s": "GFLOP/s",
     "gbyte_per_s": "GB/s",
@@ -36,14 +36,14 @@ _TYPES = {int: "int64", float: "float64", str: "string"}
 
 
 def unit(column: str) -> str:
-    """Return the unit of a column; empty without one. Dimensions have none."""
+    """Return the unit of a column, or "". Dimensions have no unit."""
     if column.startswith("time_s_"):
         return "s"
     return next((text for ending, text in _UNITS.items() if column.endswith(ending)), "")
 
 
 def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
-    """Write every column of the CSV, null where its cell is empty, and `samples_s` (seconds per call).
+    """Write every column of the CSV, with null for empty cells, and `samples_s` (seconds per call).
 
     Units are in the fields' metadata under `unit`; plan, machine and environment of the run are in the file's metadata
     under `kernelmark`, as JSON, a list for several runs. Raises UsageError if pyarrow is missing.
@@ -62,7 +62,7 @@ def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
 
 
 def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None:
-    """Call `write_parquet` on a file, which is not touched if pyarrow is missing. Raises UsageError."""
+    """Call `write_parquet` on a file, which stays unchanged if pyarrow is missing. Raises UsageError."""
     _pyarrow()
     with replacing(path) as beside, beside.open("wb") as out:
         write_parquet(store, run_ids, out)

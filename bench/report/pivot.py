@@ -1,4 +1,4 @@
-"""Problems x kernels: a metric of an operation as one table, for papers and for Markdown. Each line has one unit."""
+"""Tables of problems x kernels with a metric of an operation, for papers and Markdown; each line has one unit."""
 
 import re
 from collections import defaultdict
@@ -27,14 +27,14 @@ from kernelmark.bench.report.layout import in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
-#: Problems of one pivot; a longer suite has several, so that a run of any length is written as it is read.
+#: The most problems of a pivot; a longer suite has several, so that a run of any length is written as it is read.
 MOST_PROBLEMS = 200
-#: What a cell shows in the place of a time.
+#: The words of cells without a time.
 _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
 
 
 class Cell(NamedTuple):
-    """A number as it is printed, with its interval, or a word in its place; best: certainly the best of its line."""
+    """A printed number with its interval, or a word instead. best: whether it is certainly the best of its line."""
 
     text: str
     interval: str = ""
@@ -44,7 +44,7 @@ class Cell(NamedTuple):
 
 
 class PivotLine(NamedTuple):
-    """A problem, the unit of its cells, and a cell for each kernel; None where a kernel has no row.
+    """A problem, the unit of its cells, and a cell for each kernel, None if the kernel has no row.
 
     sizes: the problem's sizes, if these have columns.
     """
@@ -56,14 +56,14 @@ class PivotLine(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a pivot shows: one of `METRICS`; sizes: whether each size of a problem has a column."""
+    """The contents of a pivot: one of `METRICS`; sizes: whether each size of a problem has a column."""
 
     metric: str = "time"
     sizes: bool = False
 
 
 TIMES = Wanted()
-#: The metrics of a pivot, each with what it is in words.
+#: The metrics of a pivot, each with a description.
 METRICS = {
     "time": "Median times in the unit of the line",
     "rate": "Rates in the unit of the line",
@@ -74,7 +74,7 @@ METRICS = {
 
 
 class Pivot(NamedTuple):
-    """The kernels of one operation in one setting; shared: the part that the ids of all problems have in common.
+    """A table of an operation's kernels in a setting. shared: the common part of the problems' ids.
 
     sizes: the names of the sizes that have columns. words: a description of the cells.
     """
@@ -100,7 +100,7 @@ class Pivot(NamedTuple):
 
 
 def chunks(groups: Iterable[list[Result]]) -> Iterator[tuple[str, str, list[list[Result]]]]:
-    """Yield suite, operation and the groups of rows of each, `MOST_PROBLEMS` groups at a time."""
+    """Yield each suite and operation with its groups of rows, at most `MOST_PROBLEMS` groups at a time."""
     for (suite, op), found in groupby(groups, key=lambda rows: (rows[0].suite, rows[0].op)):
         part: list[list[Result]] = []
         for rows in found:
@@ -113,7 +113,7 @@ def chunks(groups: Iterable[list[Result]]) -> Iterator[tuple[str, str, list[list
 
 
 def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[Pivot]:
-    """Yield the pivots of a run, in its order."""
+    """Yield the pivots of a run, in the order of the run."""
     for suite, op, groups in chunks(store.groups(run_id)):
         yield from pivots(suite, op, groups, store, wanted)
 
@@ -121,7 +121,7 @@ def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[P
 def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
     """Return a pivot for each setting of the rows of one operation; none without a time.
 
-    A single problem has no pivot of times either: a list of its kernels shows more of them.
+    A single problem has no pivot of times, either, since a list of its kernels has more columns.
     """
     rows = [r for group in groups for r in group]
     if len({r.problem for r in rows}) < 2 and wanted == TIMES:
@@ -148,7 +148,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
 
 
 def _connected(rows: list[Result]) -> Iterator[tuple[list[str], list[Result]]]:
-    """Yield problems, in their order, that have kernels in common, with their rows: out of place is not in place."""
+    """Yield groups of problems that have kernels in common, in order, with their rows."""
     kernels: dict[str, set[str]] = defaultdict(set)
     for r in rows:
         kernels[r.problem].add(r.kernel)
@@ -184,7 +184,7 @@ def _pivot(
 
 
 def _named(problems: Sequence[str], wanted: Wanted) -> tuple[str, list[str], list[dict[str, str]]]:
-    """Return what the ids of problems share, what each has of its own, and its sizes where these are columns."""
+    """Return the common part of the problems' ids, the rest of each, and its sizes if these are columns."""
     if not wanted.sizes:
         return *labelled(problems), [{} for _ in problems]
     parts = [_tokens(problem) for problem in problems]
@@ -224,7 +224,7 @@ def _line(
 
 
 def _unit(c: Contest, metric: str) -> tuple[str, float]:
-    """Return the unit of a line, and that unit in the metric's own."""
+    """Return the unit of a line, and its size in the unit of the metric."""
     if metric == "time":
         return unit(time_of(c.fastest).median)
     if metric == "rate":
@@ -248,7 +248,7 @@ def measured(r: Result, metric: str) -> Ratio | None:
 
 
 def _cell(r: Result, metric: str, factor: float, fastest: bool) -> Cell | None:
-    """Return a cell, in bold where it is certainly the best of its line, or a ratio that certainly is not 1."""
+    """Return a cell, in bold if it is certainly the best of its line or a ratio that is certainly not 1."""
     if (found := measured(r, metric)) is None:
         return Cell("base", number=False) if metric == "speedup" and r.kernel == r.baseline else None
     text, interval = rounded(*(None if number is None else number / factor for number in found[:3]))  # type: ignore[arg-type]
@@ -256,7 +256,7 @@ def _cell(r: Result, metric: str, factor: float, fastest: bool) -> Cell | None:
 
 
 def _word(r: Result | None) -> Cell | None:
-    """Return what stands for a row without a median: its mean with the unit, or its status."""
+    """Return the cell of a row without a median: its mean with the unit, or its status."""
     if r is None:
         return None
     if r.status == Status.OK and r.time_s_mean:
@@ -266,7 +266,7 @@ def _word(r: Result | None) -> Cell | None:
 
 
 def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the part that the ids of these problems share, and the rest of each: `k512 f32`, `m64n64 NT`."""
+    """Return the common part of the problems' ids and the rest of each: `k512 f32`, `m64n64 NT`."""
     shared, rests = _shared([_tokens(problem) for problem in problems])
     labels = list(map(_joined, rests))
     if not all(labels):

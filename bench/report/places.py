@@ -1,7 +1,7 @@
-"""Where a run was measured: its hosts and devices side by side, and how far their ceilings differ.
+"""The hosts and devices of a run in a table, and the differences of their ceilings.
 
-Every host and every GPU of a run measures the same ceilings. So they show how far two machines differ, or two
-devices of one name.
+Every host and GPU of a run measures the same ceilings, which show how much two machines, or two devices with the same
+name, differ.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _PLACES = (
 
 
 def places(store: Reader, run_id: str, style: str = "simple", identify: bool = True) -> Iterator[str]:
-    """Yield tables of a run's hosts and devices and of their ceilings; nothing for one host and one GPU.
+    """Yield tables of a run's hosts and devices and of their ceilings; none for a single host with one GPU.
 
     identify: show the names of hosts and devices, not hashes.
     """
@@ -56,9 +56,9 @@ def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need
 
 
 def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "simple") -> Iterator[str]:
-    """Yield a table of the ceilings that several shards or places have measured, and how many of them agree.
+    """Yield a table of the ceilings that several shards or places have measured, and the number that agree.
 
-    best: by the number of the shard or the place. what: `shard` or `place`, as the table names them.
+    best: the best ceilings, by the number of the shard or place. what: the table's word for these, `shard` or `place`.
     """
     cells, unlike = [], list[str]()
     for need in dict.fromkeys(need for own in best.values() for need in own):

@@ -1,7 +1,7 @@
 """Write a published report: a folder `reports/<machine>/` of pages that GitHub and other hosts render.
 
-`make publish` and `make gpu` write it by the same functions, from the runs in a store. Each file is made separately,
-so that one that cannot be made does not affect the others.
+`make publish` and `make gpu` use these functions, on the runs in a store. Files are made independently, so that a
+failure affects only one.
 """
 
 import csv
@@ -41,7 +41,7 @@ from kernelmark.bench.report.tables import ceiling_table, run_table, status_line
 README, RESULTS, ENVIRONMENT, TABLES, CLAIMS, FIGURES = (
     "README.md", "results.csv", "environment.json", "tables.md", "claims.csv", "figures",
 )  # fmt: skip
-#: What every published report holds; claims and agenda are written by who judges and measures.
+#: The files of a published report; claims and agenda are written by the tools that judge and measure.
 FILES = {
     README: "the question, the answer, figures, claims, how it was measured and what was noisy",
     RESULTS: "every row of every run; docs/columns.md explains the columns",
@@ -61,10 +61,10 @@ Row = dict[str, str]
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """A publication: the machine, the runs (the purpose of each, and its id), and whether names are kept.
+    """A publication: the machine, the runs (each one's purpose and id), and whether names are published.
 
-    main: the run that the first lines are about; if empty, the one with the most times. command: the command that made
-    it. sections: further headings and texts of the README. anyway: publish it although it is noisy.
+    main: the run that the first lines are about; if "", the run with the most times. command: the command that made the
+    report. sections: further headings and texts of the README. anyway: publish even if it is noisy.
     """
 
     title: str
@@ -89,28 +89,28 @@ def noise(store: Store, runs: Mapping[str, str]) -> Noise:
 
 
 class Report:
-    """The files of a report, from the runs in a store and from its folder, which may have rows of earlier ones.
+    """The files of a report, from the runs in a store and from its folder, which may have rows of earlier runs.
 
-    shown: the runs with answers on a GPU, the earliest first, which figures and the first lines are about.
+    shown: the runs with answers on a GPU, the earliest first; figures and first lines are about these.
     """
 
     def __init__(self, store: Store, about: Publication, folder: Path, shown: Sequence[str] = ()) -> None:
         self._store, self._about, self._folder = store, about, folder
         self._earlier = _earlier_rows(folder / RESULTS, set(about.runs.values()))
-        #: The rows of all runs that are published, not of the main one alone.
+        #: The rows of all published runs, not only of the main one.
         self._results = rows = [r for run in about.runs.values() for r, _ in store.results(run)]
         self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
         timed = [run for run in about.runs.values() if any(r.run_id == run and r.time_s_median for r in rows)]
         counts = {run: sum(r.run_id == run and r.time_s_median is not None for r in rows) for run in timed}
         self._shown = answering = [run for run in shown if run in counts]
         main = about.main if about.main in counts else max(counts, key=lambda run: counts[run], default="")
-        #: What the first lines and figures speak of: the runs that are shown, or else one of them.
+        #: The data of the first lines and figures: the shown runs, or else one of them.
         self.main: RunData | None = RunData(store, main) if main else None
         if answering:
             self.main = SeveralRuns(store, answering)
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
-        """Return a function for each file except the README, which is made last, from the folder's contents."""
+        """Return a function for each file except the README, which is made last from the folder's contents."""
         files = {RESULTS: self._rows, ENVIRONMENT: self._environment, TABLES: self._tables}
         return {name: lambda make=make: self._mask(make()) for name, make in files.items()}  # type: ignore[misc]
 
@@ -149,7 +149,7 @@ class Report:
             yield told.replace("\n|", "\n\n|", 1)
 
     def _judged(self, claims: Path) -> Iterator[str]:
-        """Yield the claims that have a number, and how many verdicts there are of each kind."""
+        """Yield the claims that have a number, and the number of verdicts of each kind."""
         if not claims.is_file():
             return
         found = {row["id"]: row for row in csv.DictReader(io.StringIO(claims.read_text(encoding="utf-8")))}
@@ -253,7 +253,7 @@ class Report:
         return f"{', '.join(filter(None, told))}."
 
     def _paragraphs(self, run: str, rows: list[Result]) -> Iterator[str]:
-        """Yield the tables of timed rows and their ceilings; of rows that are verified alone, those that went wrong."""
+        """Yield the tables of timed rows and their ceilings; of rows that were only verified, those that failed."""
         if rows and rows[0].mode in TIMED:
             yield from map(markdown, all_pivots(self._store, run))
             yield run_table(rows, "github")
@@ -263,7 +263,7 @@ class Report:
 
 
 def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
-    """Return how the cases of a run ended; that it has none, and that it timed none."""
+    """Return a sentence on how the cases of a run ended, or that it has none or timed none."""
     if not rows:
         return "Not finished: no row was recorded."
     verified = all(r.mode not in TIMED for r in rows)
@@ -271,7 +271,7 @@ def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
 
 
 def within_device(rows: list[Result]) -> list[Result]:
-    """Return rows without speedups over a baseline on another device: no GPU is compared with NumPy."""
+    """Return the rows without speedups over a baseline on another device, so that no GPU is compared with NumPy."""
     device = {r.kernel: r.device for r in rows}
     across = {r.problem for r in rows if device.get(r.baseline, r.device) != r.device}
     none = {"baseline": "", "speedup": None, "speedup_ci95_low": None, "speedup_ci95_high": None}
@@ -296,7 +296,7 @@ def figures(drawn: Sequence[Drawn]) -> Iterator[str]:
 
 
 def _width(svg: str) -> int:
-    """Return the pixels of a figure on the page, in proportion to its width on paper."""
+    """Return the width of a figure on the page in pixels, proportional to its width on paper."""
     found = re.search(r'width="([\d.]+)pt"', svg)
     return min(WIDEST, round(COLUMN * float(found[1]) / COLUMN_PT)) if found else COLUMN
 
@@ -313,7 +313,7 @@ def _first(text: str) -> str:
 
 
 def write(folder: Path, report: Report, registry: Registry) -> None:
-    """Write all files except the claims, which must exist by now. Raises UsageError."""
+    """Write all files except the claims, which must exist already. Raises UsageError."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in report.texts().items():
@@ -323,7 +323,7 @@ def write(folder: Path, report: Report, registry: Registry) -> None:
 
 
 def refuse_noise(found: Noise, anyway: bool) -> None:
-    """Raise UsageError for noisy runs, unless they are published anyway."""
+    """Raise UsageError for noisy runs unless `anyway`."""
     if found.noisy and not anyway:
         raise UsageError(
             f"publish: {found.sentence}; expected quiet runs: measure again in a quiet hour (--fresh), or publish them "
@@ -341,7 +341,7 @@ class EarlierRun(NamedTuple):
 
 
 def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
-    """Return the rows of a report's results.csv that are of none of these runs. Raises UsageError."""
+    """Return the rows of a report's results.csv that belong to none of these runs. Raises UsageError."""
     try:
         with results.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file, strict=True)
@@ -354,7 +354,7 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
 
 
 def _earlier_runs(found: Collection[Row]) -> list[EarlierRun]:
-    """Return the runs that rows are of, the earliest first."""
+    """Return the runs of rows, the earliest first."""
     kept: dict[str, list[Row]] = {}
     for row in found:
         kept.setdefault(row["run_id"], []).append(row)
@@ -364,7 +364,7 @@ def _earlier_runs(found: Collection[Row]) -> list[EarlierRun]:
 
 
 def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, Any]]:
-    """Return the machine and the environment of each earlier publication of other runs, the earliest first."""
+    """Return the machine and environment of earlier publications of other runs, the earliest first."""
     try:
         before = json.loads(environment.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -375,10 +375,11 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 
 
 class SeveralRuns(RunData):
-    """The GPU's part of several runs, the earliest first; facts are the last run's.
+    """The GPU rows of several runs, the earliest first; facts are those of the last run.
 
-    Each contest comes from one run: the one with the most kernels (tiles not counted), then the one that measured most
-    problems in turn with it, then the newest. No ratio is formed between runs, and a kernel alone is no contest.
+    Each contest comes from one run: the run with the most kernels (tiles not counted), then the run that measured the
+    most problems in turn with it, then the newest. Ratios are not formed between runs, and a single kernel is no
+    contest.
     """
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
@@ -417,7 +418,7 @@ class SeveralRuns(RunData):
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
-        """Return the contests of at least two kernels, each with the lead of its fastest over the next."""
+        """Return the contests of at least two kernels, each with the lead of the fastest over the next."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     def samples(self, r: Result) -> list[float]:

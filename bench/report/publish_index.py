@@ -32,9 +32,9 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """Seconds of a batch of a network by the fastest kernel of each layer, its interval, and joules.
+    """A network's seconds per batch with the fastest kernel of each layer, the interval, and joules.
 
-    noisy: whether the row of any layer is.
+    noisy: whether any layer's row is noisy.
     """
 
     network: str
@@ -99,7 +99,7 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Networ
 
 
 def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:
-    """Return the energy of a batch where it was measured of every layer; declared watts are no measurement."""
+    """Return the energy of a batch if it was measured for every layer, or None; declared watts are not used."""
     energies = [count * r.energy_j for count, r in layers if r and r.energy_j]
     return sum(energies) if len(energies) == len(layers) else None
 
@@ -114,7 +114,7 @@ def write_index(reports: Path) -> Path:
 
 
 def entries(reports: Path) -> Iterator[IndexEntry]:
-    """Yield the reports of a folder that have a summary, the latest first."""
+    """Yield the reports in a folder that have a summary, the latest first."""
     entries = []
     for path in sorted(reports.glob("*/environment.json")):
         try:

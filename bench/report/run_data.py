@@ -1,4 +1,4 @@
-"""A run, read once for the report: facts, rows, ceilings, contests; samples on demand."""
+"""The data of a run, read once for a report: facts, rows, ceilings and contests, and samples on demand."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from kernelmark.bench.report.places import places
 from kernelmark.bench.report.trend import TrendCase, trend
 
 Dims = dict[str, Any]
-#: Rows of a run beyond which its cases are not looked for in other runs.
+#: The most rows of a run whose cases are searched for in other runs.
 MOST_TRENDS = 10_000
 
 
@@ -49,8 +49,8 @@ class RunData:
     def contests(self) -> list[Contest]:
         """Return a contest for each problem in each setting, in the order of the rows.
 
-        Kernels on column-major buffers compute another product: their rows are in the tables, but they win nothing here
-        if others were measured. On a GPU speedups are over the vendors' kernels.
+        Kernels on column-major buffers compute another product: they are in the tables, but cannot win here if others
+        were measured. On a GPU, speedups are relative to the vendors' kernels.
         """
         found = contests(self.timed, self._store)
         found = over_vendors([c for c in found if not c.setting.order] or found)
@@ -75,11 +75,11 @@ class RunData:
 
     @property
     def places(self) -> list[str]:
-        """Return where the run was measured as HTML, if on several hosts or GPUs; their names are hashes."""
+        """Return the tables of the run's hosts and GPUs as HTML, if there are several; their names are hashes."""
         return list(places(self._store, self.run_id, "html", identify=self._store.identifies))
 
     def opened(self) -> AbstractContextManager[Store]:
-        """Open the run's store once more, for queries that select rows."""
+        """Open the run's store again, for queries that select rows."""
         return closing(Store(self._store.path, create=False))
 
     def faster(self, one: Result, other: Result) -> Ratio:
@@ -91,7 +91,7 @@ class RunData:
         return self._store.samples(self.run_id, r.case)
 
     def sample_blobs(self) -> Iterator[bytes]:
-        """Yield the samples of every row, as doubles; nothing for a row without a time."""
+        """Yield the samples of every row, as doubles; b"" for a row without a time."""
         return self._store.sample_blobs(self.run_id)
 
     def by_process(self, r: Result) -> list[Sequence[float]]:
@@ -100,12 +100,12 @@ class RunData:
 
     @cached_property
     def resources(self) -> Mapping[str, LaunchResources]:
-        """Return the GPU resources of the tiles of a tuning, by case."""
+        """Return the GPU resources of a tuning's tiles, by case."""
         return self._store.resources(self.run_id)
 
     @cached_property
     def tunes(self) -> Tunes | None:
-        """Return the subject of a run that is a tuning, or None for any other run."""
+        """Return the subject of a tuning run, or None for any other run."""
         return msgspec.convert(self.run.plan.get("tunes"), Tunes | None)
 
     @cached_property
@@ -133,7 +133,7 @@ class RunData:
 
 
 def sizes(problem: str) -> str:
-    """Return `m1024n2048k26752` of `gemm/m1024n2048k26752/f32/NT`."""
+    """Return the sizes in a problem's id: `m1024n2048k26752` from `gemm/m1024n2048k26752/f32/NT`."""
     return problem.split("/")[1] if "/" in problem else problem
 
 
@@ -155,6 +155,6 @@ def flop_and_bytes(r: Result) -> tuple[float, float]:
 
 
 def work(r: Result) -> float:
-    """Return the size of a problem: its nominal operations, or the bytes moved if it has none."""
+    """Return the size of a problem: its nominal operations or, if it has none, its bytes of traffic."""
     rate = r.gflop_per_s or r.gbyte_per_s
     return (rate or 0.0) * 1e9 * (r.time_s_median or 0.0)

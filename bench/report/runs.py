@@ -1,4 +1,4 @@
-"""Runs of a store in one line each, a whole run as JSON, and the result of a merge of shards."""
+"""A line for each run of a store, a run as JSON, and the result of a merge of shards."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One run. cases_planned: None if unknown, as for imported runs; noisy: the timed cases that were disturbed."""
+    """A run. cases_planned: None if unknown, as for imported runs; noisy: the number of disturbed timed cases."""
 
     run_id: str
     name: str
@@ -60,7 +60,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return f"{self.cases_done}" + (f" of {self.cases_planned}" if self.cases_planned is not None else "")
 
     def partial(self, store: Path) -> str:
-        """Return `partial: 26 of 199 cases; ...` and how to continue, or nothing for a complete run."""
+        """Return `partial: 26 of 199 cases; ...` with the command to continue, or "" for a complete run."""
         if self.cases_planned is None or self.cases_done >= self.cases_planned:
             return ""
         if self.command == MERGED:
@@ -103,7 +103,7 @@ def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
 
 
 def runs_table(runs: Iterable[RunSummary]) -> str:
-    """Return a line for each run, or that there is none."""
+    """Return a line for each run, or a line that there is none."""
     cells = [
         (
             run.run_id,
@@ -120,7 +120,7 @@ def runs_table(runs: Iterable[RunSummary]) -> str:
 
 
 def _few(suites: Sequence[str]) -> str:
-    """Return `smoke, seed and 3 more`: a run's line must fit a screen."""
+    """Return `smoke, seed and 3 more`, since a run's line must fit the screen."""
     return ", ".join(suites) if len(suites) < 4 else f"{', '.join(suites[:2])} and {len(suites) - 2} more"
 
 
@@ -131,7 +131,7 @@ def removed_line(runs: Sequence[RunSummary]) -> str:
 
 
 class RunDocument(msgspec.Struct, frozen=True):
-    """What `--json` prints of a run. results: the columns of each row, then the dimensions of its problem."""
+    """The document that `--json` prints of a run. results: the columns of each row, then its problem's dimensions."""
 
     run: RunSummary
     results: list[Result]
@@ -153,9 +153,9 @@ def _row(store: Reader, result: Result, dims: Dims) -> dict[str, Any]:
     return found | {name: hidden(name, found[name]) for name in own}
 
 
-#: Returns the problems of shards by their numbers, for a plan; raises UsageError where that cannot be planned again.
+#: Returns the problems of a plan's shards by number; raises UsageError if the jobs cannot be planned again.
 Problems = Callable[[dict[str, Any], list[int]], Mapping[int, Sequence[str]]]
-#: Problems of a missing shard, and missing shards, that are named.
+#: The most problems of a missing shard, and the most missing shards, that are listed.
 _NAMED, _LISTED = 3, 20
 _SHARDS = (
     TableColumn("shard"),

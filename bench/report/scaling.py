@@ -1,8 +1,8 @@
-"""Data and model parallelism on paper: how many batches w workers finish while one computes one, by strategy.
+"""Computed data and model parallelism: how many batches w workers finish while one worker computes one batch.
 
-Nothing here is measured, and nothing is written to a store. The batch is the sum of the network's layers, the additions
-are a row of `aggregate`, and the link is stated by the user; docs/scaling.md has the formula and what it assumes.
-Tables and JSON show the figures that texts state beside the computed ones.
+Nothing here is measured or written to a store. The batch is the sum of the network's layers, the additions are a row of
+`aggregate`, and the link's rate is given by the user; docs/scaling.md has the formula and its assumptions. Tables and
+JSON show the figures stated in texts beside the computed ones.
 """
 
 import math
@@ -29,7 +29,7 @@ FLOAT_BYTES = 4
 
 
 class ScalingQuestion(NamedTuple):
-    """The user's question: a network, numbers of workers, and the rate of each link, each way."""
+    """The user's question: a network, numbers of workers, and the rate of each link in each direction."""
 
     network: str
     workers: Sequence[int]
@@ -39,8 +39,8 @@ class ScalingQuestion(NamedTuple):
 class Point(NamedTuple):
     """One strategy at one number of workers.
 
-    aggregation: seconds of the additions, `scaled` times the time of `row`; link_s: seconds on the link. speedup: with
-    nothing hidden; hidden: with all of it hidden while the batch is computed.
+    aggregation: seconds of the additions, `scaled` times the time of `row`; link_s: seconds on the link. speedup:
+    without overlap; hidden: with complete overlap with the computation.
     """
 
     kernel: str
@@ -54,7 +54,7 @@ class Point(NamedTuple):
 
 
 class ScalingSection(NamedTuple):
-    """The points of one setting: that of the measured batch and additions.
+    """The points of one setting, in which batch and additions were measured.
 
     points: of data parallelism. divided: of model parallelism, in which each worker computes a part of every layer.
     """
@@ -66,9 +66,9 @@ class ScalingSection(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """The computed scaling of a network. parameters: weights without biases; runs: of the batch and of the additions.
+    """The computed scaling of a network. parameters: weights without biases; runs: those of batch and additions.
 
-    exchanged: elements of the aggregation that moves as much as a step of model parallelism.
+    exchanged: elements of an aggregation that moves as much data as a step of model parallelism.
     """
 
     asked: ScalingQuestion
@@ -89,9 +89,9 @@ Found = tuple[Result, dict[str, Any]]
 def computed(
     store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
 ) -> Scaling:
-    """Compute the model from the rows of a run, and of another for aggregation; by default from the latest.
+    """Compute the model from the rows of a run, and of another run for aggregations; by default the latest ones.
 
-    Afterwards the store returns rows of aggregations only. Raises UsageError where rows are missing.
+    Afterwards the store returns only rows of aggregations. Raises UsageError if rows are missing.
     """
     compute_run, layers, found = _layers_of(store, asked.network, run_id)
     size = parameters(layers, registry)
@@ -114,12 +114,12 @@ def computed(
 
 
 def _runs(store: Store, run_id: str | None) -> list[str]:
-    """Return the run asked for, or all, the latest first."""
+    """Return the given run, or all runs, the latest first."""
     return store.run_ids()[::-1] if run_id is None else [store.find_run(run_id)["run_id"]]
 
 
 def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, list[Layer], dict[Setting, Batch]]:
-    """Return the run, the layers, and the batch in each setting. Raises UsageError where no run has it."""
+    """Return the run, the layers, and the batch in each setting. Raises UsageError if no run has them."""
     names: dict[str, None] = {}
     for known in _runs(store, run_id):
         layers = store.layers(known)
@@ -139,7 +139,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
 
 
 def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
-    """Return the rows of each kernel in a setting; one with a single thread counts at every thread count."""
+    """Return the rows of each kernel in a setting; one-thread kernels count at every thread count."""
     own: dict[str, list[Found]] = {}
     for r, dims in rows:
         if (r.device, r.device_name, r.mode, r.isa) == (setting.device, setting.device_name, setting.mode, setting.isa):
@@ -160,7 +160,7 @@ def _points(
 
 
 def _divided(asked: ScalingQuestion, elements: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
-    """Yield the points of model parallelism, in which each worker computes its part of every layer of one batch."""
+    """Yield the points of model parallelism, where each worker computes a part of every layer of one batch."""
     for kernel, rows in by_kernel.items():
         for workers in asked.workers if rows and strategy_name(kernel) in BY_STRIPES else ():
             part = batch.seconds.scaled(1 / workers)
@@ -176,7 +176,7 @@ def _point(
     rows: Sequence[Found],
     update: bool = True,
 ) -> Point:
-    """Return a point: w times as much as is computed alone in the time of `compute`, of n elements exchanged."""
+    """Return the point of a strategy: `workers` workers that each compute for `compute` and exchange n elements."""
     strategy = STRATEGIES[strategy_name(kernel)]
     r, dims = min(rows, key=lambda found: _distance(found, workers, n, update))
     # An aggregation moves w gradients and their sum.
@@ -188,7 +188,7 @@ def _point(
 
 
 def _distance(found: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
-    """Return how far a row is from what is asked: in workers, in elements, and in whether it updates the weights."""
+    """Return the distance of a row from the question: in workers, in elements, and in the update of weights."""
     dims = found[1]
     apart = abs(math.log(workers / dims["w"])), abs(math.log(n / dims["n"]))
     return *apart, (dims.get("step") == "update") != update
@@ -229,10 +229,10 @@ TEXTS = (
 
 
 class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A computed strategy at a number of workers. Seconds are for a batch; null stands for an unknown end.
+    """A computed strategy at a number of workers. Seconds are per batch; null is an unknown end.
 
     aggregation_s: `scaled` times the time of the row of `aggregation_problem`. hidden: the speedup if additions and
-    link were hidden while the batch is computed.
+    link overlapped completely with the computation.
     """
 
     kernel: str
@@ -260,7 +260,7 @@ class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A speedup that a text states, and the one computed here. low, high: null if the text gives no number."""
+    """A speedup stated in a text, and the computed one. low, high: null if the text gives no number."""
 
     what: str
     workers: int
@@ -274,10 +274,10 @@ class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `scaling --json` prints: computed values, and the measured times of the rows behind them.
+    """The document that `scaling --json` prints: computed values, and the measured times that they are based on.
 
-    computed: by data parallelism. model_parallel: by model parallelism, whose steps exchange as much as an aggregation
-    of `exchanged` elements.
+    computed: for data parallelism. model_parallel: for model parallelism, whose steps exchange as much data as an
+    aggregation of `exchanged` elements.
     """
 
     network: str
@@ -292,7 +292,7 @@ class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def render(found: Scaling) -> str:
-    """Return a paragraph on the inputs of the computation, and the tables of each setting."""
+    """Return a paragraph on the inputs of the computation, and tables for each setting."""
     return "\n\n".join([_head(found), *(part for section in found.sections for part in _section(found, section))])
 
 
@@ -345,7 +345,7 @@ def _cells(point: Point) -> Sequence[str]:
 
 
 def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
-    """Yield the stated figures with the fastest point of the same strategy and number of workers."""
+    """Yield stated figures with the fastest point of the same strategy and number of workers."""
     for stated in STATED:
         for name in stated.strategies:
             matching = [p for p in points if strategy_name(p.kernel) == name and p.workers == stated.workers]

@@ -1,4 +1,4 @@
-"""Strategies of aggregation in the model of scaling: the bytes that cross a link, and who adds what.
+"""Strategies of aggregation in the scaling model: the bytes that cross a link, and the additions of each worker.
 
 docs/scaling.md explains each number.
 """
@@ -7,16 +7,15 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-#: Bytes of a block of gradients in FP32 over its bytes on the wire: 512 bits with two FP32, 256 bytes with one.
+#: Bytes of a block of gradients in FP32 over its bytes on the wire: 512 bits with two FP32 values, 256 bytes with one.
 ONE_BIT, EIGHT_BITS = 2048 / 72, 1024 / 260
 
 
 class Strategy(NamedTuple):
-    """How a strategy uses the workers and their links.
+    """The model of a strategy: its use of the workers and their links.
 
-    crossings: gradients that cross the busiest link, one after the other, for w workers. share: the share of the
-    measured additions that one worker makes, where workers add at the same time. smaller: how many times smaller a
-    gradient is on the wire.
+    crossings: the number of gradients that cross the busiest link with w workers. share: one worker's share of the
+    measured additions, if workers add at the same time. smaller: how many times smaller a gradient is on the wire.
     """
 
     crossings: Callable[[int], float]
@@ -39,7 +38,7 @@ def _stripes(smaller: float = 1.0) -> Strategy:
 
 
 _HOST = Strategy(lambda _: 2.0, lambda _: 1.0)
-#: By the names of kernels, without their providers.
+#: Strategies by kernel name, without the provider.
 STRATEGIES = {
     "host_serial": _HOST,
     "host_parallel": _HOST,
@@ -50,27 +49,27 @@ STRATEGIES = {
     "bf16": _stripes(2.0),
     "int8": _stripes(EIGHT_BITS),
     "onebit": _stripes(ONE_BIT),
-    # The gradients lie on a GPU, and cross its link to the host and back in the time that was measured.
+    # Strategies whose measured time includes the link: gradients lie on a GPU, and cross its link to the host and back.
     "cuda.host_serial": Strategy(lambda _: 0.0, lambda _: 1.0),
     "cuda.host_parallel": Strategy(lambda _: 0.0, lambda _: 1.0),
 }
-#: Strategies by which model parallelism exchanges activations and their gradients: each worker has a stripe of both.
+#: Strategies for exchanging activations and their gradients in model parallelism: each worker has a stripe of both.
 BY_STRIPES = ("device", "ring", "bf16", "int8")
 
 
-#: Whose kernels cross links between GPUs in the time that was measured: no stated link is added to it.
+#: Strategies whose measured time includes links between GPUs, so that no stated link is added.
 ACROSS = ("p2p", "nccl")
 
 
 def strategy_name(kernel: str) -> str:
-    """Return the strategy of a kernel: `host_serial` of `aggregate/cpu.host_serial@THREADS=2`, or `p2p.ring`."""
+    """Return the strategy of a kernel: `host_serial` for `aggregate/cpu.host_serial@THREADS=2`, or `p2p.ring`."""
     whole = kernel.partition("@")[0].rpartition("/")[2]
     provider, _, name = whole.partition(".")
     return whole if provider in ACROSS or whole in STRATEGIES else name
 
 
 class StatedSpeedup(NamedTuple):
-    """A speedup that a text states. low, high: None if it gives no number. strategies: in order of preference."""
+    """A speedup stated in a text. low, high: None if it gives no number. strategies: in order of preference."""
 
     what: str
     workers: int
@@ -81,7 +80,7 @@ class StatedSpeedup(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return `3.6-3.8x`, or that the speedup is nearly linear."""
+        """Return `3.6-3.8x`, or `nearly linear`."""
         if self.low is None or self.high is None:
             return "nearly linear"
         return f"{self.low:g}x" if math.isclose(self.low, self.high) else f"{self.low:g}-{self.high:g}x"

@@ -1,4 +1,4 @@
-"""Tables for people, from the rows of a store, and one row in full."""
+"""Tables of the rows of a store, and one row in full, for a terminal."""
 
 import sys
 from collections import Counter
@@ -78,7 +78,7 @@ NOTE = "one process cannot show run-to-run variation; --processes 5 does"
 
 
 def run_table(results: Iterable[Result], style: str = "simple") -> str:
-    """Return a table for each problem, mode and isa: its kernels fastest first, then rows without a time and why."""
+    """Return a table for each problem, mode and isa: kernels, fastest first, then rows without a time and reasons."""
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         groups.setdefault((result.problem, result.mode, result.isa), []).append(result)
@@ -89,12 +89,12 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
     """Return the table of rows that share problem, mode and isa, followed by the rows without a time."""
     timed = [r for r in rows if r.time_s_median]
     parts = [kernel_table(rows, style), *(paragraph(line, "  ", style=style) for line in _below(rows, timed))]
-    # In Markdown a line right below a table would be another row of it.
+    # In Markdown a line directly below a table would become a row of it.
     return ("\n\n" if style == "github" else "\n").join(parts)
 
 
 def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.maxsize) -> str:
-    """Return the title and the timed rows of a table, fastest first; most: how many rows of a longer table."""
+    """Return the title and the timed rows of a table, fastest first; most: the most rows to show."""
     timed = sorted((r for r in rows if r.time_s_median), key=lambda r: r.time_s_median or 0.0)
     parts = [_title(rows, style)]
     if timed:
@@ -199,20 +199,20 @@ def _threads(r: Result, shown: _Shown) -> str:
 
 
 def by_name_only(r: Result) -> bool:
-    """Whether an in-place kernel used scratch of more than a tenth of the matrix."""
+    """Return whether an in-place kernel used scratch of more than a tenth of the matrix."""
     if "in" not in r.problem.split("/") or not (r.time_s_median and r.gbyte_per_s and r.scratch_bytes):
         return False
     return r.scratch_bytes > r.time_s_median * r.gbyte_per_s * 1e9 / 2 / 10
 
 
-#: What the name of a roofline bound begins with, where a kernel's name would stand.
+#: The prefix of a roofline bound's name, in the column of kernels.
 _BOUND = "bound: "
 
 
 def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequence[str]]]:
-    """Yield the roofline bounds of these rows, each once, as a line among the kernels that it bounds.
+    """Yield the roofline bounds of these rows, without duplicates, as lines among the kernels that they bound.
 
-    One of arithmetic holds for what an algorithm executes, and has the name of a kernel of it if that is not nominal.
+    A bound of arithmetic holds for an algorithm's operations, and has the name of a kernel if these are not nominal.
     """
     seen = set()
     for r in timed:
@@ -230,7 +230,7 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
-    """Return the ceilings of a run's rows, with the kernel that reached each and any reason to doubt it."""
+    """Return a table of the ceilings of a run's rows, with the kernel that reached each, and its doubt if any."""
     cells = []
     for c, doubt in in_force(ceilings):
         rate = flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{digits(c.rate * 1e-9)} {c.rate_unit}"
@@ -272,12 +272,12 @@ def status_line(statuses: Counter[str]) -> str:
     return f"{count(statuses.total(), 'row')}: {counts}"
 
 
-#: Cases that a complaint lists.
+#: The most cases that a complaint lists.
 _NAMED = 5
 
 
 def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
-    """Yield the paragraphs that `show --row` prints of the one case that contains a text. Raises UsageError."""
+    """Yield the paragraphs that `show --row` prints of the only case that contains a text. Raises UsageError."""
     with store.snapshot():
         case = _find(store, run_id, text)
         result, dims = store.result(run_id, case)
@@ -285,7 +285,7 @@ def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
     yield "\n".join(wrapped(case, width(), "", "    "))
     yield _aligned((name, value) for name, value in row(result, dims).items() if value not in (None, ""))
     if evidence:
-        yield "The samples that accuse it, which the row does not keep:\n" + _aligned(_accusation(evidence))
+        yield "The evidence against it, samples that are not part of the row:\n" + _aligned(_accusation(evidence))
 
 
 def _find(store: Reader, run_id: str, text: str) -> str:

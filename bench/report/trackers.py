@@ -1,4 +1,4 @@
-"""Write rows for programs that follow benchmarks over commits: github-action-benchmark, Bencher and asv.
+"""Write rows for programs that track benchmarks over commits: github-action-benchmark, Bencher and asv.
 
 Each timed row is a benchmark with the name of its case. The formats are those of the programs' documentation:
 https://github.com/benchmark-action/github-action-benchmark, https://bencher.dev/docs/reference/bencher-metric-format,
@@ -19,7 +19,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import is_timed
 from kernelmark.bench.report.format import interval, row_time
 
-#: One unit for all rows and commits: if it followed the time, a chart would jump.
+#: One unit for all rows and commits, since a chart would jump if the unit changed with the time.
 _US, _NS = 1e6, 1e9
 _ASV = (
     "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
@@ -58,8 +58,8 @@ def _metric(found: Sequence[float | None]) -> dict[str, float]:
 def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     """Write a file of asv's results: medians and samples in seconds, by benchmark.
 
-    asv expects the date of the commit, which is not known here: the run's takes its place. asv's intervals are of
-    99 %, ours of 95 %, so these are left out.
+    asv expects the date of the commit, which is unknown here, so the run's date is written. asv's intervals are of 99 %
+    and kernelmark's of 95 %, so intervals are left out.
     """
     run_id = _only(run_ids, "asv")
     with store.snapshot():
@@ -99,7 +99,7 @@ def _fact(value: Any) -> str:
 def _milliseconds(moment: str) -> int | None:
     try:
         return round(datetime.fromisoformat(moment).timestamp() * 1e3)
-    except ValueError:  # of a run from elsewhere
+    except ValueError:  # of an imported run
         return None
 
 

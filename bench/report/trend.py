@@ -1,7 +1,7 @@
-"""A case over runs, commits and library versions: where its time stepped, judged by the processes of the runs.
+"""The times of a case over runs, commits and library versions, and their steps, judged by the runs' processes.
 
-Consecutive runs are compared as `compare` does: Welch's test on their processes' medians, with all tests of a
-question corrected together (Holm). A run of one process is a point without a test.
+Consecutive runs are compared as `compare` does: by Welch's test on their processes' medians, with Holm's correction for
+all tests of a command. A run of one process is a point without a test.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +22,12 @@ from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.welch import ALPHA, holm, welch
 
 MARGIN = 0.02
-#: Pairs that are tested at once, cases and steps that a terminal is shown, and cases that are shown run by run.
+#: Pairs that are tested at once; the most cases and steps that are printed; the most cases printed run by run.
 CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
 
 class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A row of the case, with commit and versions. processes: a point of one process shows no step."""
+    """A row of the case, with commit and versions. processes: their number; a step needs several."""
 
     run_id: str
     started_at: str
@@ -43,7 +43,8 @@ class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change from one run to a later one. ratio: the time in `to` over that in `since`; changed: what differs."""
+    """A change between two runs. ratio: the time in `to` over that in `since`; changed: what else
+    differs."""
 
     since: str
     to: str
@@ -62,7 +63,7 @@ class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
-    """A case on one machine, its runs in order of their start. drift: from the first run to the last, as a step."""
+    """A case on one machine, with its runs in order of their start. drift: the step from the first run to the last."""
 
     case: str
     kernel: str
@@ -75,7 +76,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `trend --json` prints. single: cases of one run only. tests: the number of tested pairs of runs."""
+    """The document that `trend --json` prints. single: cases in only one run. tests: the number of tested pairs."""
 
     subject: str
     margin: float
@@ -118,7 +119,7 @@ def _point(row: PointRow, run: RunFacts) -> TrendPoint:
 
 
 def _find_steps(cases: list[TrendCase], medians: Sequence[Sequence[Any]], margin: float) -> int:
-    """Add to the cases the steps that are certain and larger than the margin; return how many pairs were tested."""
+    """Add certain steps above the margin to the cases; return the number of tested pairs."""
     pairs = list(_pairs(cases))
     found: list[tuple[float, ...]] = []
     for start in range(0, len(pairs), CHUNK):
@@ -144,7 +145,7 @@ def _several(points: Sequence[TrendPoint]) -> list[int]:
 
 
 def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield the number of each case with two of its points: those that follow each other, then the first and last."""
+    """Yield each case's number with pairs of its points: consecutive ones, then the first and the last."""
     for at, case in enumerate(cases):
         found = _several(case.points)
         yield from ((at, *pair, False) for pair in pairwise(found))
@@ -153,7 +154,7 @@ def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
 
 
 def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
-    """Return what differs between the runs of two points."""
+    """Return the differences between the runs of two points, other than the time."""
     found = [
         (name, getattr(since, field)[:most], getattr(to, field)[:most])
         for name, field, most in (
@@ -168,7 +169,7 @@ def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
 
 
 def write_json(found: TrendDocument, out: IO[str]) -> None:
-    """Write the document case by case: one text of hundreds of thousands of points would take as many kB of memory."""
+    """Write the document case by case, since hundreds of thousands of points in one text would use too much memory."""
     head = {name: getattr(found, name) for name in found.__struct_fields__ if name != "cases"}
     out.write(msgspec.json.encode(head).decode()[:-1] + ',\n"cases": [')
     for i, case in enumerate(found.cases):
@@ -198,7 +199,7 @@ SUMMARY = (
 
 
 def page(found: TrendDocument) -> Iterator[str]:
-    """Yield the paragraphs of a trend: few cases run by run, else a line each, cases with steps first."""
+    """Yield the paragraphs of a trend: a few cases run by run, many in a line each, cases with steps first."""
     cases = sorted(found.cases, key=lambda case: not (case.steps or case.drift))
     several = sum(len(_several(case.points)) > 1 for case in cases)
     stepped = sum(bool(case.steps or case.drift) for case in cases)

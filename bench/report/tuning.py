@@ -1,7 +1,6 @@
 """A tuning in a report: the result of its search and of its race, the verdict and three numbers.
 
-The race's intervals are those of 99 %, widened by Bonferroni's correction, so that those of all its tiles hold
-together.
+The race's intervals are 99 % intervals with Bonferroni's correction, so that they hold for all tiles jointly.
 """
 
 import json
@@ -24,7 +23,7 @@ from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
 
-#: A tile is near the best where its speed is at least this share of the best.
+#: A tile is near the best if its speed is at least this share of the best speed.
 NEAR = 0.95
 TUNABLES = (
     TableColumn("tunable"),
@@ -59,7 +58,7 @@ class Searched(NamedTuple):
 
     @property
     def default(self) -> Result:
-        """Return the row of the default, which every job has."""
+        """Return the row of the default tile, which is in every job."""
         return next(row for row in self.rows if row.kernel == self.tunes.kernel)
 
     @property
@@ -68,7 +67,7 @@ class Searched(NamedTuple):
 
     @property
     def varied(self) -> dict[str, list[int]]:
-        """Return the values of each tunable that was timed at more than one value."""
+        """Return the timed values of each tunable that has more than one."""
         tried = {name: sorted({trial.tile[name] for trial in self.trials}) for name in self.trials[0].tile}
         return {name: values for name, values in tried.items() if len(values) > 1}
 
@@ -78,7 +77,7 @@ class Searched(NamedTuple):
 
 
 def searches(data: RunData | None) -> list[Searched]:
-    """Return the search on each problem whose default has a time, in the order of its spaces."""
+    """Return the search on each problem whose default has a time, in the order of the spaces."""
     if data is None or data.tunes is None:
         return []
     kernel, by_problem = data.tunes.kernel, dict[str, list[Result]]()
@@ -103,7 +102,7 @@ def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
 
 
 def searched_words(found: Searched) -> str:
-    """Return the result of the search of a problem, for a terminal."""
+    """Return the text on a problem's search for a terminal."""
     return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), tunables_table(found))))
 
 
@@ -114,7 +113,7 @@ def size_words(space: SearchSpace) -> str:
 
 
 def space_words(found: Searched) -> str:
-    """Return the size of the space, the fate of the measured tiles, and how many are near the best."""
+    """Return a text on the size of the space, the outcome of its measured tiles, and how many are near the best."""
     statuses = Counter(row.status for row in found.rows)
     how = "" if found.tunes.how == EXHAUSTIVE else f" by {found.tunes.how.partition(',')[0]}"
     each = ", ".join(f"{number} {status}" for status, number in statuses.items())
@@ -124,7 +123,7 @@ def space_words(found: Searched) -> str:
 
 
 def compiled_words(found: Searched) -> str:
-    """Return `38 compiled, 3 of them spilling` of a CUDA kernel; nothing for a kernel that was not compiled."""
+    """Return `38 compiled, 3 of them spilling` for a CUDA kernel, or "" if nothing was compiled."""
     known = [found.resources[row.case] for row in found.rows if row.case in found.resources]
     if not known:
         return ""
@@ -132,7 +131,7 @@ def compiled_words(found: Searched) -> str:
 
 
 def failures(found: Searched) -> int:
-    """Count the tiles that were measured without a result."""
+    """Return the number of measured tiles without a time."""
     return sum(row.status != Status.OK for row in found.rows)
 
 
@@ -149,7 +148,7 @@ def tunables_table(found: Searched, style: str = "simple") -> str:
 #: The samples of each process.
 Groups = Sequence[Sequence[float]]
 Name = TypeVar("Name", bound=Hashable)
-#: How often a race may err. An adopted tile stays in use for months, so less is risked than in a table.
+#: The error probability of a race; lower than in tables, since an adopted tile stays in use for months.
 RISK = ALPHA / 5
 DEFAULT = "the default"
 SUITE = (
@@ -211,7 +210,7 @@ class Raced(NamedTuple):
 
 
 def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decision[Name]:
-    """Decide from the samples of the default and of tiles, by process; raced: the number of tiles."""
+    """Decide a race from the samples of the default and of tiles, by process. raced: the number of tiles."""
     ratios = _ratios(default, tiles, raced)
     faster = [name for name, ratio in ratios.items() if ratio.certain and ratio.median > 1]
     best = max(faster, key=lambda name: ratios[name].median, default=None)
@@ -221,7 +220,7 @@ def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decisio
 
 
 def _ratios(base: Groups, tiles: Mapping[Name, Groups], raced: int) -> dict[Name, Ratio]:
-    """Return how many times faster than the base each tile is; all these intervals are right in 99 % of the races."""
+    """Return the speedup of each tile over the base; the intervals hold jointly in 99 % of the races."""
     ratios = {name: paired(base, times, RISK / raced) for name, times in tiles.items()}
     return {name: ratio for name, ratio in ratios.items() if ratio is not None}
 
@@ -248,7 +247,7 @@ def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
 
 
 def sentence(found: Raced) -> str:
-    """Return which tile to take and how to use it, or that none is certainly faster."""
+    """Return a sentence on the tile to use and how, or that none is certainly faster."""
     ratios, best, tied = found.decision
     subject = f"{found.tunes.kernel} on {found.space.problem}"
     default = f"{DEFAULT} ({found.space.default})"
@@ -283,7 +282,7 @@ def _cells(found: Raced) -> tuple[str, ...]:
     return found.space.problem, marked(rate(found.default), found.default), tile or "", speed, adopted, *shares
 
 
-#: Problems whose spaces are described in words; a suite may have hundreds.
+#: The most problems whose spaces are described in words, since a suite may have hundreds.
 MOST_DESCRIBED = 12
 
 
@@ -296,9 +295,9 @@ class Number(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """The page's view of a tuning: for each problem its space in words, the outcome of the race, one tile for all.
+    """A tuning on the page: each problem's space in words, the outcome of the race, the one tile for all problems.
 
-    outcome: a table of HTML, or nothing without a race.
+    outcome: an HTML table, or "" without a race.
     """
 
     spaces: list[tuple[str, str]]
@@ -309,7 +308,7 @@ class Learned(NamedTuple):
 
 
 def verdict(data: RunData) -> str:
-    """Return which tile to take, or for how many problems a tile is certainly faster, or that no race was run."""
+    """Return a sentence on the tile to use, or on the number of problems with a certainly faster tile."""
     raced, searched = races(data.race), searches(data.search)
     if not raced:
         return _undecided(searched) if searched else "Nothing was tuned: the default has no time."
@@ -331,7 +330,7 @@ def _undecided(searched: Sequence[Searched]) -> str:
 
 
 def numbers(data: RunData) -> list[Number]:
-    """Return the gain, how flat the optimum is, and how much of the space was measured."""
+    """Return the gain, the number of tiles near the best, and the measured share of the space."""
     searched, raced = searches(data.search), races(data.race)
     return [*_gain(raced), *([_flatness(searched), _extent(searched)] if searched else [])]
 

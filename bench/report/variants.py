@@ -1,4 +1,4 @@
-"""Ratios of variants of a problem, as rows have them: NT over NN, in place over out of place, FFT over direct."""
+"""The ratios of variants in rows: NT over NN, in place over out of place, FFT over direct."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ _OPEN = "no measurable difference"
 
 
 class VariantPair(NamedTuple):
-    """A row and its ratio to a variant; names: how the two differ, the row's first: `NT`, `NN`.
+    """A row and its ratio to a variant. names: the words that differ, the row's first: `NT`, `NN`.
 
-    problem: the id without that part. by: the kernel on the variant, if it is another than the row's.
+    problem: the id without these words. by: the kernel on the variant, if it differs from the row's.
     """
 
     row: Result
@@ -32,12 +32,12 @@ class VariantPair(NamedTuple):
 
 
 def ratio_of(r: Result) -> Ratio | None:
-    """Return a row's ratio to its variant, formed when the job ended, or None without one."""
+    """Return a row's ratio to its variant, which was computed at the end of the job, or None."""
     return None if r.ratio is None else Ratio(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
 
 
 def variant_pairs(rows: Iterable[Result]) -> list[VariantPair]:
-    """Return the rows that are compared with a variant of their problem, in their order."""
+    """Return the rows that are compared with a variant of their problem, in order."""
     return [_pair(r, ratio) for r in rows if (ratio := ratio_of(r))]
 
 
@@ -77,7 +77,7 @@ def no_difference(ratio: Ratio) -> str:
 
 
 def variant_lines(rows: Iterable[Result]) -> list[str]:
-    """Return a line for each kind of variants in a setting, by the fastest kernel that has a time on both.
+    """Return a line for each kind of variant in a setting, for the fastest kernel with times on both variants.
 
     Without such a kernel, the fastest kernels of both are compared.
 

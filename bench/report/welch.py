@@ -1,7 +1,7 @@
-"""Whether two runs differ: Welch's test on the logarithms of their processes' medians, for many cases at once.
+"""Test whether two runs differ: Welch's test on the logarithms of their processes' medians, for many cases at once.
 
-Processes, not samples, are drawn independently: placement in memory, neighbours and the time of day make one
-process differ from the next by more than its own samples show.
+Processes, not samples, are the independent observations: placement in memory, other load and the time of day make
+processes differ by more than the samples within one show.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 
 ALPHA = 0.05
-#: How often a difference of the size that `detectable` returns is found.
+#: The power of the test at the difference that `detectable` returns.
 POWER = 0.8
-#: What sums of logarithms of equal times may differ by.
+#: The rounding error of sums of logarithms of equal times.
 _ROUNDING = 1e-12
 Groups = Sequence[Sequence[float]]
 
 
 class Welch(NamedTuple):
-    """For each case, NEW's time over BASE's with its 95 % interval, and the two-sided p-value of a ratio of 1.
+    """NEW's time over BASE's for each case, with its 95 % interval, and the two-sided p-value of a ratio of 1.
 
-    error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. NaN where a
-    side has fewer than two processes (the ratio needs only one), or a median that is no positive number.
+    error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. Values are
+    NaN if a side has fewer than two processes (the ratio needs only one) or a median that is no positive number.
     """
 
     ratio: Array
@@ -38,7 +38,7 @@ class Welch(NamedTuple):
 def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
     """Apply Welch's test (Biometrika 34, 1947) to each case; the i-th groups hold its processes' medians in seconds.
 
-    Medians that do not scatter at all on either side make any difference certain.
+    If the medians of both sides do not scatter at all, any difference is certain.
     """
     from scipy.special import stdtr
 
@@ -76,7 +76,7 @@ def two_sided(freedom: Array, alpha: float) -> Array:
 def holm(p: Array) -> Array:
     """Adjust the p-values of many tests (Holm, Scandinavian Journal of Statistics 6, 1979); NaN, no test, stays NaN.
 
-    Values below alpha include a false alarm with a probability of at most alpha.
+    The probability that the values below alpha include a false alarm is at most alpha.
     """
     adjusted = np.full(len(p), np.nan)
     order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]
@@ -86,7 +86,7 @@ def holm(p: Array) -> Array:
 
 
 def detectable(error: Array, freedom: Array, alpha: float = ALPHA) -> Array:
-    """Return the difference, as a fraction, that is found in `POWER` of tries at that standard error."""
+    """Return the difference, as a fraction, that is detected with probability `POWER` at this standard error."""
     from scipy.special import stdtrit
 
     difference: Array = np.expm1((two_sided(freedom, alpha) + stdtrit(freedom, POWER)) * error)

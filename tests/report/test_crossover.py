@@ -164,7 +164,7 @@ def test_a_figure_marks_noise_and_finds_no_takeover_in_problems_that_no_suite_sw
         measured("conv/a.direct", r, [direct] * 40, disturbed=DISTURBED)
         measured("conv/a.fft", r, [4.0] * 40)
     caption, at, marks = drawn()
-    assert "No suite of the run sweeps these problems, so no takeover is looked for." in caption
+    assert "No suite of the run sweeps these problems, so takeovers are not determined." in caption
     assert (at, marks) == (set(), {"hollow": 2, "wins": 1})
 
 

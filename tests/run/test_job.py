@@ -315,7 +315,7 @@ def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the
 
     shown = kernelmark("show", "--row", "overstated", "--db", "r.db")
     assert (shown.returncode, shown.stderr) == (0, "")
-    columns, accusation = shown.stdout.split("The samples that accuse it")
+    columns, accusation = shown.stdout.split("The evidence against it")
     said, found = table(columns), table(accusation)
     assert row.case in columns
     assert (said["status"], said["problem"], said["m"]) == ("mistrusted", GEMM, "96")

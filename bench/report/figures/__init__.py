@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
 
 
 def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
-    """Return every kind of figure, with what was left out and why. The registry finds the suites of the run."""
+    """Return every kind of figure, with the figures left out and why. The registry resolves the run's suites."""
     looks = style.looks(r.kernel for r in data.timed)
     tiles = tunables.tunables(data) if data.tunes else heat.heat_maps(data)  # one column per tile would fit no page
     return [
@@ -61,7 +61,7 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
 
 
 def first(kinds: Sequence[Kind], most: int) -> list[Kind]:
-    """Return the kinds with at most `most` figures in all: the first of each kind, then the second of each."""
+    """Return the kinds with at most `most` figures in total: the first of each kind, then the second of each."""
     places = sorted((rank, at) for at, kind in enumerate(kinds) for rank in range(len(kind.figures)))[:most]
     kept = Counter(at for _, at in places)
     return [kind._replace(figures=kind.figures[: kept[at]]) for at, kind in enumerate(kinds)]

@@ -1,4 +1,4 @@
-"""Aggregation: how much faster each way to sum gradients is than one host thread, for each network."""
+"""The speedup of each way to sum gradients over one host thread, for each network."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -22,12 +22,12 @@ TITLE = "Aggregation of gradients"
 SUITE, OP, BASELINE, MOST = "aggregation", "aggregate", "host_serial", 3
 #: Millimetres of a lane, and of each mark in it.
 LANE_MM, MARK_MM = 3.0, 1.3
-#: A lane's share that the marks of its kernels are spread over, so that whiskers do not cover each other.
+#: The share of a lane over which the marks of its kernels are spread, so that whiskers do not overlap.
 SPREAD = 0.7
 
 
 class NetworkLane(NamedTuple):
-    """The gradients of a network, and how many times faster each kernel sums them than the baseline."""
+    """A lane with the speedup of each kernel over the baseline in summing a network's gradients."""
 
     name: str
     elements: int
@@ -57,7 +57,7 @@ def _names(registry: Registry | None) -> dict[str, str]:
 
 
 def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, str]) -> Iterable[NetworkLane]:
-    """Yield the gradients that the baseline and another kernel have summed, by their size."""
+    """Yield a lane for each set of gradients that the baseline and another kernel have summed, by size."""
     for problem, rows in sorted(problems.items(), key=lambda item: data.dims_of[item[0]]["n"]):
         base = next((r for r in rows if strategy_name(r.kernel) in (BASELINE, f"cuda.{BASELINE}")), None)
         others = [r for r in rows if r is not base]
@@ -77,7 +77,7 @@ def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Fig
         style.file_name("aggregation", where, f"w{workers}"),
         f"Aggregation: the gradients of {workers} workers",
         f"{where}, {count(threads, 'thread')}. Times faster than one thread that adds all gradients in one pass "
-        f"({BASELINE}); {what}. Compressed ways keep a residual besides. Fastest: {won}. "
+        f"({BASELINE}); {what}. Compressed ways also keep a residual. Fastest: {won}. "
         "Whiskers: the 95 % interval. Hollow: measured under noise.",
         partial(_draw, lanes),
     )

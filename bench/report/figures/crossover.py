@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 LEAST_PROBLEMS, MOST_PROBLEMS, MOST_KERNELS, MOST, MOST_CHANGES = 3, 24, 14, 3, 4
 SLOWEST = 16.0
-#: What may stand below a column: the axes that differ in a sweep, those of the filter first.
+#: Axes that may label a column if they differ in a sweep, those of the filter first.
 AXES = ("r", "s", "n", "c", "k", "h", "w")
-#: The marks of kernels that certainly win and of those that tie; red keeps its contrast in every cell.
+#: The marks of certain winners and of ties; red is legible in every cell.
 MARKS = {"wins": Look("#B00020", "*", ""), "ties": Look("#B00020", "o", "")}
 
 
 class CrossoverMap(NamedTuple):
     """Contests from left to right, their labels, and the kernels from top to bottom.
 
-    turns: where a kernel takes over along the axis, as the command `crossover` finds it; None if no suite sweeps it.
-    left_out: problems beyond those shown.
+    turns: the takeovers along the axis, as in the command `crossover`; None if no suite sweeps it. left_out: the number
+    of problems that are not shown.
     """
 
     contests: list[Contest]
@@ -47,7 +47,7 @@ class CrossoverMap(NamedTuple):
 
 
 def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
-    """Return a figure for each line of convolutions that differ in one size alone."""
+    """Return a figure for each line of convolutions that differ only in one size."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
         if c.op == "conv" and len(c.ranked) > 1:
@@ -114,7 +114,7 @@ def _figure(m: CrossoverMap) -> Figure:
 def _turns(m: CrossoverMap) -> str:
     """Return the takeovers in the words of the command."""
     if m.turns is None:
-        return "No suite of the run sweeps these problems, so no takeover is looked for."
+        return "No suite of the run sweeps these problems, so takeovers are not determined."
     if not m.turns:
         return f"No takeover along {m.axis} is certain."
     if len(m.turns) > MOST_CHANGES:

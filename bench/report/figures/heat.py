@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 TITLE = "Problems x kernels"
 MOST, MOST_PROBLEMS, MOST_KERNELS, LEAST_PROBLEMS = 8, 24, 10, 2
 LINES = {"wins": "-", "ties": (0, (2, 2))}
-#: From here on a cell is as dark as it gets.
+#: The slowdown at which a cell has its darkest colour.
 SLOWEST = 8.0
 
 
 class SlowdownMap(NamedTuple):
-    """The contests of an operation in one setting, the order of their kernels, and the total number of both."""
+    """The contests of an operation in one setting, their kernels in order, and the total numbers of both."""
 
     op: str
     setting: Setting
@@ -34,7 +34,7 @@ class SlowdownMap(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, list[str]]:
-        """Return the part that the ids of the problems share, and the rest of each."""
+        """Return the common part of the problems' ids, and the rest of each."""
         return labelled([c.problem for c in self.contests])
 
     def cell(self, c: Contest, kernel: str) -> "HeatCell | None":
@@ -85,7 +85,7 @@ def heat_maps(data: RunData) -> Kind:
 
 
 def caption(m: SlowdownMap) -> str:
-    """Return the caption: what a cell shows, and in which setting."""
+    """Return the caption, which explains the cells and gives the setting."""
     note = f" {m.note}" if m.note else ""
     shared, _ = m.labels
     alike = f"{m.op}, {shared}; " if shared else ""

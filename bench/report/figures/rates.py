@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 MOST, MOST_KERNELS, LEAST_SIZES, MOST_SIZES = 4, 8, 3, 48
-#: Over a smaller range of sizes it is not the size that makes the difference.
+#: The least ratio of the largest to the smallest size; over less, rates hardly depend on the size.
 LEAST_RANGE = 10.0
 
 
@@ -40,7 +40,7 @@ class Lines(NamedTuple):
 
     @property
     def one_dimensional(self) -> bool:
-        """Whether every size grows along the line, so that the points are joined."""
+        """Return whether every size grows along the line, so that points are joined."""
         found = [numbers(sizes(c.problem)) for c in self.contests]
         return all(all(map(le, small, large)) for small, large in pairwise(found))
 

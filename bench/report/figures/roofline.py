@@ -1,4 +1,4 @@
-"""The roofline: each kernel placed under the measured ceilings by what it executes and moves.
+"""The roofline: each kernel below the measured ceilings, by its executed operations and traffic.
 
 Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 """
@@ -45,7 +45,7 @@ def rooflines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
         style.Figure(
             style.file_name("roofline", roof.op, roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
             f"Roofline of {roof.op}, {_where(roof)}",
-            "Executed operations over compulsory traffic, and executed operations a second. The lines are the highest "
+            "Executed operations over compulsory traffic, and executed operations per second. Lines: the highest  "
             f"ceilings that {short(roof.compute.kernel)} and {short(roof.memory.kernel)} reached here; bandwidth is "
             "that of memory, so operands that stay in a cache may lie above the slope. "
             "Large marks: the best of each kernel; hollow: measured under noise.",
@@ -82,9 +82,9 @@ def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
 
 
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
-    """Return the highest valid ceiling of this kind; for memory, the rate of the largest copy, which no cache holds.
+    """Return the highest valid ceiling of this kind; for memory, the rate of the largest copy, which fits no cache.
 
-    by: take only the ceilings measured on this problem, if there are any.
+    by: use only ceilings measured on this problem, if there are any.
     """
     found = [c for c, _ in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
     found = [c for c in found if c.problem == by] or found

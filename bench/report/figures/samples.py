@@ -1,4 +1,4 @@
-"""The samples themselves: every one of a problem's kernels, relative to the kernel's median."""
+"""All samples of a problem's kernels, relative to the kernel's median."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,8 +35,8 @@ def _figure(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Fi
     return style.Figure(
         style.file_name("samples", c.op, *style.of_setting(c.setting)),
         f"Distribution of samples: {c.problem}",
-        f"{c.setting.title}. Each point a sample over the median of its kernel, none left out, from the first (above) "
-        f"to the last (below). Whiskers: the 95 % interval of the median. ~: measured under noise.{shown}",
+        f"{c.setting.title}. Each point is a sample over the median of its kernel, from the first (top) "
+        f"to the last (bottom); none is left out. Whiskers: the 95 % interval of the median. ~: measured under noise.{shown}",
         partial(_draw, data, c, looks),
     )
 

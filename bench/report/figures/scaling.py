@@ -1,4 +1,4 @@
-"""Data parallelism on paper: the share of a linear speedup over the number of workers, by strategy of aggregation."""
+"""Computed data parallelism: the share of a linear speedup over the number of workers, by aggregation strategy."""
 
 from contextlib import suppress
 from functools import partial
@@ -22,7 +22,7 @@ WORKERS, LINK_BYTES_PER_S = (1, 2, 4, 8, 16, 96), 8e9
 
 
 def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each network whose layers and aggregations the run has."""
+    """Return a figure for each network of which the run has layers and aggregations."""
     figures: list[style.Figure] = []
     for network in data.networks if registry else ():
         with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times

@@ -1,4 +1,4 @@
-"""Speedups over a baseline as dots with intervals: a lane for each row, or for each kernel if rows are too many."""
+"""Speedups over a baseline as dots with intervals, in a lane per row or, if there are too many, per kernel."""
 
 import math
 from collections import Counter, defaultdict
@@ -32,12 +32,12 @@ class Dot(NamedTuple):
 
     @property
     def span(self) -> tuple[float, float]:
-        """Return the ends of the whisker; both equal the median where no interval is known."""
+        """Return the ends of the whisker; both are the median if there is no interval."""
         return style.ends(*self.ratio[:3])
 
 
 class Lane(NamedTuple):
-    """Dots on one line: one row's, below the heading of its problem, or all of a kernel's, with their mean."""
+    """The dots on one line: a row's dot, below the heading of its problem, or all dots of a kernel, with their mean."""
 
     head: str
     name: str
@@ -70,7 +70,7 @@ class Plot(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Return the ends of the axis, with 1 inside; whiskers that reach twice as far as any dot are cut."""
+        """Return the ends of the axis, which include 1; whiskers that extend twice as far as any dot are cut."""
         medians, spans = [1.0, *(dot.ratio.median for dot in self.dots)], [dot.span for dot in self.dots]
         low = max(min(low for low, _ in spans), min(medians) / 2)
         high = min(max(high for _, high in spans), max(medians) * 2)
@@ -78,7 +78,7 @@ class Plot(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Return the setting, the legend, and what was left out."""
+        """Return the caption: the setting, the legend, and the number of rows that are not shown."""
         low, high = self.range
         cut = any(dot.span[0] < low or dot.span[1] > high for dot in self.dots)
         return " ".join(
@@ -89,7 +89,7 @@ class Plot(NamedTuple):
 def plots(data: RunData) -> list[Plot]:
     """Return a plot for each operation, setting and baseline: the first of each operation, then the second of each.
 
-    The longest problems come first: in a run of many small problems and a large one, the large one is the question.
+    The longest problems come first, since in a run of many small problems and a large one the large one matters.
     """
     longest_s: dict[str, float] = defaultdict(float)
     found: dict[tuple[str, Setting, str], list[Result]] = defaultdict(list)
@@ -186,7 +186,7 @@ def _draw(plot: Plot) -> "Drawing":
         if isinstance(line, Lane):
             _draw_number(axes, y, line)
         else:
-            # From the edge of the figure, beside no axis: an id may be as long as the figure is wide.
+            # At the edge of the figure, since an id may be as long as the figure is wide.
             place = figure.transSubfigure, axes.transData
             axes.annotate(short(line), (0.004, y), xycoords=place, va="center", weight="bold",
                           annotation_clip=False).set_in_layout(False)  # fmt: skip

@@ -1,4 +1,4 @@
-"""How figures look: one column of a paper wide, colours that the colour-blind distinguish, equal bytes every time."""
+"""The style of figures: one column of a paper wide, colours for the colour-blind, reproducible bytes."""
 
 import math
 import re
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Figure(NamedTuple):
-    """A figure that the run has the data for; `draw` is called once Matplotlib is set up.
+    """A figure that the run has data for; `draw` is called after Matplotlib is set up.
 
-    data: the contents, where the page lays them out itself.
+    data: the contents, if the page lays them out itself.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Figure(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The figures of one kind, and a line on those that were left out and why, or nothing."""
+    """The figures of one kind, and a line on figures that were left out and why, or ""."""
 
     title: str
     figures: list[Figure]
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
 
 def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
-    """Return the first `most` figures of a kind. lacking: why there is none, if the run lacks the data."""
+    """Return the first `most` figures of a kind. lacking: the reason if there is none."""
     if not figures:
         return Kind(title, [], lacking)
     more = len(figures) - most
@@ -44,12 +44,12 @@ def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
 
 
 def of_setting(setting: "Setting") -> tuple[str, ...]:
-    """Return the part of a file name that stands for a setting."""
+    """Return the words for a setting in a file name."""
     return setting.device, f"t{setting.threads}", setting.mode, setting.precision, setting.isa, setting.order
 
 
 def file_name(*words: object) -> str:
-    """Return `roofline-cpu-t2-fp32`: lower case, and nothing that a file system or LaTeX would trip over."""
+    """Return a file name such as `roofline-cpu-t2-fp32`, in lower case and safe for file systems and LaTeX."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")
 
 
@@ -59,9 +59,9 @@ WIDTH, FULL_WIDTH = 85 * MM, 178 * MM
 #: Okabe and Ito, "Color universal design", 2008, without its yellow, which print on white loses.
 INK, GREY, GRID = "#1a1a1a", "#6e6e6e", "#d8d8d8"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
-#: What is certainly faster or slower; ties are grey.
+#: Colours of certain differences; ties are grey.
 SIDES = {"faster": COLOURS[0], "slower": COLOURS[1]}
-#: What replaces these where the reader's scheme is dark; the rest is legible on both papers.
+#: The replacements of these colours in a dark colour scheme; the others are legible in both.
 DARK = {INK: "#e8e8e8", GREY: "#a9b0b6", GRID: "#3a4046", "#0072b2": "#3fa2e6", "#d55e00": "#ff8242"}
 MARKERS = ("o", "s", "^", "D", "v", "P", "<", "X", ">")
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++")
@@ -80,7 +80,7 @@ RC: dict[Any, Any] = {
     "grid.linewidth": 0.4,
     "grid.color": GRID,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
-    "text.parse_math": False,  # a name with two dollars is no formula
+    "text.parse_math": False,  # a name with two dollar signs is no formula
     "axes.axisbelow": True,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.02,
@@ -103,7 +103,7 @@ class Look(NamedTuple):
 
 
 def look(i: int) -> Look:
-    """Return the i-th look; they repeat."""
+    """Return the i-th look; looks repeat when they run out."""
     return Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], HATCHES[i % len(HATCHES)])
 
 
@@ -113,7 +113,7 @@ def looks(kernels: Iterable[str]) -> dict[str, Look]:
 
 
 def panel(height_mm: float, width: float = WIDTH) -> "tuple[Drawing, Axes]":
-    """Return an empty figure of one column, or of another width in inches, with one plot in it."""
+    """Return an empty figure with one plot, one column wide or of another width in inches."""
     from matplotlib.figure import Figure as Drawing
 
     figure = Drawing(figsize=(width, height_mm * MM))
@@ -130,7 +130,7 @@ class Label(NamedTuple):
 
 
 def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
-    """Write texts in the right margin with their marks, spread out, each with a thin line to its point."""
+    """Write labels with markers in the right margin, without overlap, each with a thin line to its point."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # lays the figure out, so that heights can be compared with those of letters
     box, apart = axes.get_window_extent(), 9.4 * axes.figure.dpi / 72
     ordered = sorted(labels, key=lambda label: label.y)
@@ -151,7 +151,7 @@ def _label(axes: "Axes", label: Label, height: float) -> None:
 def mark_points(
     axes: "Axes", xs: Sequence[float], ys: Sequence[float], look: Look, noisy: Sequence[bool], size: float = 3.5
 ) -> None:
-    """Draw the marks of a line; disturbed ones are hollow."""
+    """Draw the markers of a line; markers of disturbed rows are hollow."""
     for hollow in (False, True):
         points = [(x, y) for x, y, is_noisy in zip(xs, ys, noisy, strict=True) if is_noisy == hollow]
         fill = "none" if hollow else look.colour
@@ -160,14 +160,14 @@ def mark_points(
 
 
 def ends(middle: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """Return an interval relative to the middle, as error bars take it; a missing end lies on the middle."""
+    """Return an interval relative to its middle, for error bars; a missing end equals the middle."""
     return min(middle, low if low and low > 0 else middle), max(middle, high if high and high < math.inf else middle)
 
 
 def whiskers(
     axes: "Axes", xs: Sequence[float], ratios: Sequence["Ratio"], look: Look, noisy: Sequence[bool], line: str = "-"
 ) -> None:
-    """Draw numbers with their intervals, joined by a line of this style; those measured under noise are hollow."""
+    """Draw ratios with their intervals, joined by a line of this style; ratios measured under noise are hollow."""
     ys, bars = [ratio.median for ratio in ratios], [ends(*ratio[:3]) for ratio in ratios]
     errors = [[abs(y - bar[side]) for y, bar in zip(ys, bars, strict=True)] for side in range(2)]
     axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle=line)
@@ -175,7 +175,7 @@ def whiskers(
 
 
 def spread_apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Return ascending positions near the wanted ones, at least `least` apart, between low and high if they fit."""
+    """Return ascending positions near the wanted ones, at least `least` apart, within low and high if possible."""
     placed: list[float] = []
     for position in wanted:
         placed.append(max(position, placed[-1] + least if placed else low))
@@ -187,9 +187,9 @@ def spread_apart(wanted: Sequence[float], least: float, low: float, high: float)
 
 
 def ticks(axis: Any, values: Sequence[float]) -> None:
-    """Write numbers at these places of a logarithmic axis, and no others.
+    """Set the ticks of a logarithmic axis to these values only.
 
-    They are plain text: Matplotlib takes as long to lay out formulas as for the rest of a figure.
+    Labels are plain text, since Matplotlib takes as long to lay out formulas as for the rest of a figure.
     """
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -208,7 +208,7 @@ def _number(value: float) -> str:
 
 
 def log_ticks(axes: "Axes") -> None:
-    """Write round numbers along both logarithmic axes, within their limits."""
+    """Label both logarithmic axes with round numbers within their limits."""
     ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
     ticks(axes.yaxis, round_ticks(*axes.get_ylim()))
 
@@ -242,7 +242,7 @@ def save(figure: "Drawing", stem: Path, pdf: bool) -> str:
     figure.savefig(file, metadata={"Date": None})
     other.unlink(missing_ok=True)
     if pdf:
-        figure.set_layout_engine("none")  # which has been found
+        figure.set_layout_engine("none")  # which has been computed
         figure.savefig(other, metadata={"CreationDate": None})
     head, tag, body = file.read_text(encoding="utf-8").partition("<defs>")
     svg = f"{head}<style>{_dark_rules()}</style>\n {tag}{body}"

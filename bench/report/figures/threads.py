@@ -1,4 +1,4 @@
-"""Thread scaling: speedup over the fewest threads on the largest problem; gain over one thread at each size."""
+"""Thread scaling: speedup over the fewest threads on the largest problem, and over one thread at each size."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Scaling = dict[str, list[Result]]
 
 
 def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each operation, of its largest problem at the most thread counts."""
+    """Return a figure for each operation, on the largest of its problems with the most thread counts."""
     counts: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for r in data.timed:
         if r.device == "cpu":
@@ -91,7 +91,7 @@ TITLE = "Thread scaling over size"
 
 
 class Gain(NamedTuple):
-    """A kernel on a problem: its row on the most threads, the ratio to one thread, and the most that ceilings allow."""
+    """A kernel's gain on a problem: its row on the most threads, its ratio to one thread, and the ceilings' gain."""
 
     row: Result
     ratio: Ratio
@@ -127,7 +127,7 @@ def gains(data: RunData) -> Iterator[Gain]:
 
 
 def _least_s(data: RunData, r: Result) -> float:
-    """Return the seconds that the ceilings leave to what a row executes and moves; 0 where one is not known."""
+    """Return the least seconds that the ceilings allow for a row's operations and traffic; 0 if one is unknown."""
     flop, traffic = flop_and_bytes(r)
     compute = highest(data, r.device, r.threads, UNITS.get(r.numerics, r.numerics))
     memory = highest(data, r.device, r.threads, "link" if r.op == "transfer" else "memory")

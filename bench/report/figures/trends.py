@@ -1,4 +1,4 @@
-"""A problem over the runs of the store: the time of each kernel with its interval, and its steps."""
+"""The time of each kernel on a problem over the runs of the store, with its interval and steps."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TITLE = "Over runs"
 MOST, MOST_KERNELS, LEAST_RUNS = 4, 6, 3
-#: Times that differ by more than this factor stand on a logarithmic axis.
+#: Times that differ by more than this factor get a logarithmic axis.
 WIDE = 4
 
 
@@ -27,7 +27,7 @@ def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
             problems.setdefault(case.problem, []).append(case)
     ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))
     figures = [_figure(problem, own, looks) for problem, own in ordered]
-    return style.kind(TITLE, figures, "the store has no three runs of a case up to this one", MOST)
+    return style.kind(TITLE, figures, "the store has fewer than three runs of any case up to this run", MOST)
 
 
 def _figure(problem: str, cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Figure:

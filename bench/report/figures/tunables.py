@@ -1,4 +1,4 @@
-"""The speed of tiles by each value of each tunable, as the search of a tuning measured it; a panel for each tunable."""
+"""The speed of tiles in a search by the values of each tunable, in a panel per tunable."""
 
 from functools import partial
 from statistics import median
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 TITLE = "Speed by tunable"
 MOST, MOST_PANELS, ABREAST = 6, 12, 2
-#: What is shown of the axis of speeds beyond the slowest and the fastest tile, as a factor.
+#: The margin of the axis of speeds beyond the slowest and the fastest tile, as a factor.
 MARGIN = 1.15
-#: How far dots stand from the middle of their value, and how long the strokes are, where values are 1 apart.
+#: The spread of dots around their value, and the length of strokes, where values are 1 apart.
 ASIDE, STROKE = 0.3, 0.36
 LEGEND = (
-    "A dot is a tile, as many times as fast as the default (in turn); strokes: the best (blue) and the median (black) "
+    "A dot is a tile's speed over that of the default (in turn); strokes: the best (blue) and the median (black) "
     "of a value; ring: the default; star: the fastest tile."
 )
 

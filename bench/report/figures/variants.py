@@ -1,4 +1,4 @@
-"""Ratios of variants over the size that is swept: NT over NN, in place over out of place, FFT over direct."""
+"""Ratios of variants by the swept size: NT over NN, in place over out of place, FFT over direct."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 MOST, MOST_KERNELS, LEAST_SIZES = 4, 8, 2
 TITLE = "Ratios of variants"
-#: The sizes that may be swept, those of a filter first; the others of a problem are then tied to it.
+#: The sizes that may label the axis, those of a filter first; a problem's other sizes are tied to it.
 _SWEPT = ("r", "n", "m", "k", "c", "h", "w", "b", "batch")
 
 
 class RatioLines(NamedTuple):
-    """The ratios of kernels, each pair with its place on the axis."""
+    """The ratios of kernels, each with its position on the axis."""
 
     setting: Setting
     axis: str
@@ -62,7 +62,7 @@ def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) 
 
 
 def _axis(dims: Sequence[Dims]) -> str:
-    """Return the size that differs, or that all others follow; empty where only the work of a problem orders them."""
+    """Return the size that differs, or that determines the others; "" if problems are ordered only by their work."""
     several = [axis for axis in _SWEPT if len({str(found.get(axis)) for found in dims}) > 1]
     if len(several) == 1 or several[:1] == ["r"]:
         return several[0]

@@ -1,4 +1,4 @@
-"""Map of convolution algorithms: which was the fastest, by channels and side of the image, a panel for each filter."""
+"""Map of the fastest convolution algorithms by channels and image side, in a panel per filter."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 TITLE = "Which algorithm where"
-#: Fewer different pairs of channels and side than these are no map.
+#: The fewest different pairs of channels and side for a map.
 LEAST_PLACES, MOST_PANELS, MOST = 8, 4, 3
 AXES = ("c", "h", "w", "r", "s")
-#: A size beyond this is none of a convolution, but may stand in a damaged store.
+#: Larger than any real size; only a damaged store has larger ones.
 MOST_SIZE = 2**31
 LACKING = f"fewer than {LEAST_PLACES} pairs of channels and image side have times of two convolutions"
 #: Steps of a selector's choice along each axis of a panel, and how far apart problems of one place are drawn.
@@ -29,7 +29,7 @@ STEPS, APART = 32, 1.13
 
 
 class Spot(NamedTuple):
-    """A measured problem, as (channels, image side). certain: whether its kernel is certainly faster than the next."""
+    """A measured problem at (channels, image side). certain: whether its kernel is certainly faster than the next."""
 
     channels: int
     side: float
@@ -47,7 +47,7 @@ class Panel(NamedTuple):
 
     @property
     def places(self) -> int:
-        """Return how many different pairs of channels and side the panel has."""
+        """Return the number of different pairs of channels and side in the panel."""
         return len({(spot.channels, spot.side) for spot in self.spots})
 
 
@@ -71,12 +71,12 @@ def winner_maps(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def is_map(panels: Iterable[Panel]) -> bool:
-    """Whether the panels show enough places to see a border."""
+    """Return whether the panels have enough pairs of channels and side to show a border."""
     return sum(panel.places for panel in panels) >= LEAST_PLACES
 
 
 def most_places(panels: Iterable[Panel]) -> list[Panel]:
-    """Return the panels with the most places, in their original order."""
+    """Return the panels with the most pairs of channels and side, in their original order."""
     every = list(panels)
     kept = sorted(range(len(every)), key=lambda i: -every[i].places)[:MOST_PANELS]
     return [every[i] for i in sorted(kept)]
@@ -97,7 +97,7 @@ def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str
 
 
 def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> "Drawing":
-    """Draw the panels, two per row, and name below them the kernels that they show."""
+    """Draw the panels, two per row, above a legend of their kernels."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
