@@ -1,9 +1,8 @@
 """The founding claims and their verdicts, from the rows of a store.
 
-    claims_rows(store, run_ids) -> list[Answer]     one a claim, in the order of the catalog
-    experiment_names() -> list[str]                 the experiments that claims rest on
-    untestable(name, machine) -> str                why a machine with these facts can test none of its claims
-    planned(name, registry, devices)                how one of them is measured on devices, and its jobs
+    claims_rows(store, run_ids) -> list[Answer] an answer for each claim, in the order of the catalog experiment_names()
+    -> list[str] the experiments that claims rest on untestable(name, machine) -> str why a machine with these facts can
+    test none of its claims planned(name, registry, devices) how an experiment is measured on devices, and its jobs
 
 An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
 `VERDICTS`), in `said` the reason or what is missing, in `findings` each problem's number with its interval, in `notes`

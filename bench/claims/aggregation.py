@@ -1,6 +1,6 @@
-"""Compare ways to aggregate gradients over a link of a given rate: computed from measured rows, not measured.
+"""Compare ways to aggregate gradients over a link of a given rate, computed from measured rows.
 
-docs/scaling.md has the model: the seconds that a link adds to a row, and the share of one worker.
+docs/scaling.md explains the model: the seconds that a link adds to a row, and the share of one worker.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,10 @@ OP = "aggregate"
 
 
 def linked(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the ratio of one way's seconds to another's, additions and link, network by network.
+    """Yield for each network the ratio of the seconds (additions and link) of two ways to aggregate.
 
-    Its interval is formed from both times' intervals, even if they were measured in turn: the link is not measured.
+    Its interval is computed from both times' intervals, even if they were measured in turn, since the link is not
+    measured.
     """
     for problem, rows in by_problem(q.rows).items():
         w, n = _sizes(q, problem)
@@ -52,7 +53,7 @@ def network_speedup(q: Question) -> Iterator[ClaimRatio]:
 
 
 def _speedup(q: Question, name: str) -> ClaimRatio | None:
-    """Return the speedup of a network by the fastest aggregation of its gradients; None where rows are missing."""
+    """Return the speedup of a network with the fastest aggregation of its gradients, or None if rows are missing."""
     workers, (forward, chosen) = q.asked.workers, _layers(q, name)
     batch, n = total(chosen), weights(forward)
     added = [r for r in _added(q) if _sizes(q, r.problem)[1] == n]
@@ -64,9 +65,9 @@ def _speedup(q: Question, name: str) -> ClaimRatio | None:
 
 
 def model_parallel(q: Question) -> Iterator[ClaimRatio]:
-    """Yield a network's speedup by model parallelism with some ways of exchange over its speedup with others.
+    """Yield a network's speedup by model parallelism with some ways of exchange over that with other ways.
 
-    Networks are the experiment's, where they have layers; docs/scaling.md models what they exchange.
+    Networks are those of the experiment with layers; docs/scaling.md explains what they exchange.
     """
     workers = q.asked.workers
     sides = [[r for r in _added(q) if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]
@@ -86,7 +87,7 @@ def _added(q: Question) -> list[Result]:
 
 
 def _layers(q: Question, name: str) -> tuple[list[tuple[int, Problem]], list[tuple[int, Result | None]]]:
-    """Return how often a network has each forward layer, and each layer with its fastest row on the claim's device."""
+    """Return a network's forward layers with counts, and each layer with its fastest row on the claim's device."""
     entries = [layer.entry for layer in q.evidence.layers if layer.network == name]
     rows = by_problem(r for r in q.evidence.rows if r.op != OP and r.device == q.asked.device)
     forward = [(entry.count, entry.problem) for entry in entries if entry.part == "forward"]
@@ -94,7 +95,7 @@ def _layers(q: Question, name: str) -> tuple[list[tuple[int, Problem]], list[tup
 
 
 def _fastest(q: Question, rows: Sequence[Result], workers: int, n: int) -> tuple[Ratio, Result]:
-    """Return the least seconds of an aggregation of n elements by that many workers, and the row that they are from."""
+    """Return the least seconds of an aggregation of n elements by that many workers, and its row."""
     return min(((_seconds(q, r, workers, n), r) for r in rows), key=lambda pair: pair[0].median)
 
 

@@ -1,4 +1,4 @@
-"""Judge a claim: find what the machine lacks, on which side of the number each interval lies, and the verdict."""
+"""Judge a claim: check what hardware is missing, on which side of the number each interval lies, and the verdict."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -37,9 +37,9 @@ YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 
 
 class JudgedRatio(msgspec.Struct, frozen=True):
-    """One number of a claim: where, by which kernels, whether it confirms the claim (one of ANSWERS), and its interval.
+    """A number of a claim: where, by which kernels, whether it confirms the claim (one of ANSWERS), and its interval.
 
-    in_turn: whether the compared rows shared a job. rows: the rows that it is formed from.
+    in_turn: whether the compared rows shared a job. rows: the rows that it is computed from.
     """
 
     where: str
@@ -69,7 +69,7 @@ def named(rows: Iterable[Result]) -> tuple[str, ...]:
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:
-    """Return `yes` or `no` if the whole interval lies on that side of the number, else `tie`."""
+    """Return `yes` or `no` if the whole interval is on that side of the number, otherwise `tie`."""
     low, high = confirm.limits
     if ratio.low is None or ratio.high is None:
         return OPEN
@@ -79,14 +79,14 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 
 def judge(answers: Sequence[str], whole: bool) -> str:
-    """Return `confirmed` or `refuted` if every problem has that answer beyond doubt and none is missing."""
+    """Return `confirmed` or `refuted` if every problem has the same certain answer and none is missing."""
     if whole and set(answers) == {YES}:
         return CONFIRMED
     return REFUTED if whole and set(answers) == {NO} else DEPENDS
 
 
 class Hardware(NamedTuple):
-    """The most that the machines of some runs have; None: not recorded by any of them.
+    """The largest hardware among the machines of some runs; None: not recorded by any.
 
     Older runs did not record the number of GPUs, and name one.
     """
@@ -98,7 +98,7 @@ class Hardware(NamedTuple):
 
     @classmethod
     def of(cls, machines: Iterable[Mapping[str, Any]]) -> Self:
-        """Return the hardware of machines, by their facts; runs imported from other tools have none of these."""
+        """Return the hardware of machines from their facts, which imported runs do not have."""
         known = [facts for facts in machines if "cpus_usable" in facts]
         if not known:
             return cls()
@@ -111,7 +111,7 @@ class Hardware(NamedTuple):
         )
 
     def lacks(self, claim: Claim, experiment: Experiment) -> str:
-        """Return what a claim's experiment needs and these machines lack, or ""."""
+        """Return the hardware that a claim's experiment needs and these machines lack, or ""."""
         gpus = max(claim.gpus, int(experiment.device == "cuda"))
         if self.gpus is not None and self.gpus < gpus:
             return f"{'a GPU' if gpus == 1 else count(gpus, 'GPU')}; {self.names} has {self.gpus or 'none'}"
@@ -141,7 +141,7 @@ def _name(facts: Mapping[str, Any]) -> str:
     return " with ".join(filter(None, [facts.get("cpu", "the machine"), facts.get("gpu")]))
 
 
-#: How many numbers are listed one by one, and how many names of those that are not.
+#: The most numbers that are listed one by one, and the most names of the others.
 TOLD, NAMED = 4, 8
 
 
@@ -165,31 +165,31 @@ def _names(numbers: Sequence[JudgedRatio]) -> str:
 
 
 def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
-    """Return that there are too few threads, and the gain by the threads that exist."""
+    """Return a text that there are too few threads, with the gain from the threads that exist."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
     return f"{reason}; over those: {shown}" if shown else reason
 
 
 def failures(results: Sequence[Result]) -> str:
-    """Return the rows that have no time, and why."""
+    """Return a text on the rows without a time, with reasons."""
     shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in results[:2])
     return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
 
 
 def unpriced(kind: str, results: Sequence[Result]) -> str:
-    """Return the devices whose price is missing."""
+    """Return a text on the devices without a price."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
     price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
     return f"{price}: the prices file lacks it for one of {names}"
 
 
 def unmetered(names: Sequence[str]) -> str:
-    """Return the devices on which no energy was measured."""
+    """Return a text on the devices on which no energy was measured."""
     return f"energy: no sensor was read on {', '.join(names)}, and the prices file declares no watts"
 
 
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
-    """Return how many of a claim's problems have rows, if not all have; a failed problem has a row, too."""
+    """Return how many of a claim's problems have rows, if not all do; a failed problem counts as having one."""
     problems = {
         layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, contrast.problems)
     }
@@ -198,7 +198,7 @@ def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
 
 
 def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return how many numbers compare rows that the machine's state may have changed in between."""
+    """Return how many numbers compare rows between which the machine's state may have changed."""
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: {count} of {len(numbers)} numbers"
     return [f"{what}, which have the wider intervals of both rows"] if count else []
@@ -249,8 +249,8 @@ def claims_rows(
 ) -> list[Answer]:
     """Return the claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
 
-    The machines of these runs decide which hardware a claim lacks. here: only cold rows count, and without runs this
-    machine decides.
+    The machines of these runs determine which hardware a claim lacks. here: only cold rows count, and without runs this
+    machine is used.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     tested = {claim.experiment: experiment(claim) for claim in chosen}

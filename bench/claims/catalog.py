@@ -24,7 +24,7 @@ SOURCES = {
 
 FOLDER = Path(__file__).parent
 PRICES = FOLDER / "prices.toml"
-#: The files of claims, in the order of the catalog.
+#: The names of the files of claims, in the order of the catalog.
 ORDER = ("transposition", "convolution", "threads", "gpu", "transfer", "aggregation", "batch", "cost")
 Kind = Literal[
     "kernels", "problems", "verified", "threads", "thread-steps", "isas", "isa-threads", "devices", "device-growth",
@@ -34,11 +34,11 @@ Kind = Literal[
 
 
 class TomlTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a TOML file, in which every key is known."""
+    """The base of tables of a TOML file; an unknown key is an error."""
 
 
 class Confirm(TomlTable, frozen=True):
-    """The side of a number on which a claim is confirmed; one of the three."""
+    """The side of a number on which a claim is confirmed; exactly one field is set."""
 
     above: float | None = None
     below: float | None = None
@@ -61,13 +61,13 @@ class Confirm(TomlTable, frozen=True):
 
 
 class Contrast(TomlTable, frozen=True):
-    """The rows that are compared: the number is the time of `other` over the time of `one`.
+    """The comparison of a claim: its number is the time of `other` over the time of `one`.
 
     one, other: the two sides, by `kind`: globs of kernels, problems, thread counts, instruction sets or devices.
-    problems, kernels: globs that limit the experiment's. against: the kernel of `one` if it differs from `other`'s.
-    limit: the largest thread count. label: format of a problem's label, from its axes. link_gbyte_per_s: the stated
-    rate of a link between workers. workers: their number. device: the one that measures the networks and additions for
-    a computed number. times: a factor on the number. counts: the numbers of threads that count; all if empty.
+    problems, kernels: globs that limit those of the experiment. against: the kernel of `one` if it differs from that of
+    `other`. limit: the largest thread count. label: format of a problem's label, from its axes. link_gbyte_per_s: the
+    stated rate of a link between workers. workers: their number. device: the device that measures the networks and
+    additions for a computed number. times: a factor on the number. counts: the numbers of threads to use; all if empty.
     """
 
     kind: Kind
@@ -88,10 +88,10 @@ class Contrast(TomlTable, frozen=True):
 class Experiment(TomlTable, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
-    only: globs that limit the problems of the suites. device: the device that it needs. parts: the networks' parts,
-    all if empty. batches: the batch sizes for each problem. threads: thread counts to measure where the machine has
-    them, besides all its threads. together: axes in which problems that are measured in turn may differ. spread:
-    seconds between the starts of two processes; ten minutes for all claims leave no more.
+    only: globs that limit the problems of the suites. device: the device that it needs. parts: the networks' parts; all
+    if empty. batches: the batch sizes for each problem. threads: thread counts to measure if the machine has them, in
+    addition to all its threads. together: axes in which problems that are measured in turn may differ. spread: seconds
+    between the starts of two processes, limited by the ten minutes for all claims.
     """
 
     id: str
@@ -114,7 +114,7 @@ class Claim(TomlTable, frozen=True):
     """A statement of the founding texts, where it applies, the number that would confirm it, and its experiment.
 
     source: the text, by its key in SOURCES or in full. threads, gpus: how many the machine must have. lacks: why
-    nothing is measured for it on a machine that has them, if so.
+    nothing is measured for it even on a machine that has them, or "".
     """
 
     id: str
@@ -186,7 +186,7 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
 
 
 def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
-    """Return a TOML file as `kind`. Raises UsageError that names file and key, and the remedy."""
+    """Return a TOML file as `kind`. Raises UsageError, which has the file, the key and the remedy."""
     require_file(path)
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), kind)

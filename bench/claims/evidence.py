@@ -23,7 +23,7 @@ from kernelmark.bench.report.contest import Ratio, faster
 
 
 class Chosen(Suite, frozen=True):
-    """A suite of entries that were chosen one by one, by comparison groups."""
+    """A suite of individually chosen entries, by comparison group."""
 
     picked: tuple[tuple[Entry, ...], ...] = ()
 
@@ -32,9 +32,9 @@ class Chosen(Suite, frozen=True):
 
 
 class Layered(msgspec.Struct, frozen=True):
-    """An entry of an experiment, its problem at the suite's own batch, and its batch.
+    """An entry of an experiment, its problem at the suite's batch size, and its batch size.
 
-    network: its suite, and the network if the suite has several.
+    network: the suite, and the network if the suite has several.
     """
 
     suite: str
@@ -45,7 +45,7 @@ class Layered(msgspec.Struct, frozen=True):
 
 
 def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
-    """Return the problems of an experiment, each at every batch that it asks for. Raises UsageError."""
+    """Return the problems of an experiment, at each of its batch sizes. Raises UsageError."""
     suites = [find_suite(name, registry) for name in experiment.problems]
     return [
         found
@@ -57,7 +57,7 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
 
 
 def chosen(variants: Sequence[Layered]) -> Suite:
-    """Return a comparison group as a suite, with the name of its own suite."""
+    """Return a comparison group as a suite with the name of its original suite."""
     return Chosen(name=variants[0].suite, title="", picked=(tuple(layer.entry for layer in variants),))
 
 
@@ -84,7 +84,7 @@ def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterato
 
 
 def batch_axis(problem: Problem) -> str:
-    """Return the axis of the images: n of a convolution; of a layer's product, the rows through which they enter.
+    """Return the axis of the images: n for a convolution; for a layer's product, the size that contains the images.
 
     Gradients of weights (TN) sum over them.
     """
@@ -94,12 +94,12 @@ def batch_axis(problem: Problem) -> str:
 
 
 def batch_of(problem: Problem) -> int:
-    """Return how many images a problem holds, if it is a layer's."""
+    """Return the number of images in a layer's problem."""
     return int(getattr(problem, batch_axis(problem), 1))
 
 
 def thread_counts(experiment: Experiment) -> tuple[int, ...]:
-    """Return the thread counts of the experiment that this machine has, and the number of all its threads."""
+    """Return the experiment's thread counts that this machine has, and the number of all its threads."""
     everything = cpu_count()
     return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
 
@@ -107,7 +107,7 @@ def thread_counts(experiment: Experiment) -> tuple[int, ...]:
 def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
     """Return the plan of an experiment on these devices, and the jobs that it needs, comparison groups together.
 
-    An experiment on the CPU has contenders on the CPU alone. The caller may replace `spread_s` of the plan. Raises
+    An experiment on the CPU has only contenders on the CPU. The caller may replace `spread_s` of the plan. Raises
     UsageError for an unknown experiment.
     """
     return planned_jobs(experiment_named(name), registry, devices)
@@ -136,7 +136,7 @@ def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
 
 
 class ExperimentRows:
-    """The rows of an experiment. `rows` have a time, `failed` have a reason instead; problems: by their ids."""
+    """The rows of an experiment. rows: with a time; failed: with a reason instead; problems: by id."""
 
     def __init__(
         self, store: Store, experiment: Experiment, layers: Sequence[Layered], results: Iterable[Result]
@@ -158,8 +158,8 @@ def gather(
 ) -> ExperimentRows:
     """Return the experiment's rows. The given rows are sorted by run, the latest last.
 
-    The rows of a problem, thread count and instruction set come from the run with the most kernels from as many
-    processes as are asked for, then the one with the most variants, then the latest. mode: the only mode, if given.
+    The rows of a problem, thread count and instruction set come from one run: of those with enough processes the run
+    with the most kernels, then the most variants, then the latest. mode: the only mode, if given.
     """
     layers = entries(experiment, registry)
     groups = enumerate(grouped(layers, experiment.together))
@@ -187,13 +187,13 @@ def _own_rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, i
 
 
 class Known:
-    """The cases that some runs hold, and the number of processes of each."""
+    """The cases in some runs, and the number of processes of each."""
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
         self._runs = [{r.case: _processes(r) for r, _ in store.results(run_id)} for run_id in run_ids]
 
     def has(self, planned: PlannedJob, registry: Registry, processes: int) -> bool:
-        """Return whether one of the runs has every row of a job, from as many processes as are asked for."""
+        """Return whether one of the runs has every row of a job, from enough processes."""
         job = planned.job
         cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
@@ -204,5 +204,5 @@ class Known:
 
 
 def _processes(r: Result) -> float:
-    """Return the processes of a row; infinity for one without a time, since more processes would not time it."""
+    """Return a row's number of processes; infinity for a row without a time, which more processes would not time."""
     return r.processes if r.status == Status.OK else inf

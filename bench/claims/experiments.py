@@ -1,4 +1,4 @@
-"""Measure the rows of claims' experiments that no run of this machine has yet, into a run of their own."""
+"""Measure the rows of claims' experiments that no run of this machine has, into a new run."""
 
 import json
 from collections import Counter
@@ -23,14 +23,14 @@ from kernelmark.bench.report.format import count
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_jobs
 
-#: Seconds after which no problem is begun: one may take a minute, and ten minutes are the promise.
+#: Seconds after which no problem is begun, since one may take a minute and `claims` promises ten minutes.
 BUDGET_S = 510.0
 #: Called with each line of progress.
 Say = Callable[[str], None]
 
 
 class ExperimentRuns(NamedTuple):
-    """The runs of this machine, the latest last; whether everything was measured; the rows that count against it."""
+    """The runs of this machine, the latest last; whether everything was measured; the number of failed rows."""
 
     run_ids: list[str]
     finished: bool = True
@@ -50,7 +50,7 @@ def own_runs(store: Store) -> list[str]:
 def measure_missing(
     store: Store, claims: Sequence[Claim], registry: Registry, say: Say, budget_s: float = BUDGET_S
 ) -> ExperimentRuns:
-    """Measure what the claims' experiments lack. Raises UsageError if another run uses the GPU."""
+    """Measure missing rows of the claims' experiments. Raises UsageError if another run uses the GPU."""
     run_ids, devices = own_runs(store), choose_devices("auto")
     left = _left(Known(store, run_ids), claims, registry, devices)
     if not left:
@@ -59,7 +59,7 @@ def measure_missing(
     names = tuple(name for missing in left for name in missing.experiment.problems)
     with exclusive(devices, False), Workers() as workers:
         session = Session(store, suites, Plan(devices, ceilings=False, suites=names), workers.run)
-        say(f"run {session.run_id} measures what is missing, for at most about {(budget_s + 90) / 60:.0f} minutes")
+        say(f"run {session.run_id} measures missing rows, for at most about {(budget_s + 90) / 60:.0f} minutes")
         end_s, finished = now() + budget_s, True
         for missing in left:
             finished = finished and _measure(session, missing, say, end_s)
@@ -75,7 +75,7 @@ class Missing(NamedTuple):
 
 
 def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]) -> list[Missing]:
-    """Return the experiments that can be made here and lack something, each once, with what is missing."""
+    """Return the experiments that can be measured here and lack rows, with the missing jobs."""
     asked, here = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, machine()
     found = []
     for e in asked.values():
@@ -88,7 +88,7 @@ def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tu
 
 
 def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool:
-    """Measure one comparison group after another until the time is over; return False if the user interrupts."""
+    """Measure comparison groups one after another until time is up; return False if the user interrupts."""
     began_s, rows = now(), Counter[str]()
 
     def tally(r: Result) -> None:
@@ -97,7 +97,8 @@ def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool
     groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]
     say(f"{missing.experiment.id}: {missing.experiment.title}; {_problems(groups)}")
     while groups and now() < end_s:
-        # Several processes are passes over all problems, so that the measurements of one lie further apart.
+        # Several processes are passes over all problems, so that the measurements of a problem are further apart in
+        # time.
         batch = groups if missing.plan.processes > 1 else groups[:1]
         if not run_jobs(session, partial(chain, *batch), tally, plan=missing.plan):
             return False

@@ -1,4 +1,4 @@
-"""Form a claim's numbers from the rows of its experiment, one with its interval for each problem that has rows.
+"""Compute a claim's numbers from the rows of its experiment, with an interval, for each problem that has rows.
 
 A claim compares kernels, problems, threads, instruction sets, batches or two devices (by time, money or energy), or
 a transfer between host and GPU with a training step.
@@ -27,7 +27,7 @@ UNSAID = ("f32", "nchw")
 
 
 class ClaimRatio(NamedTuple):
-    """A number, where it is valid, the rows that it is formed from, and the kernels that it compares.
+    """A number, where it is valid, the rows that it is computed from, and the kernels that it compares.
 
     size: the key by which problems are ordered.
     """
@@ -59,7 +59,7 @@ class Question(NamedTuple):
 
 
 def question(contrast: Contrast, evidence: ExperimentRows, prices: Prices) -> Question:
-    """Return a comparison with the rows of the problems and kernels that it is about."""
+    """Return a comparison with the rows of its problems and kernels."""
     rows = [r for r in evidence.rows if matches(r.problem, contrast.problems)]
     return Question(
         contrast,
@@ -70,7 +70,7 @@ def question(contrast: Contrast, evidence: ExperimentRows, prices: Prices) -> Qu
 
 
 def failures_of(contrast: Contrast, evidence: ExperimentRows) -> list[Result]:
-    """Return the rows without a time of the problems and kernels that a comparison is about."""
+    """Return the rows without a time of a comparison's problems and kernels."""
     sides = (*contrast.one, *contrast.other) if contrast.kind in ("kernels", "linked", "verified") else ()
     rows = [r for r in evidence.failed if matches(r.problem, contrast.problems) and matches(r.kernel, contrast.kernels)]
     return [r for r in rows if matches(r.kernel, sides)]
@@ -114,7 +114,7 @@ def kernels(q: Question) -> Iterator[ClaimRatio]:
 
 
 def problems(q: Question) -> Iterator[ClaimRatio]:
-    """Compare a kernel on one problem with itself, or another kernel, on another problem, pair by pair."""
+    """Compare a kernel on one problem with the same or another kernel on another problem, pair by pair."""
     settings = by_setting(q.rows)
     for (setting, rows), pair in product(settings.items(), zip(q.asked.one, q.asked.other, strict=True)):
         ones = {r.kernel: r for r in rows if r.problem == pair[0]}
@@ -127,7 +127,7 @@ def problems(q: Question) -> Iterator[ClaimRatio]:
 
 
 def verified(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the error bound over the largest error; less than one if a row is `wrong`."""
+    """Yield the error bound over the largest error; it is below one if a row is `wrong`."""
     for r in q.evidence.all:
         if matches(r.kernel, q.asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
@@ -136,7 +136,7 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
 
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many different sets of GPU kernels some kernels launch for a problem, if rows name them."""
+    """Yield for each problem the number of different sets of GPU kernels that some kernels launch, if recorded."""
     for problem, rows in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
         named = [(r, names) for r in rows if (names := _names(r.launched))]
         if len(named) > 1:
@@ -237,7 +237,7 @@ def _who(r: Result) -> tuple[Any, ...]:
     return r.kernel, r.device_name, r.threads, r.mode
 
 
-#: How far a sensor of energy may be off.
+#: The relative error of an energy sensor.
 SENSOR = 0.05
 
 
@@ -294,7 +294,7 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
 
 
 def price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work one device does for the same money; the other's price may be on other terms."""
+    """Yield how many times more work one device does for the same money; the other's price may be for other terms."""
     for pair in pairs(q):
         one, other = q.prices.of(pair.one), q.prices.of(pair.other)
         paid = other and (other.otherwise_per_hour if q.asked.kind == "other-price" else other.per_hour)
@@ -311,7 +311,7 @@ def energy(q: Question) -> Iterator[ClaimRatio]:
 
 
 def thread_price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work a number of threads does for the same money, one virtual CPU a thread."""
+    """Yield how many times more work a number of threads does for the same money, with one virtual CPU per thread."""
     for one, other in product(q.asked.one, q.asked.other):
         paid = [q.prices.of_vcpus(int(count)) for count in (other, one)]
         for ratio in threads(q._replace(asked=msgspec.structs.replace(q.asked, one=(one,), other=(other,)))):
@@ -320,7 +320,7 @@ def thread_price(q: Question) -> Iterator[ClaimRatio]:
 
 
 def _energy(r: Result, prices: Prices) -> Ratio | None:
-    """Return the joules of a call: measured, else the time at the watts that the prices file declares."""
+    """Return the joules of a call: measured, or else the time multiplied by the declared watts, or None."""
     if joules := r.energy_j:
         return Ratio(joules, joules * (1 - SENSOR), joules * (1 + SENSOR))
     watts = prices.watts(r)
@@ -356,7 +356,7 @@ def step_share(q: Question) -> Iterator[ClaimRatio]:
             yield ClaimRatio(q.label(problem), time_of(r).over(batch), (r, *layer_rows), r.kernel)
 
 
-#: How rows are compared, by the kind that the file of a claim names.
+#: The functions that compare rows, by the `kind` in a claim's file.
 COMPARE: Mapping[str, Callable[[Question], Iterator[ClaimRatio]]] = {
     compare.__name__.replace("_", "-"): compare
     for compare in (
@@ -364,5 +364,5 @@ COMPARE: Mapping[str, Callable[[Question], Iterator[ClaimRatio]]] = {
         *(devices, device_growth, rates, price, energy, thread_price, with_transfers, step_share),
     )
 } | {"other-price": price}
-#: Those that need prices.
+#: The kinds that need prices.
 BY_PRICES = ("price", "energy", "thread-price", "other-price")

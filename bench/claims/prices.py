@@ -36,7 +36,7 @@ class DevicePrice(TomlTable, frozen=True):
 
 
 class Vcpus(TomlTable, frozen=True):
-    """An hour of an instance with that many virtual CPUs, one per thread."""
+    """The price of an hour of an instance with this many virtual CPUs, one per thread."""
 
     count: int
     per_hour: float
@@ -47,7 +47,7 @@ class Vcpus(TomlTable, frozen=True):
 
 
 class Prices(TomlTable, frozen=True):
-    """A prices file; the first device whose name matches counts. vcpus: of instances, by number of CPUs."""
+    """A prices file, in which the first device whose name matches is used. vcpus: instances by number of CPUs."""
 
     currency: str
     date: Any  # a string, or a date as TOML writes it

@@ -1,4 +1,4 @@
-"""Write verdicts for people, for other programs and for `reports/`."""
+"""Write verdicts as text, JSON, CSV and Markdown."""
 
 import csv
 from collections import Counter
@@ -26,7 +26,7 @@ _IN_FILES = (TableColumn("verdict"), TableColumn("claim"), TableColumn("in words
 
 
 def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> str:
-    """Return the runs and devices that the rows are from."""
+    """Return a heading with the runs and devices that the rows come from."""
     used = dict.fromkeys(run_id for a in answers for run_id in a.run_ids) or run_ids[-1:]
     names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim asks for"
     runs = f"run{'s' * (len(used) > 1)} {', '.join(used)}" if used else "no run"
@@ -34,7 +34,7 @@ def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> st
 
 
 def render(answers: Sequence[Answer]) -> str:
-    """Return a paragraph a claim: verdict and id, its words, the number that would confirm it, and the result."""
+    """Return a paragraph for each claim: verdict, id, words, the number that would confirm it, and the result."""
     return "\n\n".join([*map(_answer, answers), paragraph(tally(answers))])
 
 
@@ -60,12 +60,12 @@ def tally(answers: Sequence[Answer]) -> str:
 
 
 def write_json(answers: Sequence[Answer], out: IO[str]) -> None:
-    """Write a list of objects, one a claim, with its findings."""
+    """Write a list with an object for each claim, with its findings."""
     out.write(msgspec.json.format(msgspec.json.encode(list(answers)).decode(), indent=1) + "\n")
 
 
 def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
-    """Write a row for each finding, with the claim's own columns repeated; one row for a claim without findings."""
+    """Write a row for each finding, with the claim's columns repeated; a claim without findings has one row."""
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for a in answers:
@@ -113,7 +113,7 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
 
 
 def statements(answers: Sequence[Answer]) -> Statements:
-    """Return the claims that have a number, as the page of a run shows them."""
+    """Return the claims that have a number, for the page of a run."""
     shown = [a for a in answers if a.findings]
     shown_claims = [
         Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", (*a.said, *a.notes, _rows(a))) for a in shown

@@ -14,7 +14,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import ALPHA, Welch, detectable, holm, welch
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
-#: How to get several processes instead of one.
+#: The remedy if there is only one process.
 REMEDY = "`kernelmark run --processes 5` measures in several"
 CHUNK = 2000
 Pair = tuple[CaseRow, CaseRow]
@@ -31,7 +31,7 @@ class Side(NamedTuple):
 
 
 class CasePair(NamedTuple):
-    """A case that both runs have. ratio: NEW's time over BASE's, of the geometric means of the processes' medians."""
+    """A case that both runs have. ratio: NEW's time over BASE's, each the geometric mean of its processes' medians."""
 
     base: CaseRow
     new: CaseRow
@@ -45,10 +45,10 @@ class CasePair(NamedTuple):
 
 
 class Comparison:
-    """Two runs, read twice from their stores: once for the p-values, which are judged together, once for the verdicts.
+    """Two runs, whose rows are read twice: once for the p-values, which are corrected jointly, once for the verdicts.
 
-    base_only, new_only: cases of one run only; vanished: those of BASE that were `ok`; timed: cases with a time on both
-    sides; alone: those with a single process on one side; devices: pairs of names that differ.
+    base_only, new_only: cases in only one run; vanished: cases only in BASE that were `ok`; timed: cases with a time on
+    both sides; alone: timed cases with a single process on one side; devices: pairs of names that differ.
     """
 
     def __init__(self, base: Side, new: Side, margin: float) -> None:
@@ -71,7 +71,7 @@ class Comparison:
                 yield base, new
 
     def _tested(self, pairs: Iterator[Pair]) -> Iterator[tuple[list[Pair], Welch]]:
-        """Yield the pairs in lists that are tested together: one by one, calls of NumPy would take most of the time."""
+        """Yield the pairs in lists that are tested in one call, since a call of NumPy for each pair would be slow."""
         while chunk := list(islice(pairs, CHUNK)):
             base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
             yield chunk, welch(base, new)
@@ -118,7 +118,7 @@ class Comparison:
         return UNCLEAR, f"inconclusive: the interval includes both 0 and more than {100 * self.margin:g} %"
 
     def detectable(self) -> tuple[float, float] | None:
-        """Return the smallest difference that can be found in the median case: by itself, and among all (Holm)."""
+        """Return the smallest detectable difference of the median case: tested alone, and among all cases (Holm)."""
         if not self.tested:
             return None
         error, freedom = np.asarray(self._error), np.asarray(self._freedom)
@@ -129,7 +129,7 @@ class Comparison:
 
 
 def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[CaseRow | None, CaseRow | None]]:
-    """Yield the rows of both runs by case, None for a missing one; both come in the order of their cases."""
+    """Yield the rows of both runs by case, with None for a missing row; both inputs are sorted by case."""
     left, right = iter(base), iter(new)
     a, b = next(left, None), next(right, None)
     while a is not None or b is not None:
@@ -145,12 +145,12 @@ def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[Ca
 
 
 def is_timed(pair: Pair) -> bool:
-    """Whether both sides have a time."""
+    """Return whether both sides have a time."""
     return all(row.status == Status.OK and row.time_s_median is not None for row in pair)
 
 
 def processes(pair: Pair) -> int:
-    """Return the number of processes of the side that has fewer."""
+    """Return the smaller number of processes of the two sides."""
     return min(len(row.medians) for row in pair)
 
 

@@ -1,4 +1,4 @@
-"""Ratios of variants in two runs: the change of each, independent of what slowed both variants of a run."""
+"""The changes of ratios of variants between two runs; a slowdown common to both variants of a run cancels."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from kernelmark.bench.report.format import short
 from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.report.variants import held_first, variant_names
 
-#: Pairs of variants that are read, the first of NEW: each costs eight queries.
+#: The most pairs of variants, the first of NEW, that are read, since each costs eight queries.
 MOST_PAIRS = 200
 
 
@@ -32,7 +32,7 @@ class ComparedPair(NamedTuple):
 
 
 def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
-    """Yield the pairs that both runs have measured in turn, each in one job, in the order of NEW."""
+    """Yield the pairs that each run has measured in turn in one job, in the order of NEW."""
     for pair in new.store.variant_cases(new.run_id, MOST_PAIRS):
         if all(base.store.has(base.run_id, case) for case in pair):
             before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
@@ -44,7 +44,7 @@ def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
                 )
 
 
-#: Pairs that the terminal is shown.
+#: The most pairs that are printed.
 LISTED = 50
 PAIRS = (
     TableColumn("variants"),
@@ -79,7 +79,7 @@ def as_row(pair: ComparedPair) -> ComparedRatio:
 
 
 def pairs_table(pairs: Sequence[ComparedPair]) -> str:
-    """Return a line for each of the pairs that have changed most."""
+    """Return a table of the pairs that have changed the most."""
     shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
     cells = [(_title(pair), str(pair.base), str(pair.new), str(pair.change), pair.change.side) for pair in shown]
     if not cells:

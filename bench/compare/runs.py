@@ -1,4 +1,4 @@
-"""`kernelmark compare`: whether two runs can be compared, what differs, and the outcome as text, CSV and JSON."""
+"""`kernelmark compare`: check whether two runs can be compared, and write the outcome as text, CSV and JSON."""
 
 import csv
 import math
@@ -37,7 +37,7 @@ from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.welch import POWER
 
-#: Cases that the terminal is shown.
+#: The most cases that are printed.
 LISTED = 50
 SHOWN = (
     TableColumn("case", wraps=30),
@@ -52,7 +52,7 @@ _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
 
 class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A case that both runs have; ratio: NEW's time over BASE's; p: of this case alone, p_holm: among all."""
+    """A case that both runs have. ratio: NEW's time over BASE's; p: for this case; p_holm: corrected for all cases."""
 
     case: str
     kernel: str
@@ -78,9 +78,9 @@ class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `compare --json` prints. machines, differs: `what: base -> new`; base_only, new_only: cases of one run only.
+    """The document of `compare --json`. machines, differs: `what: base -> new`; base_only, new_only: unmatched cases.
 
-    gate: what --fail-slower cannot see, and why it fails. ratios: of variants that both runs measured in turn.
+    gate: what --fail-slower cannot detect, and why it fails. ratios: those of variants that both runs measured in turn.
     """
 
     base: RunSummary
@@ -100,9 +100,9 @@ COLUMNS = ("base_run", "new_run", "machines", *ComparedCase.__struct_fields__)
 
 
 class Gate(NamedTuple):
-    """The conditions under which `compare` exits with 1: a case is slower by a fraction, broke, or lost its time.
+    """The conditions under which `compare` exits with 1: a case is slower by more than a fraction, or lost its time.
 
-    unclear: also if that fraction could not be seen. allow_missing: not for cases that NEW lacks or cannot time.
+    unclear: also if that fraction could not be detected. allow_missing: ignore cases that NEW lacks or cannot time.
     """
 
     slower: float
@@ -111,9 +111,9 @@ class Gate(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The number of cases with each verdict, the worst of those that differ, and changes of status.
+    """The number of cases with each verdict, the cases that differ most, and changes of status.
 
-    counts: `open` cases may be slower by more than the gate allows; `lost` ones were `ok` and no longer are.
+    counts: `open` cases may be slower by more than the gate allows; `lost` cases were `ok` in BASE but are not in NEW.
     """
 
     verdicts: Counter[str]
@@ -125,19 +125,19 @@ class Findings(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Return how many times slower than in BASE the worst of the certainly slower cases is."""
+        """Return the largest ratio of NEW's time to BASE's among certainly slower cases."""
         return max((c.ratio for c in self.worst if c.verdict == SLOWER), default=0.0)
 
 
 def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list[str], bool]:
-    """Return the gate's messages, first on what it cannot see, and whether a case fails."""
+    """Return the gate's messages, first on what it cannot detect, and whether a case fails."""
     _, least = comparison.detectable() or (0.0, 0.0)
     blind = [
         f"cannot detect {percent(gate.slower)} here; smallest detectable {percent(least)} (median of "
         f"{count(comparison.tested, 'case')}); more processes detect smaller ones"
     ] * (least > gate.slower)
     if still := findings.counts["open"]:
-        blind.append(f"{count(still, 'case')} may be slower by more than {percent(gate.slower)}, or not: unclear")
+        blind.append(f"{count(still, 'case')} may be slower by more than {percent(gate.slower)}: unclear")
     broken = findings.verdicts[REGRESSED]
     missing = len(comparison.vanished) + findings.counts["lost"] - broken
     lines = [f"FAILS: {count(broken, 'case')} broke"] * (broken > 0)
@@ -155,7 +155,7 @@ def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list
 
 
 def gather(comparison: Comparison, gate: Gate | None, write: Callable[[CasePair], object]) -> Findings:
-    """Go through all cases once, handing each to `write`."""
+    """Iterate over all cases once, and call `write` with each."""
     findings = Findings(Counter(), [], [], [], Counter(), Counter())
     bound = 1 + gate.slower if gate else math.inf
     findings.worst.extend(nlargest(LISTED, _timed(comparison.compared(), findings, bound, write), key=_badness))
@@ -190,7 +190,7 @@ def _badness(case: CasePair) -> tuple[int, float]:
 
 
 def render(comparison: Comparison, findings: Findings) -> str:
-    """Return the table, pairs of variants, changed statuses, cases of one run only, and the tally."""
+    """Return the table, pairs of variants, changed statuses, unmatched cases, and the tally."""
     pairs = list(compared_pairs(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
     notes = _statuses(findings), [_smallest(comparison), untested]
@@ -244,7 +244,7 @@ def _smallest(comparison: Comparison) -> str:
 
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
-    """Return `120 cases: 3 slower, 1 faster, 100 same, 16 unclear`, then other verdicts, where there are any."""
+    """Return `120 cases: 3 slower, 1 faster, 100 same, 16 unclear`, and other verdicts if there are any."""
     counts = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNCLEAR)]
     counts += [f"{verdicts[verdict]} {verdict}" for verdict in (REGRESSED, UNTIMED) if verdicts[verdict]]
     total, only = verdicts.total(), {"BASE": comparison.base_only, "NEW": comparison.new_only}
@@ -253,7 +253,7 @@ def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
 
 
 def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[CasePair], object]:
-    """Return a function that writes a case as a row of CSV below the columns' names; unknown is empty."""
+    """Write the header of a CSV; return a function that writes a case as a row, with empty cells for unknown values."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")
@@ -262,7 +262,7 @@ def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) ->
 
 
 def as_row(case: CasePair) -> ComparedCase:
-    """Return a case in the form in which it is written; None for unknown values."""
+    """Return a case in the form for CSV and JSON, with None for unknown values."""
     base, new = case.base, case.new
     statuses = (base.status, new.status, len(base.medians), len(new.medians))
     numbers = [x if math.isfinite(x) else None for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
@@ -345,7 +345,7 @@ def _gathered(
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:
-    """Return what makes of the machines two, and what may differ on one. Raises UsageError for two machines."""
+    """Return the differences of two machines, and those possible on one machine. Raises UsageError if they are two."""
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     old, now = base["machine"], new["machine"]
@@ -355,18 +355,20 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
         differences[line.partition(":")[0] in names].append(line)
     if names and not anyway:
         which = f"runs {base['run_id']} and {new['run_id']}"
-        raise UsageError(f"{which} are of different machines: {'; '.join(differences[True])}; --anyway compares them")
+        raise UsageError(
+            f"{which} were measured on different machines: {'; '.join(differences[True])}; --anyway compares them"
+        )
     return differences[True], differences[False]
 
 
-#: Of a Linux release, all between its second number and the kind of machine; of other versions, all after the second.
+#: Matches the patch release: in a Linux release between the second number and the machine type, elsewhere the rest.
 _PATCH = re.compile(r"(?<=^Linux-)(\d+\.\d+)\S*(?=-\w+-with-)|(\d+\.\d+)(?:\.\d+)+")
-#: The memory that Linux leaves to programs changes with its version.
+#: The memory that Linux leaves to programs differs between its versions.
 _LIKE = 0.01
 
 
 def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return facts of a machine without patch releases, and with the memory of another that has as much to 1 %."""
+    """Return facts of a machine without patch releases, and with the other's memory if they differ by less than 1 %."""
     facts_of = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
     base_bytes, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
     return (
@@ -375,7 +377,7 @@ def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) 
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
-    """Raise UsageError for runs whose kernels had different tiles: their times are not of the same code."""
+    """Raise UsageError for runs whose kernels had different tiles, since these are different code."""
     tiles = [{_tile(tile) for tile in run["plan"].get("tiles", ())} for run in (base, new)]
     if tiles[0] != tiles[1] and not anyway:
         only = min(tiles[0] ^ tiles[1])
@@ -397,7 +399,7 @@ def _check_cases(comparison: Comparison, anyway: bool) -> None:
 
 
 def _check_decidable(comparison: Comparison) -> None:
-    """Raise UsageError for a comparison that cannot find a slower case: it must not pass for one that found none."""
+    """Raise UsageError for a comparison that cannot detect a slower case, which must not look like a passed gate."""
     if not comparison.timed:
         raise UsageError("--fail-slower: no case has a time in both runs, so none can be found slower")
     if comparison.alone:
@@ -434,7 +436,7 @@ def _told(value: Any) -> str:
 
 
 def _settings(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what may vary from run to run on one machine: commit, plan, versions, variables."""
+    """Return the settings that may differ between runs on one machine: commit, plan, versions, variables."""
     environment = run["environment"]
     nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
     flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}

@@ -1,4 +1,4 @@
-"""Compile a .cu with g++ into a worker program, cached by the content of everything that it depends on."""
+"""Compile a .cu file with g++ to a worker program, cached by the content of all of its inputs."""
 
 import fcntl
 import functools
@@ -34,10 +34,10 @@ _KERNEL_FLAGS = (
     *("-fno-tree-sra", "-fno-ipa-sra", "-fno-tree-dominator-opts"),
     *("-fno-extern-tls-init", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused"),
 )
-#: A static shared variable as g++ lays it out. Unused bytes after each catch an index past its end.
+#: The attributes of a static shared variable for g++. Unused bytes after each catch an index past its end.
 SHARED_VARIABLE = re.compile(r"^\t\.size\t(\S+), (\d+)\n\1:\n\t\.zero\t\2$", re.MULTILINE)
 RED_ZONE = 4096
-#: `__shared__ alignas(16)`, as macros expand it: C++ wants the alignment first.
+#: `__shared__ alignas(16)` after macro expansion; C++ requires the alignment first.
 _SHARED_ALIGNED = re.compile(r"\b((?:static\s+)?constinit thread_local)\s+(alignas\s*(\((?:[^()]|\([^()]*\))*\)))")
 # Gold takes a third of ld's time, and linking with ld is half of the time that a small program takes to build.
 _LINK_FLAGS = ("-no-pie", "-rdynamic", *(["-fuse-ld=gold"] if shutil.which("ld.gold") else []))
@@ -46,7 +46,7 @@ _PLACE = str(HERE)
 _MEMORY_FUNCTIONS = ("memcpy", "memmove", "memset")
 
 
-#: What logs call a thing that a user's file takes for granted and the emulator lacks, each with its name.
+#: Patterns of errors in logs about features that the emulator lacks; the last group is the feature's name.
 _LACKING = (
     re.compile(r"^(.+?:\d+):.*fatal error: (.+?): No such file"),
     re.compile(r"^(.+?:\d+):.*static assertion failed: the emulator has no (.+)$"),
@@ -60,9 +60,9 @@ PAGE = "docs/emulator.md"
 
 
 class HostCompileError(AssertionError):
-    """A .cu that g++ rejects; the message is a line that names it, then the compiler's log.
+    """g++ rejects a .cu file; the message is a line with its name, followed by the compiler's log.
 
-    If the file uses something that the emulator lacks, the line names that, and there is no log.
+    If the file uses a feature that the emulator lacks, the line names the feature, and there is no log.
     """
 
 
@@ -85,8 +85,8 @@ def programs() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what = f"compiled programs cannot be kept here: {error.strerror}"
-        raise UsageError(f"{folder}: {what}; set XDG_CACHE_HOME to a folder that can be written") from None
+        what = f"compiled programs cannot be stored here: {error.strerror}"
+        raise UsageError(f"{folder}: {what}; set XDG_CACHE_HOME to a writable folder") from None
     return folder
 
 
@@ -101,8 +101,8 @@ def program(
 ) -> Path:
     """Return the worker program for `source` with these name expressions. Raises HostCompileError.
 
-    include: the folder of `#include "common.cuh"`, even if that lies beside the source. counts: the program counts the
-    kernel's work instead of checking it.
+    include: the folder of `#include "common.cuh"`, even if the source's folder also has one. counts: count the kernel's
+    work instead of checking it.
     """
     flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
     files = with_includes(source, include)
@@ -117,9 +117,9 @@ def program(
 
 
 def _once(target: Path, build: Callable[[Path], None]) -> None:
-    """Build a file or folder of the cache unless it is there; a process that wants the same one waits for it.
+    """Build a file or folder of the cache unless it exists; other processes that need it wait.
 
-    It is built in a folder of its own, and appears only once it is whole.
+    It is built in a temporary folder, and moved into place when it is complete.
     """
     if target.exists():
         return
@@ -134,14 +134,14 @@ def _once(target: Path, build: Callable[[Path], None]) -> None:
 
 @functools.cache
 def _forget_old(folder: Path) -> None:
-    """Remove, once per process, the programs that no test has used for a month."""
+    """Remove, once per process, programs that have not been used for a month."""
     for path in folder.iterdir():
         if path.is_file() and path.stat().st_mtime < time.time() - KEPT_S:
             path.unlink(missing_ok=True)
 
 
 def source_folder(texts: Mapping[str, str]) -> Path:
-    """Return a folder in the cache with these files, always the same, so that the compiled program is cached too."""
+    """Return the folder in the cache with these files, which is always the same, so that programs are cached, too."""
 
     def write(folder: Path) -> None:
         folder.mkdir()
@@ -157,7 +157,7 @@ def source_folder(texts: Mapping[str, str]) -> Path:
 
 
 def _unit(source: Path, entries: Sequence[str]) -> str:
-    """Return the translation unit: the .cu as it stands, then the table of its entries."""
+    """Return the translation unit: the unchanged .cu file, then the table of its entries."""
     table = "".join(f"    EMU_ENTRY({entry}),\n" for entry in entries)
     return f"""#include "{source}"
 static const emu::Entry emu_entries[] = {{
@@ -170,7 +170,7 @@ const int entry_count = {len(entries)};
 
 
 def _rewritten(command: list[str], unit: str, refused: str) -> str:
-    """Return the unit, preprocessed, with C++ in place of what only nvcc understands. Raises HostCompileError."""
+    """Return the preprocessed unit, with nvcc's extensions replaced by C++. Raises HostCompileError."""
     unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}'
     text = _run([*command, "-x", "c++", "-E", "-fpch-preprocess", "-"], refused, unit)
     text = re.sub(r"^#pragma GCC pch_preprocess.*$", "", text, flags=re.MULTILINE)
@@ -178,7 +178,7 @@ def _rewritten(command: list[str], unit: str, refused: str) -> str:
     try:
         return ptx.rewritten(text)
     except ptx.UnknownPtxError as error:
-        raise HostCompileError(f"{error}; {PAGE} lists what it has") from None
+        raise HostCompileError(f"{error}; {PAGE} lists its features") from None
 
 
 def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: bool, foreign: bool) -> None:
@@ -201,12 +201,14 @@ def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: boo
 
 @functools.cache
 def _precompiled(counts: bool) -> Path:
-    """Return a folder with `emulator.h`, also precompiled: parsing it would take most of the time of a small .cu."""
+    """Return a folder with `emulator.h` and its precompiled form, since parsing it dominates small compilations."""
 
     def fill(folder: Path) -> None:
         folder.mkdir()
         header = HERE / "include" / "emulator.h"
-        (folder / header.name).write_text(f'#include "{header}"\n')  # for a compiler that refuses what is precompiled
+        (folder / header.name).write_text(
+            f'#include "{header}"\n'
+        )  # for a compiler that rejects the precompiled header
         target = folder / f"{header.name}.gch"
         command = [compiler(), *_kernel_flags(counts), "-x", "c++-header", str(header), "-o", str(target)]
         _run(command, f"{header.name} does not compile")
@@ -217,7 +219,7 @@ def _precompiled(counts: bool) -> Path:
 
 
 def runtime(counts: bool = False) -> tuple[Path, ...]:
-    """Return the runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` takes the portable switch of fibers.
+    """Return the runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` selects the portable switch of fibers.
 
     Most of it is one translation unit, since separate ones would spend their time on the same headers; product.cpp is
     separate because it sees CUDA as kernels see it.
@@ -256,7 +258,7 @@ def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
 
 
 def _run(command: list[str], refused: str, stdin: str = "") -> str:
-    """Return what a tool prints, and leave no files, also after an interrupt. Raises HostCompileError with its log."""
+    """Return a tool's output and leave no files, even after an interrupt. Raises HostCompileError with its log."""
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
@@ -267,13 +269,13 @@ def _run(command: list[str], refused: str, stdin: str = "") -> str:
 
 
 def _lacking(log: str) -> str | None:
-    """Return a line about the first error of a log, if that is a thing which the emulator lacks."""
+    """Return a line about a log's first error, if a feature is missing in the emulator, or None."""
     if launch := _LAUNCH.search(log):
         return f"{launch[1]}: `<<<` launches a kernel, but only kernels may be here; remove the host code ({PAGE})"
     for line in log.splitlines():
         for place, what in (match.groups() for pattern in _LACKING if (match := pattern.search(line))):
             where = f"{place}: " if place else ""
-            return f"{where}`{what}` is declared neither in the file nor by the emulator; {PAGE} lists what it has"
+            return f"{where}`{what}` is declared neither in the file nor by the emulator; {PAGE} lists its features"
         if ": error: " in line:
             return None
     return None

@@ -53,8 +53,7 @@ class Against(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryVersion(msgspec.Struct, forbid_unknown_fields=True):
-    """A version of a kernel. digest: the hash of its sources. right: null if unjudged. diff: to the previous
-    version."""
+    """A version of a kernel. digest: a hash of its sources. right: null if unjudged. diff: to the previous version."""
 
     number: int
     digest: str

@@ -213,7 +213,7 @@ def test_compare_exits_with_1_for_slower_cases_if_asked_to(compared, words, stat
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("base", "foreign"), "are of different machines: cpu: some -> other; --anyway compares them"),
+        (("base", "foreign"), "were measured on different machines: cpu: some -> other; --anyway compares them"),
         (("base", "single", "--fail-slower", "2%"), "1 of 1 cases have fewer than two processes"),
     ],
 )

@@ -397,7 +397,7 @@ def test_what_the_emulator_lacks_is_named_in_one_line_with_its_page(head: str, b
         )
     message = str(refused.value)
     assert said in message
-    assert message.endswith("; docs/emulator.md lists what it has")
+    assert message.endswith("; docs/emulator.md lists its features")
     assert "\n" not in message
 
 

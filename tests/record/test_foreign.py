@@ -158,7 +158,7 @@ BROKEN = [
         FOREIGN,
         "benchmarks.1.stats",
         {"rounds": 5.5, "median": 1},
-        "benchmarks[1].stats.rounds is 5.5, expected a whole",
+        "benchmarks[1].stats.rounds is 5.5, expected an integer",
     ),
     (FOREIGN, "benchmarks.1.stats", 7, "benchmarks[1].stats is 7, expected an object"),
     (FOREIGN, "benchmarks.1.stats", {**TIMES, "min": 3.0}, "benchmarks[1].stats.min is 3.0, expected at most the larg"),
