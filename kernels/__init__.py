@@ -1,1 +1,1 @@
-"""The kernels that are measured: one folder an operation, each with its problem class and its kernels."""
+"""The kernels that are measured: a folder for each operation, with its problem class and its kernels."""

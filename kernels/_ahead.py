@@ -1,6 +1,6 @@
-"""Compiling in child processes, since Numba compiles one function at a time in each process.
+"""Compile in child processes, since Numba compiles one function at a time in a process.
 
-A child leaves what it has compiled in Numba's cache, from where its parent loads it.
+A child writes compiled functions to Numba's cache, from which its parent loads them.
 """
 
 import ctypes
@@ -19,10 +19,11 @@ _PR_SET_PDEATHSIG = 1
 
 @contextmanager
 def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[None]:
-    """Compile in child processes what the context does not need yet; it ends when they have ended.
+    """Compile functions in child processes while the context runs; leaving it waits for them.
 
-    wanted: functions, each with its compiler. A function has a child once as long as the cache lasts. Functions that
-    are not in the cache then are left to the calling process, as is everything if it has one CPU.
+    wanted: functions, each with a function that compiles it. A function gets a child only once while the cache exists.
+    Functions that are missing in the cache afterwards, and all functions on a single CPU, are compiled by the calling
+    process.
     """
     from kernelmark.kernels._numba import claim, get_ready
 

@@ -1,8 +1,8 @@
-"""Calls of compiled functions without the interpreter: a thread that has no GIL needs not wait for it.
+"""Call compiled functions without the interpreter, so that threads without the GIL need not wait for it.
 
-Two threads that wait for the GIL at the begin of a launch sleep and are woken, which takes each 50 us on a virtual
-machine. A call is three words: what loads the arguments and passes them on, the compiled function, and where its
-arguments lie as Numba flattens them, eight bytes each.
+Threads that wait for the GIL at the beginning of a launch fall asleep, and waking each takes 50 us on a virtual
+machine. A call is three words: the address of a function that loads the arguments and passes them on, that of the
+compiled function, and that of the arguments as Numba flattens them, eight bytes each.
 """
 
 import struct
@@ -23,7 +23,7 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """A list of calls, three words each: its address, its length, and the objects that must outlive it."""
+    """A list of calls of three words each: its address, its length, and the objects that must outlive it."""
 
     address: int
     calls: int
@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
 
 def table(compiled: Compiled) -> Table:
-    """Return the calls of a launch."""
+    """Return the table of a launch's calls."""
     held, words = [], []
     for function, args in compiled.calls:
         kinds = tuple(cast(Any, numba).typeof(arg) for arg in args)
@@ -45,7 +45,7 @@ def table(compiled: Compiled) -> Table:
 
 
 def _flat(kinds: Any, values: Any) -> Iterator[bytes]:
-    """Arguments as Numba flattens them, in words of eight bytes."""
+    """Yield arguments as Numba flattens them, in words of eight bytes."""
     for kind, value in zip(kinds, values, strict=True):
         if isinstance(kind, types.Array):
             of_array = (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
@@ -62,7 +62,7 @@ def _flat(kinds: Any, values: Any) -> Iterator[bytes]:
 
 @lru_cache
 def _passes(kinds: Any) -> tuple[int, Any]:
-    """Return the address of what calls a function of these types, and the library that it lives in."""
+    """Return the address of the function that calls functions of these types, and its library."""
     context = cpu_target.target_context
     kind = context.call_conv.get_function_type(types.none, kinds)
     library = context.codegen().create_library("kernelmark")

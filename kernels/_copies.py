@@ -1,6 +1,6 @@
-"""Copies of elements that lie side by side, a vector at a time; for Numba functions.
+"""Copy contiguous elements by vectors, for Numba functions.
 
-LLVM would make loops of several kinds of each, which take it long to compile, so its code is given here.
+LLVM would generate several loops for each, which take long to compile, so its code is written here.
 """
 
 # mypy: allow-untyped-calls
@@ -17,12 +17,12 @@ from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, after, loaded, numb
 
 
 def _ends(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
-    """The addresses that a copy with the arguments (to, at, source, begin, ...) goes to and comes from."""
+    """Return the target and source addresses of a copy with the arguments (to, at, source, begin, ...)."""
     return [after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)]
 
 
 def moved(lanes: int) -> Any:
-    """Return `f(to, at, source, begin)`, which copies this many contiguous elements as vectors."""
+    """Return `f(to, at, source, begin)`, which copies `lanes` contiguous elements as vectors."""
 
     def typed(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
         return types.void(to, at, source, begin), generate

@@ -1,4 +1,4 @@
-"""Shared by plans of CUDA launches: limits of every device, and what the TMA asks for."""
+"""Limits of all devices, and requirements of the TMA, for plans of CUDA launches."""
 
 from collections.abc import Callable
 from functools import cache
@@ -13,32 +13,32 @@ OTHER_REGISTERS = 24  # of a thread, at the least, beside its sums
 
 
 def ceil_div(a: int, b: int) -> int:
-    """The quotient, rounded up."""
+    """Return a / b, rounded up."""
     return -(-a // b)
 
 
 def multiprocessors(device: DeviceLimits) -> int:
-    """The value of the tunable SMS: blocks fill all multiprocessors of the device."""
+    """Return the value of the tunable SMS: the number of the device's multiprocessors."""
     return device.multiprocessors
 
 
 @cache
 def blocks_on_each(count: int) -> Callable[[DeviceLimits], int]:
-    """The value of a tunable: `count` blocks for each multiprocessor of the device."""
+    """Return a function for the value of a tunable: `count` blocks for each multiprocessor of a device."""
     return lambda device: count * device.multiprocessors
 
 
 def beyond_static(nbytes: int) -> str | None:
-    """Return why no device lets a block declare that much static shared memory, or None."""
+    """Return why a block cannot declare this much static shared memory on any device, or None."""
     if nbytes <= STATIC_BYTES:
         return None
     return f"a block declares {nbytes} bytes of shared memory, expected at most {STATIC_BYTES}"
 
 
 def beyond_block(threads: int, sums: int, blocks: int = 1) -> str | None:
-    """Return why a block cannot have that many threads, each with that many values in registers, or None.
+    """Return why a block cannot have this many threads with this many values in registers each, or None.
 
-    blocks: how many of them the compiler has to leave registers for on a multiprocessor.
+    blocks: the number of blocks per multiprocessor that the compiler must leave registers for.
     """
     if not 32 <= threads <= BLOCK_THREADS:
         return f"a block has {threads} threads, expected 32 to {BLOCK_THREADS}"
@@ -47,7 +47,7 @@ def beyond_block(threads: int, sums: int, blocks: int = 1) -> str | None:
 
 
 def rows_of_16_bytes(p: Problem) -> str | None:
-    """Return why operands are not aligned for tensor maps (and some libraries), or None."""
+    """Return why operands are not aligned as tensor maps (and some libraries) require, or None."""
     for operand in p.operands():
         pitch = operand.ld * DTYPES[operand.dtype].itemsize
         if pitch % 16:
@@ -56,7 +56,7 @@ def rows_of_16_bytes(p: Problem) -> str | None:
 
 
 def whole_16_bytes(operand: Operand) -> str | None:
-    """Return why the TMA, which writes whole 16 bytes of global memory, cannot store an operand, or None."""
+    """Return why the TMA, which writes global memory in units of 16 bytes, cannot store an operand, or None."""
     nbytes = operand.shape[-1] * DTYPES[operand.dtype].itemsize
     if nbytes % 16:
         return f"a row of {operand.name} has {nbytes} bytes, expected a multiple of 16: the TMA writes no less"

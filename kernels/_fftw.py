@@ -1,4 +1,4 @@
-"""FFTW's plans, with what planning has learnt kept in the user's cache folder; pyFFTW is imported when one is made."""
+"""FFTW's plans, with wisdom stored in the user's cache folder; pyFFTW is imported when a plan is made."""
 
 import json
 import os
@@ -14,15 +14,15 @@ import numpy as np
 
 from kernelmark import Array, Launch, cache_folder
 
-#: Planning may take about this long; what is not known by then is what FFTW_ESTIMATE gives.
+#: The approximate time limit of planning, after which FFTW_ESTIMATE is used.
 PLANNING_S = 5.0
 
 
 class Plan(NamedTuple):
-    """A transform between two arrays, and how it was planned, for `x.chose`.
+    """A transform between two arrays, and how it was planned, which `x.chose` records.
 
-    rigour: FFTW_MEASURE, or FFTW_ESTIMATE if planning reached its time limit. wisdom: `found` if an earlier process had
-    planned it, `new` if this one has, `none` if there is nothing to keep.
+    rigour: FFTW_MEASURE, or FFTW_ESTIMATE if planning reached its time limit. wisdom: `found` if an earlier process
+    planned it, `new` if this process did, `none` if there is nothing to store.
     """
 
     execute: Launch
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
 
 def as_complex(array: Array) -> Array:
-    """The view of real and imaginary parts, a last axis of 2 without gaps, as complex numbers."""
+    """Return a complex view of an array whose contiguous last axis has the real and the imaginary part."""
     view: Array = array.view(np.result_type(array.dtype, np.complex64))[..., 0]
     return view
 
@@ -38,12 +38,12 @@ def as_complex(array: Array) -> Array:
 def plan(
     source: Array, target: Array, axes: Sequence[int], *, threads: int = 1, inverse: bool = False, destroy: bool = False
 ) -> Plan:
-    """A transform of `source` into `target` over `axes`, never normalised; planning overwrites both arrays.
+    """Plan a transform of `source` to `target` over `axes`, without normalisation; planning overwrites both arrays.
 
-    The kind follows from the types: real to complex is forward, complex to real is inverse, and the last axis is
-    halved; `inverse` is for complex to complex. `destroy` allows execution to overwrite `source`, which complex to real
-    over several axes does in any case. Execution on one thread holds Python's global lock; use `threads`, not several
-    plans, to run in parallel. Raises what pyFFTW raises.
+    The types determine the kind: real to complex is forward, complex to real is inverse, and the last axis is halved;
+    `inverse` is for complex to complex. destroy: execution may overwrite `source`, as complex to real over several axes
+    always does. Execution on one thread holds the GIL, so use `threads`, not several plans, to run in parallel. Raises
+    pyFFTW's exceptions.
     """
     backward = inverse or np.isrealobj(target)
     options: dict[str, Any] = {
@@ -60,7 +60,7 @@ def plan(
 
 
 def _layout(array: Array) -> tuple[Any, ...]:
-    """Return what FFTW keeps wisdom for; of an address, its alignment counts."""
+    """Return the key under which FFTW stores wisdom for an array; of its address, only the alignment matters."""
     return array.shape, array.strides, array.dtype.str, array.ctypes.data % 64
 
 
@@ -72,7 +72,7 @@ def _pyfftw() -> Any:
 
 
 class Wisdom:
-    """Plans that FFTW has measured, now or before, in a file that belongs to this pyFFTW and this CPU."""
+    """Plans that FFTW has measured, stored in a file for this pyFFTW and this CPU."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -80,17 +80,17 @@ class Wisdom:
         self.read()
 
     def read(self) -> None:
-        """Add the plans of the file; one that is damaged, or another build's, adds nothing."""
+        """Load the plans in the file; a damaged file, or one of another build, is ignored."""
         with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
             _pyfftw().import_wisdom(tuple(text.encode() for text in json.loads(self._file.read_text("ascii"))))
 
     def learn(self, source: Array, target: Array, options: dict[str, Any], extra: tuple[str, ...]) -> dict[str, str]:
-        """Plan unless the plan is known already, and return how that went."""
+        """Plan unless the plan is known, and return the fields `rigour` and `wisdom`."""
         measured = ("FFTW_MEASURE", *extra)
         if self._has(source, target, measured, options):
             return {"rigour": "FFTW_MEASURE", "wisdom": "found"}
         _pyfftw().FFTW(source, target, flags=measured, planning_timelimit=PLANNING_S, **options)
-        # FFTW does not report that it came to its time limit, but then it has no more plans than before.
+        # FFTW does not report that it reached its time limit, but then it has no more plans than before.
         if not self._has(source, target, measured, options):
             return {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
         self.write()
@@ -104,7 +104,7 @@ class Wisdom:
         return True
 
     def write(self) -> None:
-        """Write the plans, with those that other processes wrote meanwhile; the file is renamed into place.
+        """Write the plans, merged with those that other processes wrote meanwhile; the file is renamed into place.
 
         If the folder cannot be written, plans are made again in the next process.
         """

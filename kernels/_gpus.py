@@ -1,4 +1,4 @@
-"""What kernels on several GPUs share: a stream on each, events between these, and copies from one GPU to another."""
+"""Streams, events and copies for kernels on several GPUs."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from kernelmark import Launch
 
 
 class Gpus:
-    """A stream on each GPU; the first GPU's is the timed one, which the others begin after and end before."""
+    """A stream on each GPU; the first GPU's stream is timed, and the others begin after it and end before it."""
 
     def __init__(self, count: int, timed: Any) -> None:
         import cupy
@@ -17,7 +17,7 @@ class Gpus:
                 self.streams.append(cupy.cuda.Stream(non_blocking=True))
 
     def after(self, first: int, *then: int) -> Launch:
-        """Return a launch after which the GPUs `then` wait for the work queued so far on the GPU `first`."""
+        """Return a launch that makes the GPUs `then` wait for the work queued so far on the GPU `first`."""
         with self._cupy.cuda.Device(first):
             event = self._cupy.cuda.Event(disable_timing=True)
         begun, waiting = self.streams[first], [self.streams[gpu] for gpu in then]
@@ -30,17 +30,17 @@ class Gpus:
         return wait
 
     def around(self, steps: list[Launch]) -> list[Launch]:
-        """Return the steps between a fork of the streams from the timed one and their join to it."""
+        """Return the steps, preceded by a fork of the streams from the timed one and followed by their join."""
         others = range(1, len(self.streams))
         return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
 
     def copy(self, to: int, target: Any, at: int, source: Any, on: int) -> Launch:
-        """Return the copy of an array on the GPU `at` to one on the GPU `to`, on the stream of the GPU `on`."""
+        """Return a launch that copies an array on GPU `at` to an array on GPU `to`, on the stream of GPU `on`."""
         return between(to, target, at, source, self.streams[on])
 
 
 def between(to: int, target: Any, at: int, source: Any, stream: Any) -> Launch:
-    """Return the driver's copy of an array on the GPU `at` to one on the GPU `to`, on a stream."""
+    """Return a launch of the driver's copy of an array on GPU `at` to an array on GPU `to`, on a stream."""
     import cupy
 
     runtime, nbytes, on = cupy.cuda.runtime, source.nbytes, stream.ptr

@@ -1,4 +1,4 @@
-"""Shared by kernels on the CPU: the width of vectors, launches in turn, BLAS, parts for threads."""
+"""Helpers for CPU kernels: vector width, compiled launches, single-threaded BLAS, and shares for threads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ALONE = 4  # columns of a product up to which they are multiplied one by one, wi
 
 
 def powers(first: int, last: int) -> tuple[int, ...]:
-    """Return the powers of two from 2**first to 2**last, and the midpoints between two of them."""
+    """Return the powers of two from 2**first to 2**last, and the midpoints between them."""
     return tuple(sorted([*(2**i for i in range(first, last + 1)), *(3 * 2 ** (i - 1) for i in range(first, last))]))
 
 
@@ -32,7 +32,7 @@ def second_level_bytes() -> int:
 
 
 class Registers(NamedTuple):
-    """Bytes of a CPU's vector registers, and how many of them hold accumulators.
+    """The bytes of a CPU's vector register, and the number of registers used as accumulators.
 
     Two multiply-adds a cycle that last five cycles need ten; four that last four (Neoverse V1) need sixteen.
     """
@@ -41,13 +41,13 @@ class Registers(NamedTuple):
     accumulators: int
 
     def group(self, itemsize: int) -> int:
-        """Return how many elements all accumulators hold."""
+        """Return the number of elements in all accumulators."""
         return self.accumulators * self.nbytes // itemsize
 
 
 @lru_cache
 def registers() -> Registers:
-    """Return the registers of the CPU that Numba generates code for. Raises Unsupported if it has no multiply-add."""
+    """Return the registers of the CPU that Numba generates code for. Raises Unsupported without fused multiply-add."""
     from numba.core.registry import cpu_target
 
     triple, cpu, listed = cpu_target.target_context.codegen().magic_tuple()
@@ -63,7 +63,7 @@ def registers() -> Registers:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A launch of compiled functions on their arguments, in turn; `_calls.py` calls them without the interpreter."""
+    """A launch of compiled functions, one after the other; `_calls.py` calls them without the interpreter."""
 
     calls: tuple[tuple[Callable[..., object], tuple[Any, ...]], ...]
 
@@ -81,7 +81,7 @@ def _libraries() -> list[Any]:
 
 
 def alone(launch: Launch) -> Launch:
-    """Return the launch, which calls BLAS from threads of our own, with BLAS itself on one; its setting is restored."""
+    """Return the launch with BLAS set to one thread, for calls from kernelmark's threads; the setting is restored."""
     libraries = _libraries()
 
     def run() -> None:
@@ -98,17 +98,17 @@ def alone(launch: Launch) -> Launch:
 
 
 def is_read_in_place(rows: int, step: int) -> bool:
-    """Return whether products read such rows of floats in place, `step` apart: they are in few pages of memory.
+    """Return whether products should read rows of floats with this stride in place, as they lie in few pages.
 
-    Rows a multiple of NEAR apart compete for the same cache sets, unless they are that near.
+    Rows at multiples of NEAR compete for the same cache sets, except at NEAR itself.
     """
     return rows * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
-    """Return parts of at most `most`; more of them if threads then share `others` times as many items more evenly.
+    """Cut a length into parts of at most `most`, smaller if threads then share the parts times `others` more evenly.
 
-    The thread with the most items is taken to set the time; twice as many parts are taken to cost ANEW more.
+    The model: the thread with the most items determines the time, and twice as many parts cost ANEW more.
     """
     least = -(-length // most)
 

@@ -1,4 +1,4 @@
-"""Combine launches: one after the other, or bands of one on parallel threads."""
+"""Combine launches: one after the other, or as bands on parallel threads."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
@@ -12,10 +12,10 @@ from kernelmark.kernels._team import Band, team
 
 
 class Shared:
-    """A launch of bands on parallel threads, the last on the calling thread.
+    """A launch of bands on parallel threads, the last band on the calling thread.
 
-    meetings: how often threads came to each place where they wait for one another. An interrupt can keep the calling
-    thread from coming, so all of these places are open from then on until the others are done.
+    meetings: the arrival counts of the barriers between bands. An interrupt can keep the calling thread from arriving,
+    so it opens all barriers until the other threads are done.
     """
 
     def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:
@@ -42,18 +42,18 @@ class Shared:
 
 
 def parts(length: int, threads: int) -> list[tuple[int, int]]:
-    """Return the bands of a length, one per thread, without empty ones."""
+    """Return the bands of a length, one per thread, without empty bands."""
     edges = [length * i // threads for i in range(threads + 1)]
     return [(start, stop) for start, stop in pairwise(edges) if start < stop]
 
 
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
-    """Return a launch of `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
+    """Return a launch of `run(start, stop)` for each thread's band of `length`, the last on the calling thread."""
     return in_numbered_bands(length, threads, lambda _, *ends: run(*ends))
 
 
 def in_numbered_bands(length: int, threads: int, run: Callable[..., Launch]) -> Launch:
-    """As `in_bands`, of `run(i, start, stop)` where i numbers the threads."""
+    """Return a launch as `in_bands` does, but of `run(i, start, stop)`, where i is the thread's number."""
     bands = [run(i, *ends) for i, ends in enumerate(parts(length, threads))]
     return bands[0] if len(bands) == 1 else Shared(bands)
 
@@ -61,8 +61,7 @@ def in_numbered_bands(length: int, threads: int, run: Callable[..., Launch]) -> 
 def in_turn(*launches: Launch) -> Launch:
     """Return one launch that performs these in order.
 
-    Consecutive compiled ones become one launch, in which threads meet before they go on: that takes less time than a
-    new launch.
+    Consecutive compiled launches become one launch with barriers between them, which is faster than separate launches.
     """
     joined: list[Launch] = []
     for is_compiled, run in groupby(launches or (Compiled(()),), _is_compiled):
@@ -79,7 +78,7 @@ def in_turn(*launches: Launch) -> Launch:
 
 
 def beside(*launches: Launch) -> Launch:
-    """Return one launch of independent compiled launches; threads do not wait between them."""
+    """Return one launch of independent compiled launches, without barriers between them."""
     return _joined(launches, meets=False)
 
 
@@ -92,9 +91,9 @@ def _is_compiled(launch: Launch) -> bool:
 
 
 def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
-    """Return one launch of compiled ones; the last band of each is that of the calling thread.
+    """Return one launch of compiled launches; the last band of each belongs to the calling thread.
 
-    meets: whether threads wait for one another between them.
+    meets: whether there are barriers between them.
     """
     if len(launches) == 1:
         return launches[0]
@@ -115,7 +114,7 @@ def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
 
 
 def _meeting(count: Array, threads: int) -> Any:
-    """The call by which each thread waits until all others have come as often."""
+    """Return the call of a barrier: each thread waits until all others have arrived as often."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._spin import meet
 

@@ -1,4 +1,4 @@
-"""Shared by our Numba kernels: compilation without the GIL, operands bound, and pieces of LLVM's code."""
+"""Helpers for Numba kernels: compiling without the GIL, binding operands, and pieces of LLVM code."""
 
 import hashlib
 import shutil
@@ -25,21 +25,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jit(function: F) -> F:
-    """Compile a function once, cached on disk; it releases the GIL, so that `in_bands` can run it on several threads.
+    """Compile a function, cached on disk; it releases the GIL, so that `in_bands` can run it on several threads.
 
-    Numba considers a cached function fresh while its own file is unchanged, although the functions that it calls are
-    compiled into it. So the cache is keyed by all of our source.
+    Numba considers a cached function valid while its file is unchanged, although functions of other files are compiled
+    into it. So the key of the cache contains all of kernelmark's source.
     """
     return cast(F, _cached(partial(cast(Any, numba).njit, nogil=True, no_cfunc_wrapper=True), function))
 
 
 def part(function: F) -> F:
-    """Mark a function that Numba inlines into its callers; otherwise LLVM would compile it again by itself."""
+    """Mark a function that Numba inlines into its callers; otherwise LLVM would also compile it separately."""
     return cast(F, cast(Any, numba).njit(inline="always")(function))
 
 
 def inlined(function: F) -> F:
-    """Compile the function into each of its callers instead of a call, which would pass an array in seven words."""
+    """Compile the function into its callers, since a call would pass an array as seven words."""
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
     return cast(F, cast(Any, numba).njit(**options)(function))
 
@@ -175,7 +175,7 @@ def in_registers(
 
 
 def past_the_caches(builder: Any, store: Any, align: int) -> None:
-    """Make a store of LLVM's a streaming one; its address must be a multiple of `align` bytes."""
+    """Make an LLVM store a streaming store; its address must be a multiple of `align` bytes."""
     store.align = align
     store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
 

@@ -1,4 +1,4 @@
-"""The order of a product's loops, and which operands are copied; for Numba functions."""
+"""Choose the order of a product's loops and the operands to copy; for Numba functions."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -59,10 +59,10 @@ def _found(m, n, k, a_step, b, c_column):
 
 @inlined
 def order(m, n, k, a, b, c):
-    """Return whether C^T = B^T A^T takes less time than C = A B, and how the faster of them is computed.
+    """Return whether C^T = B^T A^T takes less time than C = A B, and how to compute the faster of them.
 
-    That is: the rows of a tile, the columns that are multiplied one by one, whether rows of both operands are read in
-    place along the sum, and whether at least rows of b are. a, b, c: strides of rows and columns.
+    The latter is the rows of a tile, the columns that are multiplied one by one, whether rows of both operands are read
+    in place along the sum, and whether rows of b are. a, b, c: strides of rows and columns.
     """
     one_way, found = _found(m, n, k, a[1], b, c[1])
     other_way, other = _found(n, m, k, b[0], (a[1], a[0]), c[0])

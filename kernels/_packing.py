@@ -1,4 +1,4 @@
-"""Pack operands of products as register tiles read them (panels of b, rows of a), and store the sums."""
+"""Pack operands of products in the order of register tiles (panels of b, rows of a), and store sums."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -21,9 +21,9 @@ GAP = LINE  # between tiles of rows, which would otherwise compete for the same 
 
 @part
 def widths(first, last):
-    """Return the columns of the panel that begins at `first`, and the lanes that they take.
+    """Return the number of columns of the panel that begins at `first`, and of the lanes that they occupy.
 
-    Four vectors are two panels of two, since a tile one vector wide waits for its loads.
+    Four vectors become two panels of two, since a tile one vector wide would wait for loads.
     """
     widest = 2 * LANES if WIDTH < last - first <= 4 * LANES else WIDTH
     real = min(widest, last - first)
@@ -32,7 +32,7 @@ def widths(first, last):
 
 @part
 def pack(held, b, at, deep, first, last):
-    """Copy columns first:last of the rows from b[at] on, panel by panel, the last with zeros up to a whole vector."""
+    """Copy columns first:last of rows from b[at], panel by panel; zeros fill the last panel to a whole vector."""
     if b[3] == 1:  # row by row, so that as much as possible is read from each page
         for t in range(deep):
             ahead = at + min(t + AHEAD, deep - 1) * b[2]
@@ -53,7 +53,7 @@ def pack(held, b, at, deep, first, last):
 
 @part
 def turn(to, panel, b, at, column, deep, real, lanes):
-    """Copy a panel of columns, each contiguous, by squares; it is `lanes` wide, `real` of them."""
+    """Transpose a panel of contiguous columns in square blocks; `real` of its `lanes` are columns."""
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):
@@ -67,10 +67,10 @@ def turn(to, panel, b, at, column, deep, real, lanes):
 
 @part
 def gather(to, a, place, tiles, deep):
-    """Copy tiles of ROWS rows of a, step by step for all of them, so that as much as possible is read from each page.
+    """Copy tiles of ROWS rows of a, step by step for all tiles, so that each page is read as completely as possible.
 
-    tiles: the first row, the end of the tiles, rows from one to the next, and rows of a, after which the last is
-    repeated.
+    tiles: the first row, the end of the tiles, the distance between tiles, and the rows of a, after which the last row
+    is repeated.
     """
     at, row, step = place
     first, end, rows, m = tiles
@@ -91,7 +91,7 @@ def gather(to, a, place, tiles, deep):
 
 @part
 def put(sums, lanes, real, skipped, count, c, at, row, step, keep):
-    """Store rows skipped:count of a tile, in the order in which addresses rise."""
+    """Store rows skipped:count of a tile, in the order of ascending addresses."""
     if step == 1:
         for r in range(skipped, count):
             put_line(c, at + r * row, sums, r * lanes, real, keep)

@@ -1,8 +1,8 @@
-"""Matrix products on one thread, for Numba functions that form an operand and multiply it while it is cached.
+"""Matrix products on one thread, for Numba functions that create an operand and multiply it while it is cached.
 
-Panels of b, a few vectors wide, are copied side by side, a second-level cache of them at a time, or read as they lie
-where its rows are near each other. Tiles of c are held in registers: rows of a, read as they lie or copied if their
-elements lie side by side, meet one panel after the other.
+Panels of b, a few vectors wide, are packed, as many at a time as fit the L2 cache, or read in place if its rows are
+near each other. Tiles of c stay in registers: rows of a, read in place or packed, are multiplied with one panel after
+the other.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -68,7 +68,7 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
 
 @lru_cache
 def _address() -> int:
-    """Return where the compiled product is: what calls it would otherwise contain it, compiled anew."""
+    """Return the address of the compiled product, which would otherwise be compiled again into each caller."""
     floats, matrix = types.CPointer(types.float32), (types.int64,) * 3
     signature = types.void(
         floats, *(types.int64,) * 3, types.boolean, floats, *matrix, floats, *matrix, floats, *matrix
@@ -77,7 +77,7 @@ def _address() -> int:
 
 
 def multiplying(setup: Callable[[Array], Launch]) -> Launch:
-    """Return `setup(product)`, whose functions call `multiply` with that `product`; it is compiled meanwhile."""
+    """Return `setup(product)`, whose functions pass `product` to `multiply`; the product is compiled meanwhile."""
     product = np.zeros(1, np.int64)
     with ahead((_multiply, _address)):
         launch = setup(product)
@@ -105,9 +105,9 @@ _called = cast(Any, intrinsic(_call))
 
 @jit
 def multiply(product, held, m, n, k, a, b, keep, c):
-    """C = A B, added to what is there if `keep`, for A (m x k), B (k x n) and C.
+    """Compute C = A B, or with `keep` C += A B, for A (m x k), B (k x n) and C.
 
-    Each is given as (flat array, offset, row stride, column stride), one of the strides being 1. product: from
+    Each matrix is given as (flat array, offset, row stride, column stride), with one of the strides 1. product: from
     `multiplying`. held: scratch of SCRATCH elements.
     """
     _called(product[0], held, (m, n, k), keep, a, b, c)

@@ -1,4 +1,4 @@
-"""Waiting awake, without the GIL, for what another thread writes, and doing what it asks for."""
+"""Spin without the GIL until another thread writes a request, and perform it."""
 
 from typing import Any, cast
 
@@ -94,7 +94,7 @@ _give_way = cast(Any, intrinsic(_yield))
 
 @jit
 def rises(count: Array, beyond: int, rounds: int) -> bool:
-    """Return whether an element exceeds `beyond` within that many looks."""
+    """Return whether an element exceeds `beyond` within this many reads."""
     left = rounds
     while left and _now(count) <= beyond:
         left -= 1
@@ -103,7 +103,7 @@ def rises(count: Array, beyond: int, rounds: int) -> bool:
 
 @jit
 def meet(count: Array, threads: int) -> None:
-    """Wait until that many threads have come as often as this one; the first element counts their arrivals."""
+    """Wait at a barrier until `threads` threads have arrived as often; the first element counts arrivals."""
     before = _came(count)
     last = (before // threads + 1) * threads
     while before < OPEN and not rises(count, last - 1, PATIENCE):
@@ -112,7 +112,7 @@ def meet(count: Array, threads: int) -> None:
 
 @jit
 def perform(address: int, count: int) -> int:
-    """Perform calls in turn, and return how many raised."""
+    """Perform calls one after the other, and return the number that raised."""
     failed = 0
     for i in range(count):
         failed += _called(address + i * 8 * WORDS) != 0
@@ -121,22 +121,22 @@ def perform(address: int, count: int) -> int:
 
 @jit
 def ask(box: Array, address: int, count: int, number: int) -> None:
-    """Request these calls, or a task of the interpreter if they are OTHER."""
+    """Request calls from the thread of a box, or a task of the interpreter if `count` is OTHER."""
     box[CALLS], box[COUNT] = address, count
     raise_to(box, number)
 
 
 @jit
 def end(done: Array, number: int) -> None:
-    """Count a task of the interpreter as done."""
+    """Mark a task of the interpreter as done."""
     raise_to(done, number)
 
 
 @jit
 def serve(box: Array, done: Array, number: int, rounds: int) -> int:
-    """Perform calls as they are requested, until a task is the interpreter's or none comes; return how many are done.
+    """Perform requested calls until a task is the interpreter's or none comes; return the number of finished tasks.
 
-    number: how many were done before.
+    number: the number of tasks finished before.
     """
     while rises(box, number, rounds) and box[COUNT] != OTHER:
         done[FAILED] += perform(box[CALLS], box[COUNT])
@@ -151,7 +151,7 @@ def nothing(_: int) -> None:
 
 
 def compiled() -> None:
-    """Compile all of these for a launch, or read them from the cache."""
+    """Compile the functions that a launch needs, or load them from the cache."""
     count = np.zeros(1, np.int64)
     bind(serve, count, count, 0, 0)
     bind(rises, count, 0, 0)

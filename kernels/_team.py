@@ -1,7 +1,7 @@
-"""Threads that do their bands of a launch together with the calling one: one CPU for each, awake between launches.
+"""Threads that run bands of a launch together with the calling thread, each on its own CPU, awake between launches.
 
-A thread that slept until it is needed starts 50 us late, and the scheduler often wakes it on the CPU of the one that
-called it, where the two take turns for milliseconds. On two CPUs, a product of 0.5 ms was seen to take 1 ms so.
+A sleeping thread starts 50 us late, and the scheduler often wakes it on the CPU of its caller, where the two share time
+for milliseconds. On two CPUs this made a product of 0.5 ms take 1 ms.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _LIBC = ctypes.PyDLL(None)
 
 
 class Band(NamedTuple):
-    """A thread's work in a launch; the table has its compiled calls, if it consists of them alone."""
+    """A thread's work in a launch. table: its compiled calls, if it consists only of these."""
 
     launch: Launch
     table: "Table | None"
@@ -152,17 +152,17 @@ class _Team:
 
 
 def here() -> int:
-    """Return the CPU that the calling thread runs on now, or -1 if the system does not report it."""
+    """Return the CPU that the calling thread is running on, or -1 if the system does not report it."""
     return int(_LIBC.sched_getcpu()) if sys.platform == "linux" else -1
 
 
 def beside(cpu: int, threads: int) -> list[list[int]]:
-    """Return CPUs for a number of threads, besides the caller's; none if there are too few."""
+    """Return CPUs for a number of threads other than the caller's; none if there are too few CPUs."""
     others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 
 
 @cache
 def team(others: int) -> _Team:
-    """Return the threads besides the calling one; they last as long as the process."""
+    """Return the team with this many additional threads, which last as long as the process."""
     return _Team(others)

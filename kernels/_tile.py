@@ -1,6 +1,6 @@
-"""Tiles of sums that stay in vector registers while products are added to them; for Numba functions.
+"""Tiles of sums that stay in vector registers while products are added, for Numba functions.
 
-LLVM would not keep the sums in registers by itself, so its code is given here.
+LLVM would not keep the sums in registers by itself, so its code is written here.
 """
 
 # mypy: allow-untyped-calls
@@ -26,36 +26,36 @@ AHEAD = 8  # rows from one that is read to one that is fetched into the nearest 
 
 
 def number(value: int) -> Any:
-    """A constant of LLVM's."""
+    """Return an integer constant for LLVM."""
     return ir.Constant(INTEGER, value)
 
 
 def after(builder: Any, pointer: Any, *offsets: Any) -> Any:
-    """The address that many elements on."""
+    """Return an address plus a number of elements."""
     for offset in offsets:
         pointer = builder.gep(pointer, [offset])
     return pointer
 
 
 def vectors_at(builder: Any, pointer: Any, count: int) -> list[Any]:
-    """The addresses of `count` vectors that lie side by side."""
+    """Return the addresses of `count` contiguous vectors."""
     places = (after(builder, pointer, number(i * LANES)) for i in range(count))
     return [builder.bitcast(place, VECTOR.as_pointer()) for place in places]
 
 
 def loaded(builder: Any, places: list[Any]) -> list[Any]:
-    """The vectors at these addresses, which need only be aligned to an element."""
+    """Load the vectors at these addresses, which need only be aligned to an element."""
     return [builder.load(place, align=4) for place in places]
 
 
 def stored(builder: Any, values: list[Any], places: list[Any]) -> None:
-    """Put the vectors to these addresses."""
+    """Store vectors at these addresses."""
     for value, place in zip(values, places, strict=True):
         builder.store(value, place, align=4)
 
 
 class Sums:
-    """rows x vectors of sums in registers."""
+    """A tile of rows x vectors of sums in registers."""
 
     def __init__(self, builder: Any, rows: int, vectors: int) -> None:
         self._builder, self._rows, self._vectors = builder, rows, vectors
@@ -66,12 +66,12 @@ class Sums:
             self._builder.store(value, register)
 
     def add(self, elements: Callable[[int], Any], factors: list[Any]) -> None:
-        """Add the products of an element for each row with the vectors that all rows share."""
+        """Add to each row the products of its element with the vectors that all rows share."""
         for row in range(self._rows):
             self.add_to(row, everywhere(self._builder, elements(row), VECTOR), factors)
 
     def add_to(self, row: int, element: Any, factors: list[Any]) -> None:
-        """Add the products of a row's element, in all lanes, with the vectors."""
+        """Add to a row the products of its element, broadcast to all lanes, with the vectors."""
         for i, factor in enumerate(factors):
             register = self._held[row * self._vectors + i]
             total = llvm(self._builder, "fma", element, factor, self._builder.load(register))
@@ -82,13 +82,13 @@ class Sums:
 
 
 def products(heights: Sequence[int], widest: int) -> Any:
-    """Return a function that multiplies rows of a by up to `widest` vectors a step of b, with code for each size.
+    """Return a function that multiplies rows of a with up to `widest` vectors per step of b, with code for each size.
 
-    The sizes are told apart in LLVM's code, because Numba takes long to compile a branch and a call for each.
-    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), rows
-    being one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
-    a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to the old value if `keep` is set. Meanwhile
-    rows of b are fetched into the nearest cache, and at each step t one of the `next_lines` that are needed `later`.
+    LLVM code branches on the size, because Numba would take long to compile a branch and a call for each. Called as
+    f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), with rows one
+    of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of a[a_at + r a_row + t
+    a_step] b[b_at + t b_step + i], plus the old value if `keep` is set. Meanwhile rows of b are prefetched into the
+    nearest cache, and at each step t one of the `next_lines` that are needed `later`.
     """
 
     def typed(
@@ -138,7 +138,7 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
 
 
 def dots(rows: int) -> Any:
-    """Return a function that multiplies `rows` rows of a by one column of b, both contiguous along the sum.
+    """Return a function that multiplies `rows` rows of a with one column of b, both contiguous along the sum.
 
     Called as f(c, a, a_at, a_row, b, b_at, count): c[r] is the sum over t < count of a[a_at + r a_row + t] b[b_at + t];
     count is a multiple of LANES.
@@ -167,7 +167,7 @@ def dots(rows: int) -> Any:
 
 
 def total(builder: Any, vector: Any) -> Any:
-    """The sum of a vector's elements, halves added to halves."""
+    """Return the sum of a vector's elements, by adding halves."""
     side = LANES
     while side > 1:
         side //= 2

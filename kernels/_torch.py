@@ -1,4 +1,4 @@
-"""PyTorch's operations on our operands, and what they report to have run; PyTorch is imported when one is set up."""
+"""Run PyTorch's operations on kernelmark's operands, and read which implementation ran; imported at set-up."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ _LINE = r"^(?:onednn|dnnl)_verbose,.*\bexec,cpu,{},([^,]+),"
 
 
 def tensor(array: Array) -> Any:
-    """Return a tensor of the same memory; its type is bfloat16 if the array has ml_dtypes' bfloat16."""
+    """Return a tensor that shares the array's memory; ml_dtypes' bfloat16 becomes PyTorch's."""
     torch: Any = import_module("torch")
     if array.dtype.kind in "fi":
         return torch.from_numpy(array)
@@ -31,7 +31,7 @@ def tensor(array: Array) -> Any:
 
 
 def on_threads(run: Launch, threads: int) -> Launch:
-    """Return a launch that sets this number of threads first, since other kernels may have changed it."""
+    """Return a launch that first sets the number of PyTorch's threads, since other kernels may have changed it."""
     torch: Any = import_module("torch")
 
     def launch() -> None:
@@ -43,10 +43,10 @@ def on_threads(run: Launch, threads: int) -> Launch:
 
 
 class _Pool:
-    """PyTorch's threads but for the calling one, kept to CPUs of their own as those of our kernels are.
+    """PyTorch's threads other than the calling one, each pinned to its own CPU as in kernelmark's kernels.
 
-    They sleep between the samples of other contenders, and the scheduler then wakes them on the CPU of the thread that
-    called, where the two take turns: on two CPUs, every second call of 0.4 ms was seen to take 2.6 ms so.
+    They sleep while other contenders are sampled, and the scheduler then wakes them on the CPU of the calling thread,
+    where the two share time: on two CPUs, every second call of 0.4 ms took 2.6 ms.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ def _tasks() -> set[int]:
 
 
 def implementation(launch: Launch, primitive: str, otherwise: str) -> str:
-    """Return `oneDNN 3.12.0 brg_conv_fwd:avx512_core`: the implementation of a launch, in oneDNN's own words.
+    """Return the implementation that a launch uses, as oneDNN reports it: `oneDNN 3.12.0 brg_conv_fwd:avx512_core`.
 
-    primitive: oneDNN's name of the operation, such as `convolution`; otherwise: the text if none is reported.
+    primitive: oneDNN's name of the operation, such as `convolution`; otherwise: the text if nothing is reported.
     """
     torch: Any = import_module("torch")
     mkldnn = torch.backends.mkldnn
@@ -98,7 +98,7 @@ def implementation(launch: Launch, primitive: str, otherwise: str) -> str:
 
 
 def _printed(run: Launch) -> str:
-    """Return what C code writes to file descriptor 1 while it runs."""
+    """Return the text that C code writes to file descriptor 1 during a launch."""
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     libc.fflush(None)

@@ -1,4 +1,4 @@
-"""How well the blocks of a grid fill a device, by which kernels choose their tiles."""
+"""Choose tiles by how well the blocks of a grid fill a device."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 from kernelmark import DeviceLimits, Prefer, Tile, Tunable, tile_on
 from kernelmark.kernels._cuda import ceil_div
 
-#: Warps that keep the multiply-adds of a multiprocessor busy; with fewer, its rate falls in proportion.
+#: The warps that saturate a multiprocessor's multiply-adds; with fewer, the rate falls proportionally.
 BUSY_WARPS = 8
 
 
 class Choice(NamedTuple):
-    """A tile that may be the default. rate: a device's, full of such blocks, relative to other tiles.
+    """A tile that may be the default. rate: that of a device full of such blocks, relative to other tiles.
 
-    resident: blocks on a multiprocessor.
+    resident: resident blocks per multiprocessor.
     """
 
     values: Mapping[str, Tunable]
@@ -23,9 +23,9 @@ class Choice(NamedTuple):
 
 
 def filled(blocks: int, resident: int, warps: int, multiprocessors: int) -> float:
-    """Return the share of a device's rate that equal blocks reach, `resident` of them on a multiprocessor at a time.
+    """Return the share of a device's rate that equal blocks reach, with `resident` blocks per multiprocessor.
 
-    The last wave is dealt out evenly; a multiprocessor with few warps is slower then.
+    The last wave is spread evenly over multiprocessors, which are slower if they have few warps.
     """
     whole, rest = divmod(blocks, resident * multiprocessors)
     last = ceil_div(rest, multiprocessors)
@@ -40,9 +40,9 @@ def by_waves(
     warps: Callable[[Tile], int],
     valid: Callable[[Any, Tile, DeviceLimits], str | None],
 ) -> Prefer:
-    """Prefer the tile with the highest rate, given how its blocks fill the device; the first of equal ones.
+    """Return a preference for the tile with the highest rate, given how its blocks fill the device.
 
-    useful: the share of all tiles' elements that the result has.
+    useful: the share of all tiles' elements that belong to the result. The first of equally good tiles is preferred.
     """
 
     def score(p: Any, tile: Tile, choice: Choice, device: DeviceLimits) -> float:

@@ -1,7 +1,7 @@
-"""Whether a problem is large enough for several threads: a launch on several has a price, which is measured.
+"""Decide whether a problem is large enough for several threads, given the measured cost of a launch on them.
 
-The work of a problem on one thread is estimated from what it computes and moves, at rates that are measured once a
-process, as the price is. So it depends on sizes alone.
+A problem's time on one thread is estimated from its flop and bytes, at rates that are measured once per process, as the
+cost is. So the decision depends only on sizes.
 """
 
 import time
@@ -40,12 +40,12 @@ SetUp = Callable[Concatenate[P, X, Rest], Launch]
 
 
 def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], SetUp[P, X, Rest]]:
-    """Set a kernel up for one thread if several would save less time than launching them takes.
+    """Return a decorator that sets a kernel up for one thread if several threads would save less than they cost.
 
     If nothing of the kernel is compiled yet, a child compiles it for one thread, while this process compiles what
     measures threads.
 
-    compiled: whether its bands are calls of compiled functions alone, so that no thread waits for the GIL.
+    compiled: whether its bands are only calls of compiled functions, so that no thread waits for the GIL.
     """
 
     def decorate(setup: SetUp[P, X, Rest]) -> SetUp[P, X, Rest]:
@@ -78,7 +78,7 @@ def _compile() -> None:
 
 
 def pays(problem: Sized, threads: int, compiled: bool) -> bool:
-    """Return whether that many threads save more time on a problem than it takes to launch them."""
+    """Return whether several threads save more time on a problem than launching them takes."""
     flop_per_s, bytes_per_s = rates()
     alone_s = problem.flop / flop_per_s + problem.traffic_bytes / bytes_per_s
     return alone_s * (1 - 1 / threads) > LAUNCHES * launch_s(threads, compiled)
@@ -86,7 +86,7 @@ def pays(problem: Sized, threads: int, compiled: bool) -> bool:
 
 @cache
 def launch_s(threads: int, compiled: bool) -> float:
-    """Return the seconds of a launch whose bands do nothing."""
+    """Return the seconds of a launch with empty bands."""
     from kernelmark.kernels._launches import in_bands
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._spin import nothing
@@ -100,7 +100,7 @@ def launch_s(threads: int, compiled: bool) -> float:
 
 @cache
 def rates() -> tuple[float, float]:
-    """Return the flop and the bytes a second of one thread: multiply-adds in registers, and a copy past its caches."""
+    """Return one thread's flop/s and bytes/s, from multiply-adds in registers and a copy larger than its caches."""
     source, target = np.zeros((2, COPIED), np.uint8)
     copy_s = _typical_s(lambda: np.copyto(target, source), 3)
     return 2 * registers().group(4) * STEPS / _typical_s(_multiply_adds(), 11), 2 * COPIED / copy_s

@@ -43,8 +43,7 @@ class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change between two runs. ratio: the time in `to` over that in `since`; changed: what else
-    differs."""
+    """A change between two runs. ratio: the time in `to` over that in `since`; changed: what else differs."""
 
     since: str
     to: str

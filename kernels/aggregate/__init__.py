@@ -1,1 +1,1 @@
-"""Aggregation: the gradients of w workers become one sum, which decides how data parallelism scales."""
+"""Aggregation: adding the gradients of w workers, which determines how data parallelism scales."""

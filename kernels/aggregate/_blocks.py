@@ -28,7 +28,7 @@ inlined = register_jitable(inline="always")
 
 @jit
 def send(gradient, left, sent, scales, start, stop):
-    """Send gradient + left, and leave the unsent part in `left`."""
+    """Encode gradient + left as a message, and store the unsent part in `left`."""
     block = _length(sent)
     last = start + (stop - start) // block * block
     _send(gradient, left, sent, scales, start, last, 0)
@@ -41,7 +41,7 @@ def send(gradient, left, sent, scales, start, stop):
 
 @jit
 def own(left, sent, scales, message, message_scales, start, stop):
-    """Add up the workers' messages and the last sum's unsent part, and send the sum to all of them."""
+    """Add the workers' messages and the unsent part of the last sum, and encode the sum as a message to all."""
     block = _length(message)
     last = start + (stop - start) // block * block
     _own(left, sent, scales, 0, message, message_scales, start, last, 0)
@@ -83,7 +83,7 @@ def _own(left, sent, scales, ahead, message, message_scales, start, stop, missin
 
 @jit
 def receive(target, sent, scales, start, stop):
-    """Target = the message."""
+    """Decode a message to the target."""
     x, zeros, message = np.empty(PIECE, np.float32), np.zeros(LANES, np.float32), ((sent,), (scales,))
     for first in range(start, stop, PIECE):
         length = min(PIECE, stop - first)
@@ -93,7 +93,7 @@ def receive(target, sent, scales, start, stop):
 
 @jit
 def receive_step(weights, replicas, sent, scales, lr, start, stop):
-    """Weights -= lr x the message; each replica is a copy of them."""
+    """Subtract lr times a message from the weights, and copy them to each replica."""
     x, zeros, message = np.empty(PIECE, np.float32), np.zeros(LANES, np.float32), ((sent,), (scales,))
     for first in range(start, stop, PIECE):
         length = min(PIECE, stop - first)

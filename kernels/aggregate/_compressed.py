@@ -1,9 +1,9 @@
-"""Three properties of a compressed aggregation with error feedback, whatever its order of sums and its ties.
+"""Check three properties of compressed aggregation with error feedback, which hold for any order of sums and any ties.
 
-Conservation: nothing is lost, so the sum that is delivered and the residuals that are left are the gradients and the
-residuals that were there. Contraction: what is left of each block is no more than what the format's own rounding
-leaves. Compressed: what was sent of each block are values that the format has. Sending nothing conserves everything,
-and does not contract. The first two are asked of all elements, the third of every block of parts that are drawn.
+Conservation: nothing is lost, so the delivered sum plus the new residuals equals the gradients plus the old residuals.
+Contraction: the residual of each block is no larger than the format's rounding leaves. Compression: the values sent for
+each block are values of the format. Sending nothing would conserve everything, but would not contract. The first two
+are checked on all elements, the third on every block of randomly drawn parts.
 """
 
 import math
@@ -26,13 +26,13 @@ _TINY = math.ulp(0.0)
 
 
 def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
-    """Return where the judged parts begin: all, or as many as are enough."""
+    """Return the beginnings of the parts to judge: all parts, or enough random ones."""
     starts = np.arange(0, n, PART)
     return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)
 
 
 def rounded(w: int, dtype: str) -> float:
-    """Bound the roundings of what w workers send, in units of the sum of all magnitudes: none of its terms is larger.
+    """Return a bound on the rounding errors of w workers' messages, in units of the sum of all magnitudes.
 
     Sums of w + 1 terms, the residuals and the messages are rounded.
     """
@@ -44,7 +44,7 @@ class _Wrong(Exception):
 
 
 class Compressed:
-    """Judges the residuals `e` and the sum `s`, or the `weights` after a step of `lr`, against the drawn values."""
+    """The judge of the residuals `e` and the sum `s`, or the `weights` after a step of `lr`, given the drawn values."""
 
     def __init__(self, name: str, dtype: str, lr: float, drawn: Arrays, outputs: Arrays) -> None:
         self._name, self._block = name, FORMATS[name].block
@@ -54,7 +54,7 @@ class Compressed:
         self._kept = self._offered = 0.0
 
     def verdict(self) -> Verdict:
-        """Return the largest error of the delivered sum, its bound, and the compression error of the workers."""
+        """Return a verdict with the delivered sum's largest error, its bound, and the workers' compression error."""
         drawn = set(self._drawn["parts"].tolist())
         try:
             found = [self._judge_part(start, start in drawn) for start in range(0, self._n, PART)]

@@ -1,4 +1,4 @@
-"""Sums of rows, a cache line of numbers at a time, for Numba functions. LLVM cuts vectors to what the CPU has."""
+"""Sum rows by cache lines, for Numba functions. LLVM splits vectors to the CPU's width."""
 
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import data, past_the_caches
 
 
 def address(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Return the address of an array's element, typed as a vector's."""
+    """Return the address of an array's element as a pointer to a vector."""
     first = builder.gep(data(context, builder, kind, array), [index])
     return builder.bitcast(first, vector.as_pointer())
 

@@ -1,4 +1,4 @@
-"""What one party does with the elements start:stop of arrays of equal length; serial, they release the GIL.
+"""Serial operations on the elements start:stop of arrays of equal length, which release the GIL.
 
 `rows` and `replicas` are tuples of arrays, whose length is a constant of the compiled function.
 """
@@ -16,7 +16,7 @@ PIECE = 2048  # elements at a time through a buffer in the first-level cache
 
 @jit
 def few(target, rows, start, stop):
-    """Target = the sum of rows, element by element."""
+    """Store the sum of rows in target, element by element."""
     for j in range(start, stop):
         total = 0.0
         for row in rows:
@@ -36,7 +36,7 @@ def total(target, rows, start, stop):
 
 @jit
 def total_past(target, rows, start, stop):
-    """Store the sum of rows in target, past the caches: no line of target is read before it is written."""
+    """Store the sum of rows in target by streaming stores, which do not read lines of target first."""
     line = LINE_BYTES // target.itemsize
     ahead = -(target.ctypes.data // target.itemsize + start) % line
     first = min(stop, start + ahead)
@@ -50,7 +50,7 @@ def total_past(target, rows, start, stop):
 
 @jit
 def step(weights, replicas, rows, lr, start, stop):
-    """Weights -= lr x the sum of rows; each replica is a copy of them."""
+    """Subtract lr times the sum of rows from the weights, and copy them to each replica."""
     piece = np.empty(PIECE, weights.dtype)
     for first in range(start, stop, PIECE):
         last = min(stop, first + PIECE)
@@ -68,7 +68,7 @@ def step(weights, replicas, rows, lr, start, stop):
 
 @jit
 def to_bf16(sent, row, start, stop):
-    """Sent = the upper halves of row's numbers, rounded to nearest, ties to even. NaN stays NaN."""
+    """Convert a row to BF16 in `sent`, rounded to nearest, ties to even; NaN stays NaN."""
     to, bits = sent[start:stop], row[start:stop].view(np.uint32)
     for j in range(len(to)):
         rounded = bits[j] + np.uint32(0x7FFF) + ((bits[j] >> np.uint32(16)) & np.uint32(1))
@@ -78,7 +78,7 @@ def to_bf16(sent, row, start, stop):
 
 @jit
 def from_bf16(target, message, start, stop):
-    """Target = the numbers of a message."""
+    """Convert a BF16 message to FP32 in target."""
     bits, words = target[start:stop].view(np.uint32), message[start:stop]
     for j in range(len(words)):
         bits[j] = np.uint32(words[j]) << np.uint32(16)
@@ -86,7 +86,7 @@ def from_bf16(target, message, start, stop):
 
 @jit
 def sum_bf16(message, sent, start, stop):
-    """Message = the sum of the messages, added in FP32 and rounded once more."""
+    """Store the sum of BF16 messages, added in FP32 and rounded to BF16, in message."""
     piece, one = np.empty(PIECE, np.float32), np.empty(PIECE, np.float32)
     for first in range(start, stop, PIECE):
         length = min(stop - first, PIECE)

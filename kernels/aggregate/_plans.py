@@ -1,4 +1,4 @@
-"""The strategies, as plans that threads and processes carry out alike."""
+"""The strategies as plans, which threads or processes execute."""
 
 from kernelmark import numpy_dtype
 from kernelmark.kernels.aggregate._formats import FORMATS
@@ -7,14 +7,14 @@ from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 
 def fused(problem: AggregateProblem) -> Plan:
-    """Sum all gradients in one pass, each owner in its stripe."""
+    """Return a plan that sums all gradients in one pass, each owner in its stripe."""
     everything = whole(problem)
     gradients = everything.of_all("g")
     return Plan([[everything.deliver(gradients, *edges) for edges in everything.stripes()]], {})
 
 
 def local(problem: AggregateProblem) -> Plan:
-    """Copy each bucket of the gradients to the host, then sum the copies there."""
+    """Return a plan that copies each bucket of the gradients to the host, and sums the copies there."""
     phases = []
     for bucket in buckets(problem):
         copies = tuple(bucket.room("copies", i) for i in range(problem.w))
@@ -25,7 +25,7 @@ def local(problem: AggregateProblem) -> Plan:
 
 
 def tree(problem: AggregateProblem) -> Plan:
-    """Sum in pairs, then pairs of pairs; the first worker steps, and the weights go back down the tree."""
+    """Return a plan that sums pairs, then pairs of pairs; the first worker steps, and weights go down the tree."""
     phases: list[list[Step]] = []
     for bucket in buckets(problem):
         phases += _up(bucket) + (_down(bucket) if problem.step == "update" else [])
@@ -56,7 +56,7 @@ def _down(bucket: Bucket) -> list[list[Step]]:
 
 
 def ring(problem: AggregateProblem) -> Plan:
-    """Pass each stripe around the ring, each worker adding its own; then the weights once more around it.
+    """Return a plan that passes each stripe around a ring, where each worker adds its own, and then the weights.
 
     Baidu's ring of 2017 (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, JPDC 69(2), 2009).
     """
@@ -91,7 +91,7 @@ def _gather(bucket: Bucket) -> list[list[Step]]:
 
 
 def bf16(problem: AggregateProblem) -> Plan:
-    """Send gradients in BF16 to the stripes' owners, who add in FP32 and send their sums in BF16."""
+    """Return a plan that sends gradients in BF16 to the stripes' owners, who add in FP32 and send sums in BF16."""
     phases: list[list[Step]] = []
     for bucket in buckets(problem):
         sent, message = tuple(bucket.room("sent", i) for i in range(problem.w)), bucket.room("sent", problem.w)
@@ -104,7 +104,7 @@ def bf16(problem: AggregateProblem) -> Plan:
 
 
 def compressed(problem: AggregateProblem, name: str) -> Plan:
-    """Send gradients in blocks to the stripes' owners, who add, quantise the sum again and send it to all."""
+    """Return a plan that sends compressed gradients to the stripes' owners, who add, compress the sum and send it."""
     block, words, w = FORMATS[name].block, {"onebit": 16, "int8": 1}[name], problem.w
     scales = FORMATS[name].scales
     blocks = -(-_most(problem) // block)

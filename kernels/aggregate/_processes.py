@@ -1,4 +1,4 @@
-"""Carries out a plan in processes, one a worker, on arrays that all of them have mapped."""
+"""Execute a plan in processes, one per worker, on arrays that all of them map."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregatePro
 
 
 def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
-    """Return a launch that performs a plan in w processes, this one included."""
+    """Return a launch that executes a plan in w processes, including this one."""
     return _Carried(team_of(problem.w), operands_of(problem, x, plan), plan, problem.w)
 
 

@@ -1,4 +1,4 @@
-"""What plans of aggregation consist of: steps on parts of arrays, and the buckets that gradients are cut into."""
+"""The elements of aggregation plans: steps on parts of arrays, and the buckets that gradients are cut into."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ LINE = 16
 
 
 class Part(NamedTuple):
-    """Elements first:last of a row of an array, or of an array without rows."""
+    """The elements first:last of a row of an array, or of an array without rows."""
 
     name: str
     row: int | None
@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A call of `function` with these arguments, then start and stop, which may be cut at multiples of `grain`."""
+    """A call of `function` with arguments and a range start:stop, which may be cut at multiples of `grain`."""
 
     function: str
     arguments: tuple[Any, ...]
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class Room(NamedTuple):
-    """A scratch array: rows, elements of a row, and their NumPy type."""
+    """A scratch array: its rows, the elements of a row, and their NumPy type."""
 
     rows: int
     length: int
@@ -41,9 +41,9 @@ class Room(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Phases, each of steps that run at the same time, and the scratch that they take.
+    """The phases of an aggregation, each with steps that run concurrently, and the scratch arrays.
 
-    Step i of a phase is process i's; threads share every step.
+    Step i of a phase belongs to process i; threads share every step.
     """
 
     phases: list[list[Step]]
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Elements first:last of a problem."""
+    """The elements first:last of a problem."""
 
     problem: AggregateProblem
     first: int
@@ -59,7 +59,7 @@ class Bucket(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many elements it has."""
+        """Return the number of elements."""
         return self.last - self.first
 
     def of(self, name: str, row: int | None = None) -> Part:
@@ -71,17 +71,17 @@ class Bucket(NamedTuple):
         return Part(name, row, 0, self.length)
 
     def of_all(self, name: str) -> tuple[Part, ...]:
-        """Return its part of each worker's row of an operand."""
+        """Return the bucket's part of each worker's row of an operand."""
         return tuple(self.of(name, i) for i in range(self.problem.w))
 
     def stripes(self, grain: int = LINE) -> list[tuple[int, int]]:
-        """Return where the stripe of each owner begins and ends, in whole grains."""
+        """Return the begin and end of each owner's stripe, in whole grains."""
         w, grains = self.problem.w, -(-self.length // grain)
         edges = [min(self.length, grains * i // w * grain) for i in range(w + 1)]
         return [(edges[i], edges[i + 1]) for i in range(w)]
 
     def deliver(self, rows: tuple[Part, ...], start: int, stop: int, replicas: tuple[Part, ...] | None = None) -> Step:
-        """Return the steps that put the sum of rows into s, or step the weights by it and copy them into replicas."""
+        """Return the step that stores the sum of rows in s, or updates the weights and copies them to replicas."""
         if self.problem.step == "sum":
             return Step("total_past", (self.of("s"), rows), start, stop)
         copies = self.of_all("replicas") if replicas is None else replicas
@@ -89,7 +89,7 @@ class Bucket(NamedTuple):
 
     @property
     def lr(self) -> Any:
-        """The learning rate, in the type of its operands."""
+        """Return the learning rate in the type of the operands."""
         return numpy_dtype(self.problem.dtype).type(self.problem.lr)
 
 

@@ -1,8 +1,8 @@
-"""Worker processes: each maps the arrays of a plan and does its step of each phase.
+"""Worker processes, each of which maps the arrays of a plan and performs its step of each phase.
 
-A process is started for each worker but the first, which is the calling one, when a plan first needs it; it stays in
-this one's process group and ends when its socket does. Between calls it waits in a read. One that has ended costs the
-call that finds it so; the next call starts a new team, which maps the arrays again.
+A process is started for each worker except the first, which is the calling process, when a plan first needs it; it
+stays in this process group and ends when its socket closes. Between calls it waits in a read. If a process has ended,
+the next call fails, and the call after that starts a new team, which maps the arrays again.
 """
 
 import atexit
@@ -31,7 +31,7 @@ _START = (
 
 
 class Mapped(NamedTuple):
-    """The place of an array: number of the file, offset in bytes, shape and type."""
+    """The location of an array: the number of its file, offset in bytes, shape and type."""
 
     file: int
     offset: int
@@ -40,14 +40,14 @@ class Mapped(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What a worker process is to do: arrays by name, and its step of each phase, or None."""
+    """The work of a process: arrays by name, and its step of each phase, or None."""
 
     arrays: Mapping[str, Mapped]
     steps: Sequence[Any]
 
 
 class Team:
-    """The worker processes of one size of team. generation: how many teams have been started so far."""
+    """The worker processes of a team of one size. generation: the number of teams started so far."""
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers
@@ -57,7 +57,7 @@ class Team:
         atexit.register(self.close)
 
     def take(self, orders: Sequence[Order], files: Sequence[int]) -> int:
-        """Give each process its order, and return the number of the plan once all have compiled it."""
+        """Send each process its order; return the plan's number after all have compiled it."""
         if not self._members:
             self._members = [_started() for _ in range(self._helpers)]
             self.generation += 1
@@ -71,12 +71,12 @@ class Team:
         return number
 
     def drop(self, number: int, generation: int) -> None:
-        """Let the processes of that generation forget a plan, and unmap its arrays."""
+        """Let the processes of a generation drop a plan and unmap its arrays."""
         if generation == self.generation:
             self.begin(number, DROP, range(len(self._members)))
 
     def begin(self, number: int, phase: int, who: Sequence[int]) -> None:
-        """Let these processes do their steps of a phase."""
+        """Let these processes perform their steps of a phase."""
         for i in who:
             with suppress(OSError):
                 self._members[i][1].sendall(HEADER.pack(number, phase, 0))
@@ -112,7 +112,7 @@ class Team:
 
 @lru_cache
 def team_of(workers: int) -> Team:
-    """Return the team of that many workers, this process among them."""
+    """Return the team of this many workers, including this process."""
     return Team(workers - 1)
 
 

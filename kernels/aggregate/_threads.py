@@ -1,4 +1,4 @@
-"""Carries out a plan on threads: each step is cut into a band a thread, and a phase begins when the last has ended."""
+"""Execute a plan on threads: each step is cut into bands, one per thread, and phases follow one another."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,13 +16,13 @@ Arrays = Mapping[str, Array]
 
 @threads_that_pay()
 def on_threads(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
-    """Return a function that carries out a plan on the threads of a set-up."""
+    """Return a launch that executes a plan on the threads of a set-up."""
     arrays = {name: np.asarray(array) for name, array in operands_of(problem, x, plan).items()}
     return in_turn(*(_phase(phase, arrays, x.threads) for phase in plan.phases))
 
 
 def operands_of(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> dict[str, Array]:
-    """Return the operands and the rooms of a plan, by their names."""
+    """Return the operands and scratch arrays of a plan, by name."""
     found = {operand.name: getattr(x, operand.name) for operand in problem.operands()}
     for name, room in plan.rooms.items():
         dtype = np.dtype(room.dtype)
@@ -70,7 +70,7 @@ def _bands(phase: list[Step], arrays: Arrays, i: int, threads: int) -> list[Laun
 
 
 def ends(step: Step, i: int, parts: int) -> tuple[int, int]:
-    """Return where band i of a step begins and ends, in whole grains."""
+    """Return the begin and end of band i of a step, in whole grains."""
     grains = -(-(step.stop - step.start) // step.grain)
     first, last = (min(step.stop, step.start + grains * k // parts * step.grain) for k in (i, i + 1))
     return first, last

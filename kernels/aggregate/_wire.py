@@ -1,6 +1,6 @@
-"""Bytes that the strategies send, including the sum's to every worker, as if each worker had its own memory.
+"""The bytes that strategies send, including the sum to every worker, as if each worker had its own memory.
 
-What strategies declare alike that send fewer stands here too.
+The common declarations of compressing strategies are here, too.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 
 def by_host(problem: AggregateProblem) -> int:
-    """Return the bytes of w gradients to the host and w sums from it."""
+    """Return the bytes of sending w gradients to the host and w sums back."""
     return 2 * problem.w * problem.n * DTYPES[problem.dtype].itemsize
 
 
@@ -28,7 +28,7 @@ def in_bf16(problem: AggregateProblem) -> int:
 
 
 def in_format(name: str) -> Callable[[AggregateProblem], int]:
-    """Return the bytes of w - 1 gradients and w - 1 sums in a compressed format: stripes end where blocks do."""
+    """Return a function for the bytes of w - 1 gradients and w - 1 sums in a compressed format."""
     return lambda problem: 2 * (problem.w - 1) * FORMATS[name].nbytes(problem.n)
 
 
@@ -39,10 +39,10 @@ def _fits_block(name: str, problem: AggregateProblem) -> str | None:
 
 
 def compressing(name: str) -> dict[str, Any]:
-    """Return the declarations of a strategy that sends a compressed format.
+    """Return the declarations of a strategy with a compressed format.
 
-    It has no path without /ef: its unsent parts would be lost, so its sum would be wrong by about as much as 1 or 8
-    bits allow, and no sharp bound could be checked.
+    It requires /ef: otherwise unsent parts would be lost, the sum would be wrong by about the resolution of 1 or 8
+    bits, and no sharp bound could be checked.
     """
     return {
         "numerics": name,

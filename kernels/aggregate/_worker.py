@@ -1,4 +1,4 @@
-"""The main loop of a worker process: it maps what it is sent, compiles its steps, and does one at a time."""
+"""The main loop of a worker process, which maps arrays, compiles its steps and performs them on request."""
 
 import mmap
 import os
@@ -15,7 +15,7 @@ from kernelmark.kernels.aggregate._threads import call_of
 
 
 def main(descriptor: int) -> None:
-    """Serve the socket until it ends."""
+    """Serve requests on the socket until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that has started this one decides
     plans: dict[int, list[Launch | None]] = {}
     with socket.socket(fileno=descriptor) as link:

@@ -1,4 +1,4 @@
-"""Aggregation by the threads of one process, which read every worker's gradient where it lies."""
+"""Aggregation by the threads of a process, which read every worker's gradient in place."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ BF16: dict[str, Any] = {"numerics": "bf16", "dtypes": ("f32",), "steps": ("sum",
 
 
 class Exchange(NamedTuple):
-    """A strategy for threads and for processes: its name, its plan, and the declarations of both kernels."""
+    """A strategy for threads and for processes: name, plan, and the declarations of both kernels."""
 
     name: str
     plan: Callable[[AggregateProblem], Plan]
@@ -62,25 +62,25 @@ EXCHANGES = (
 
 @kernel("aggregate", wire=_wire.by_host, **CPU)
 def host_serial(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """TensorFlow's: one thread of the host, one pass over all gradients."""
+    """TensorFlow's strategy: one host thread adds all gradients in one pass."""
     return on_threads(problem, x, _plans.fused(problem))
 
 
 @kernel("aggregate", wire=_wire.by_host, **THREADED)
 def host_parallel(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """Torch's: all threads of the host, each one pass over its part of all gradients."""
+    """Torch's strategy: all host threads, each with one pass over its part of all gradients."""
     return on_threads(problem, x, _plans.fused(problem))
 
 
 @kernel("aggregate", wire=_wire.by_host, **THREADED)
 def local(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """MXNet's local: gradients are copied to the host, bucket by bucket, and summed there by all threads."""
+    """MXNet's `local`: gradients are copied to the host, bucket by bucket, and summed there by all threads."""
     return on_threads(problem, x, _plans.local(problem))
 
 
 @kernel("aggregate", wire=_wire.in_bf16, **THREADED, **BF16)
 def bf16(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """BF16 on the wire, both ways, added in FP32 by the owner of each stripe."""
+    """BF16 on the wire in both directions, added in FP32 by the owner of each stripe."""
     return on_threads(problem, x, _plans.bf16(problem))
 
 

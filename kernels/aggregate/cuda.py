@@ -1,4 +1,4 @@
-"""Our own aggregations in `cuda/aggregate`: the gradients of w workers as w buffers of one GPU."""
+"""The aggregations in `cuda/aggregate`, where the gradients of w workers are w buffers of one GPU."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -52,7 +52,7 @@ def _preferred(threads: int = 256, **more: int) -> Prefer:
     wire=_wire.between_workers,
 )
 def device(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """All gradients on one GPU added in one pass, and the weights with them."""
+    """All gradients on one GPU are added, and the weights updated, in one pass."""
     blocks, n = _blocks(t, p.n // t.V), np.int64(p.n)
     if p.step == "sum":
         return [KernelCall(blocks, t.THREADS, ("g", "s", n))]
@@ -70,7 +70,7 @@ def device(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCal
     wire=_wire.between_workers,
 )
 def tree(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """Half of the gradients added to the others, until one is left; the weights go back the same way."""
+    """Half of the gradients are added to the other half until one is left; the weights go back the same way."""
     return [*_up(p, t), *(_down(p, t) if p.step == "update" else ())]
 
 
@@ -145,11 +145,11 @@ def _codes(form: Format, rows: int, count: int, whose: str) -> tuple[Scratch, Sc
 
 @cuda_kernel("aggregate", **_quantised("onebit", "OneBit"))
 def onebit(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """One bit an element with two means a block of 512, and error feedback: signs by ballot."""
+    """One bit per element and two means per block of 512, with error feedback; a ballot collects the signs."""
     return _exchange(p, t, "onebit", "OneBit")
 
 
 @cuda_kernel("aggregate", **_quantised("int8", "Int8"))
 def int8(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """A byte per element in units of the largest of a block of 256, and error feedback."""
+    """A byte per element and a scale, from the largest magnitude, per block of 256, with error feedback."""
     return _exchange(p, t, "int8", "Int8")

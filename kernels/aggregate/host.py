@@ -1,6 +1,6 @@
-"""Sums on the host of gradients on a GPU: all of them cross PCIe, and the result crosses back.
+"""Sums on the host of gradients on a GPU: all gradients cross PCIe, and the result crosses back.
 
-One GPU stands for the GPUs of w workers, so that their gradients take turns on one link; the row has `devices=1`.
+One GPU represents the GPUs of w workers, so their gradients share one link; the row has `devices=1`.
 """
 
 import os
@@ -28,13 +28,13 @@ GPU: dict[str, Any] = {
 
 @kernel("aggregate", **GPU)
 def host_serial(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """TensorFlow's: gradients cross to the host, where one thread adds them in one pass."""
+    """TensorFlow's strategy: gradients are copied to the host, where one thread adds them in one pass."""
     return _across(problem, x, 1)
 
 
 @kernel("aggregate", **GPU)
 def host_parallel(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """Torch's: gradients cross to the host, where all threads add them."""
+    """Torch's strategy: gradients are copied to the host, where all threads add them."""
     return _across(problem, x, len(os.sched_getaffinity(0)))
 
 

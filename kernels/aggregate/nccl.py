@@ -1,4 +1,4 @@
-"""NCCL's sums of gradients that lie on several GPUs, one worker's on each, by CuPy's binding; one process has all."""
+"""NCCL's sums of gradients on several GPUs, one worker per GPU, by CuPy's binding in a single process."""
 
 import warnings
 from functools import lru_cache
@@ -73,7 +73,7 @@ class _Ranks:
 
 @kernel("aggregate", **NCCL, steps=("sum",))
 def allreduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """NCCL's all-reduce: every GPU has the sum in its memory."""
+    """NCCL's all-reduce: every GPU gets the sum."""
     n, others = problem.n, range(1, problem.w)
     sums = [x.s, *(x.scratch((n,), problem.dtype, gpu=gpu) for gpu in others)]
     ranks, to = _Ranks(problem, x), [s.data.ptr for s in sums]
@@ -86,7 +86,7 @@ def allreduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 @kernel("aggregate", **NCCL)
 def reduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """NCCL's reduction: the first GPU has the sum, or steps the weights by it, which NCCL broadcasts to all."""
+    """NCCL's reduce: the first GPU gets the sum, or updates the weights, which NCCL broadcasts to all."""
     n, ranks, summed = problem.n, _Ranks(problem, x), problem.step == "sum"
     target = x.s if summed else x.scratch((n,), problem.dtype)
     s = target.data.ptr

@@ -1,4 +1,4 @@
-"""Sums of gradients that lie on several GPUs, one worker's on each, which read and write each other's memory."""
+"""Sums of gradients on several GPUs, one worker per GPU, which access each other's memory."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ class _Adding:
 
 @kernel("aggregate", **P2P)
 def device(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """MXNet's: all GPUs copy their gradients to the first, which adds them in one pass and returns the weights."""
+    """MXNet's strategy: all GPUs copy their gradients to the first, which adds them in one pass and returns weights."""
     adding, w, everything = _Adding(problem, x), problem.w, slice(0, problem.n)
     room = adding.room(0, w, problem.n)
     steps = [adding.gpus.copy(0, room[i], i, x.g[i], on=i) for i in range(w)]
@@ -71,7 +71,7 @@ def device(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 @kernel("aggregate", **P2P)
 def stripes(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """Each GPU owns a stripe: all copy theirs of it there, and the owner adds them and sends the weights to all."""
+    """Each GPU owns a stripe: the others copy their part of it there; the owner adds them and sends the weights."""
     adding, w = _Adding(problem, x), problem.w
     owned = {i: slice(*edges) for i, edges in enumerate(whole(problem).stripes()) if edges[0] < edges[1]}
     rooms = {i: adding.room(i, w, part.stop - part.start) for i, part in owned.items()}
@@ -91,7 +91,7 @@ def stripes(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 @kernel("aggregate", **P2P)
 def tree(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """Caffe's: half of the GPUs copy their sums to the others, which add them; the weights go back down the tree."""
+    """Caffe's strategy: half of the GPUs copy their sums to the others, which add them; weights go down the tree."""
     adding, w, everything = _Adding(problem, x), problem.w, slice(0, problem.n)
     rooms = {i: adding.room(i, 2, problem.n) for i in range(0, w - 1, 2)}
     held, apart = list(x.g), 1
@@ -115,7 +115,7 @@ def tree(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 @kernel("aggregate", **P2P)
 def ring(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """A ring of GPUs: stripes go round, and each GPU adds its own; then the weights go once more around it."""
+    """A ring of GPUs: stripes go around it and each GPU adds its own; then the weights go around it."""
     adding, w = _Adding(problem, x), problem.w
     parts = [slice(*edges) for edges in whole(problem).stripes()]
     most = max(part.stop - part.start for part in parts)

@@ -36,7 +36,7 @@ _STEPS, _FEEDBACK = ("sum", "update"), ("plain", "ef")
 
 
 class AggregateOperands(Protocol):
-    """What a set-up gets: `g`; `s`, or `weights` and `replicas` with /update; and `e` with /ef."""
+    """The operands of a set-up: `g`; `s`, or `weights` and `replicas` with /update; and `e` with /ef."""
 
     g: Any
     s: Any
@@ -55,12 +55,12 @@ class AggregateOperands(Protocol):
 
 @operation("aggregate")
 class AggregateProblem(Problem, frozen=True, kw_only=True):
-    """The sum of `g` (w, n), where every worker can read it.
+    """The sum of `g` (w, n), stored where every worker can read it.
 
-    By default `s` (n) is the sum. With /update, `weights` (n, inout) become weights - lr x sum, and `replicas` (w, n,
-    out) each a copy of them: the sum is spread. With /ef there are residuals `e` (w + 1, n, inout): a row for each
-    worker, and the last row of the stripes' owners. A compressed strategy sends g + e and leaves in e what it has not
-    sent; an exact one sends everything, so it leaves e alone.
+    By default `s` (n) is the sum. With /update, `weights` (n, inout) become weights - lr x sum, and each row of
+    `replicas` (w, n, out) a copy of them. With /ef there are residuals `e` (w + 1, n, inout): a row for each worker,
+    and a last row for the stripes' owners. A compressed strategy sends g + e and stores the unsent part in e; an exact
+    strategy sends everything and does not change e.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("w", "n")
@@ -85,15 +85,15 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """A large gradient, a small one, and one that ends within a block."""
+        """Yield a large gradient, a small one, and one that ends within a block."""
         for w, n in ((4, 51_200_000), (4, 1_000_000), (3, 65_537), (2, 4096), (2, 700)):
             yield {"w": w, "n": n}
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Fewer elements than a block of a compressed gradient, one block, and blocks with a short one after them.
+        """Return sizes below a block of a compressed gradient, of one block, and of blocks followed by a short one.
 
-        They come in packs of one, two and four elements.
+        They are multiples of one, two and four elements.
         """
         sizes = (
             *((2, 1), (5, 3), (8, 31), (8, 264), (32, 512), (2, 513), (3, 613), (2, 1030), (5, 1028), (3, 514)),
@@ -120,9 +120,9 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return tuple(found)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
-        """Return the drawn values; `want`, the exact float64 result; `size` of operands; `parts`, the judged blocks.
+        """Return the drawn values, `want` (the float64 result), `size` (of operands) and `parts` (the judged blocks).
 
-        size: the root of the sum of an element's squares over the gradients, in FP32 to take less memory.
+        size: the root of the sum of squares of each element over the gradients, in FP32 to save memory.
         """
         want, size = self._result(inputs)
         return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
@@ -142,10 +142,10 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return want, size
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Look at each element of the result, and at copies and residuals; of a compressed one, at their sum alone.
+        """Return a check of each element of the result, of copies and of residuals; if compressed, only of their sum.
 
-        The sent and the kept part must add up to the whole. Only a result that exceeds the bounds of that sum is judged
-        by everything that `check` tests.
+        The sent and the kept part must add up to the whole. Only a result that violates the bounds of that sum is
+        judged by all tests of `check`.
         """
         want, size = self._result(inputs)
 
@@ -175,12 +175,12 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return bool(within(got, want, bound).all()) and self._copied(outputs)
 
     def _copied(self, outputs: Arrays) -> bool:
-        """Whether each replica has the new weights, where there are such."""
+        """Return whether each replica, if there are any, has the new weights."""
         return self.step == "sum" or bool((outputs["replicas"] == outputs["weights"]).all())
 
     @property
     def target(self) -> str:
-        """The operand that has the result."""
+        """Return the name of the operand with the result."""
         return "s" if self.step == "sum" else "weights"
 
     def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
@@ -200,7 +200,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return verdict
 
     def tolerance(self, numerics: str) -> Bound:
-        """Bound sums of w numbers added in any order, in units of the root of the sum of their squares.
+        """Return the bound of sums of w numbers added in any order, in units of the root of the sum of their squares.
 
         w - 1 partial sums are each rounded by u of themselves at most, and are at most sqrt(w) large; their squares are
         about j / w where j numbers are in them. The variance of a rounding is u^2 / 6 of the number's square, a little
@@ -217,18 +217,18 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """The additions of the sum, and a multiply-add per element where it updates weights."""
+        """Return the additions of the sum, and a multiply-add per element if weights are updated."""
         return (self.w - 1) * self.n + (2 * self.n if self.step == "update" else 0)
 
     @property
     def traffic_bytes(self) -> int:
-        """Bytes that every strategy has to move: only compressed ones read and write residuals."""
+        """Return the bytes that every strategy has to move, without residuals, which only compressed ones use."""
         moved = self.w + 1 if self.step == "sum" else 2 * self.w + 2
         return moved * self.n * DTYPES[self.dtype].itemsize
 
     @property
     def bus_bytes(self) -> float:
-        """Bytes that a ring moves across the bus: 2 (w - 1) / w of a gradient, as in nccl-tests."""
+        """Return the bytes that a ring moves across the bus: 2 (w - 1) / w of a gradient, as in nccl-tests."""
         return 2 * (self.w - 1) / self.w * self.n * DTYPES[self.dtype].itemsize
 
     def least_wire_bytes(self, numerics: str) -> int:

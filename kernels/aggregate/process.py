@@ -1,4 +1,4 @@
-"""Aggregation by real processes, one a worker, over memory that all of them have mapped."""
+"""Aggregation by processes, one per worker, on memory that all of them map."""
 
 import os
 from typing import Any

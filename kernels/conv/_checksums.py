@@ -1,7 +1,7 @@
-"""Weighted sums of a convolution's channels, pixel by pixel, for outputs of many calls.
+"""Checksums of a convolution: weighted sums over the channels of each pixel, for the outputs of many calls.
 
-They are the output of a convolution that has one channel per group, which is as many times cheaper. Where a few
-elements of its operands change, they are corrected and not computed anew. Channels are in second place, as in the
+They equal the output of a convolution with one channel per group, which is cheaper by the number of channels. If a few
+elements of its operands change, the sums are corrected, not recomputed. Channels are the second axis, as in the
 reference.
 """
 
@@ -22,7 +22,7 @@ ALL = slice(None)
 
 
 class ChannelSums:
-    """The sums of each pixel's channels (of a filter's gradient: over the filters), and what bounds their errors."""
+    """The sums over each pixel's channels (for a filter's gradient: over the filters), and data for their bounds."""
 
     def __init__(self, problem: ConvSizes, arrays: Arrays, rng: "np.random.Generator") -> None:
         self._few, self._whole = _READ[problem.direction]
@@ -39,7 +39,7 @@ class ChannelSums:
         self._columns = _Axis(p.q, p.s, p.w, p.stride_w, p.dilation_w, p.pad_w.before)
 
     def wrong(self, found: Array, now: Arrays, changes: dict[str, Changed], bound: Bound, numerics: str) -> str | None:
-        """Return why an output is wrong for operands as they are now, or None."""
+        """Return why an output is wrong for the current operands, or None."""
         problem, weights, whole = self._problem, self._weights, now[self._whole]
         changed = {self._whole: changes[self._whole], self._few: self._narrowed(*changes[self._few])}
         want, got = self._values.copy(), channel_sums(problem, found, weights)
@@ -101,7 +101,7 @@ class ChannelSums:
 
 
 class _Axis:
-    """The triples of a pixel of x, a tap of w and a pixel of y that meet along one axis, in the order of y's."""
+    """The triples (pixel of x, tap of w, pixel of y) of a convolution's products along one axis, ordered by y."""
 
     def __init__(self, outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> None:
         y, w = np.divmod(np.arange(outputs * taps), taps)
@@ -111,7 +111,7 @@ class _Axis:
         self._known: dict[tuple[str, int], dict[str, slice]] = {}
 
     def met_by(self, name: str, at: int) -> dict[str, slice]:
-        """Return what one of x, w or y meets of all three: its numbers are as far apart as those of the others."""
+        """Return the indices in x, w and y of the products with index `at` of one of them, as slices."""
         if (name, at) not in self._known:
             met = self._triples[name] == at
             self._known[name, at] = {other: _sliced(values[met].tolist()) for other, values in self._triples.items()}

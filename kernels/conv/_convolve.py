@@ -1,6 +1,6 @@
-"""Convolution in float64 and its gradients: products over channels by BLAS, then shifted sums.
+"""Convolution in float64, and its gradients: products over channels by BLAS, then shifted sums.
 
-Everything here has its channels in second place, whatever the problem's layout.
+Channels are the second axis of all arrays here, whatever the problem's layout.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ _BLOCK_ELEMENTS = 2**22
 
 
 def convolve(problem: ConvSizes, arrays: Arrays, kind: Real = np.float64) -> Array:
-    """Return the whole output, computed in `kind`: products over channels by BLAS, then shifted sums, by image."""
+    """Return the whole output, computed in the type `kind`, image by image."""
     groups = problem.groups
     parts = [{name: _of_group(name, array, group, groups) for name, array in arrays.items()} for group in range(groups)]
     one = msgspec.structs.replace(problem, c=problem.c // groups, k=problem.k // groups, groups=1)

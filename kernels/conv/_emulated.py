@@ -1,4 +1,4 @@
-"""The convolutions that kernels are emulated on."""
+"""The convolutions on which kernels are emulated."""
 
 from functools import cache
 from typing import Any
@@ -38,7 +38,7 @@ MORE = (
 
 @cache
 def emulated(problem_class: type[Problem]) -> EmulatedSizes:
-    """Return the sizes and options of the ids above, for each storage type, layout and direction."""
+    """Return the sizes and options of the ids in this module, for each storage type, layout and direction."""
     return EmulatedSizes(
         first=[_values(problem_class, text) for text in RAGGED],
         more=[_values(problem_class, text) for text in MORE],

@@ -1,4 +1,4 @@
-"""A convolution's sizes as an argument of a .cu (`Geometry` in cuda/conv/geometry.cuh), and what they must be."""
+"""A convolution's sizes as an argument of CUDA kernels (`Geometry` in cuda/conv/geometry.cuh), and their limits."""
 
 import math
 
@@ -21,7 +21,7 @@ GEOMETRY = np.dtype([(name, "u4") for name in SIZES] + [(name, DIVISOR) for name
 
 
 def divisor(d: int) -> np.uint64:
-    """Return the numbers with which `Divisor::packed` divides by d: multiplier in the low word, shift in the high one.
+    """Return the packed constants for division by d in `Divisor`: multiplier in the low word, shift in the high word.
 
     For dividends below 2^31: Granlund, Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
     """
@@ -30,7 +30,7 @@ def divisor(d: int) -> np.uint64:
 
 
 def geometry(p: ConvProblem) -> np.void:
-    """The argument, which a kernel takes by value."""
+    """Return the argument, which a kernel takes by value."""
     pads = {"pad_h": p.pad_h.before, "pad_w": p.pad_w.before}
     divided = {
         "by_pq": p.p * p.q,
@@ -50,7 +50,7 @@ def geometry(p: ConvProblem) -> np.void:
 
 
 def fits_ints(p: ConvProblem) -> str | None:
-    """Return why the sizes do not fit the C ints with which a kernel counts places and a filter's elements, or None."""
+    """Return why the sizes exceed the C ints with which a kernel counts pixels and a filter's elements, or None."""
     counts = {
         "the padded input has": p.n * (p.h + sum(p.pad_h)) * (p.w + sum(p.pad_w)),
         "the output has": p.n * p.p * p.q,
@@ -60,10 +60,10 @@ def fits_ints(p: ConvProblem) -> str | None:
     }
     for what, count in counts.items():
         if count > INT_LIMIT:
-            return f"{what} {count} places, expected at most {INT_LIMIT}: they are counted in C ints"
+            return f"{what} {count} elements, expected at most {INT_LIMIT}: they are counted in C ints"
     return None
 
 
 def elements(p: ConvProblem, name: str) -> int:
-    """Return the number of elements of the operand."""
+    """Return the number of elements of an operand."""
     return math.prod(p.shapes()[name])

@@ -1,6 +1,6 @@
-"""The truth of a convolution in float64: all of the output, or some elements and weighted sums over the others.
+"""The float64 reference of a convolution: the whole output, or some elements and weighted sums over the rest.
 
-Everything here has its channels in second place, whatever the problem's layout.
+Channels are the second axis of all arrays here, whatever the problem's layout.
 """
 
 import math
@@ -24,14 +24,14 @@ SPECIALS = 4.0
 
 
 class Reference(NamedTuple):
-    """`values` of the whole output; or of its elements at `places`, with `sums`: the output summed with `weights`.
+    """The `values` of the whole output, or of its elements at `places`, with `sums`, which are weighted sums of it.
 
-    unit: the norm of an element's products over the norm of as many products of uniform operands, for each value.
-    least: the least unit of each plane, by the numerics of algorithms that spread a large product's error.
-    squares: sums of the units' squares, weighted with the weights' squares.
-    reached: the rows and the columns of the output (of a filter) that some product reaches; all else is 0.
-    weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, its filters)
-    of one group at a time, and is the output of a convolution with a single channel, so it costs far less.
+    unit: for each value, the norm of its products over the norm of as many products of uniform operands. least: the
+    least unit of each plane, by numerics, for algorithms that spread a large product's error. squares: sums of the
+    units' squares, weighted with the weights' squares. reached: the rows and the columns of the output (of a filter) to
+    which any product contributes; all others are 0. weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs
+    over the output's channels (for w, its filters) of one group, and equals the output of a convolution with a single
+    channel, which is far cheaper.
     """
 
     problem: ConvSizes
@@ -45,7 +45,7 @@ class Reference(NamedTuple):
     squares: Array | None = None
 
     def check(self, name: str, output: Array, bound: Bound, numerics: str) -> Verdict:
-        """Compare an output, channels in second place. The sums are bounded as in `GemmProblem.check`."""
+        """Compare an output, whose second axis is the channels. The sums are bounded as in `GemmProblem.check`."""
         dtype, least = self.problem.dtype, self.least.get(numerics)
         unit = self.unit if least is None else self._spread(self.unit, least)
         bound = bound._replace(unit=unit, roundings=self._roundings())
@@ -105,7 +105,7 @@ class Reference(NamedTuple):
 
 
 def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") -> Reference:
-    """The reference of an output from the inputs as they are stored."""
+    """Return the reference of an output for the inputs as stored."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
     squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
     reached, each, least = problem.reached(), 9 / problem.reduction, least_units(problem, squares)
@@ -125,7 +125,7 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
 
 
 def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSizes, dict[str, Array]]:
-    """Return the convolution whose output is the sum of the other's with weights, from operands summed with them."""
+    """Return a convolution, with operands summed with weights, whose output is the weighted sum of the original's."""
     count, groups, _ = weights.shape
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
@@ -136,16 +136,17 @@ def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSi
 
 
 def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: bool = False) -> Array:
-    """Sum an output (its squares, if asked for) with weights; over its filters, where it is the filters' gradient."""
+    """Return weighted sums of an output (squared: of its squares); over the filters if it is the filters' gradient."""
     return (_sum_of_filters if problem.direction == "wgrad" else _sums_of_channels)(output, weights, squared)
 
 
 def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
-    """Return each plane's least unit, by the numerics of algorithms in which values meet that have no product.
+    """Return each plane's least unit, by numerics, for algorithms that combine values without a common product.
 
-    Strides, padding and the ends of a tile keep such values from the output, but not their errors. FFTs spread these
-    over the whole plane: the rms of its units, from the norms of operands, by Parseval's theorem. Winograd's algorithm
-    spreads them over a tile alone: the unit of the largest values, as if they shared one.
+    With strides, with padding and at the ends of a tile such values cancel in the output, but their errors do not. FFTs
+    spread the errors over the whole plane; the unit is the rms of its units, from the operands' norms by Parseval's
+    theorem. Winograd's algorithm spreads them only over a tile; the unit is that of the largest values, as if they were
+    in one tile.
     """
     point = msgspec.structs.replace(problem, h=1, w=1, r=1, s=1, pad=0, stride=1, dilation=1)
 
@@ -160,10 +161,10 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return three bounds of sums: their squares, the error of computing them in float64, the weights' squares.
+    """Return the squares of sums, the error of computing them in float64, and the weights' squares, for their bounds.
 
-    least: the least units, for an algorithm that spreads a large product's error; then every square of a plane becomes
-    its largest, and no less than for uniform operands.
+    least: the least units, for an algorithm that spreads a large product's error; then every square of a plane is
+    replaced by the largest, and is at least that of uniform operands.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:

@@ -1,4 +1,4 @@
-"""The numbers of a convolution as loops in Numba take them, and where its operands have which axis."""
+"""The sizes and strides of a convolution for loops in Numba."""
 
 from typing import Any, NamedTuple
 
@@ -6,9 +6,9 @@ from kernelmark.kernels.conv.problem import ConvProblem
 
 
 class Shape(NamedTuple):
-    """Sizes, `c` and `k` of one group; then strides in elements: `x_n` is x's along n.
+    """Sizes, with `c` and `k` of one group, and strides in elements: `x_n` is the stride of x along n.
 
-    y has one axis of the p q pixels. In w and its gradient c, r and s together are one axis after k.
+    In y the p q pixels are one axis. In w and its gradient, c, r and s together are one axis after k.
     """
 
     n: int
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 def shape(problem: ConvProblem) -> Shape:
-    """Return the numbers of a problem in its layout."""
+    """Return the sizes and strides of a problem in its layout."""
     c, h, w, k, taps, pixels = problem.c, problem.h, problem.w, problem.k, problem.r * problem.s, problem.p * problem.q
     depth, last = c // problem.groups, problem.layout == "nhwc"
     strides: dict[str, Any] = (

@@ -1,4 +1,4 @@
-"""The sizes of a convolution, and what follows from them: outputs, padding, strides, shapes of the operands."""
+"""The sizes of a convolution, and values derived from them: outputs, padding, strides, shapes of operands."""
 
 import re
 from functools import lru_cache
@@ -9,20 +9,20 @@ import numpy as np
 
 from kernelmark import WHOLE, Array, Dim, Distribution, Problem
 
-#: An axis that takes one number, or what differs between height and width: `1x2`, `0-1x0-1`.
+#: An axis with one number, or with different numbers for height and width: `1x2`, `0-1x0-1`.
 Spatial = int | str
 _NUMBER = re.compile(WHOLE)
 
 
 class Pad(NamedTuple):
-    """Rows or columns of zeros before and after an image."""
+    """The rows or columns of zeros before and after an image."""
 
     before: int
     after: int
 
 
 class ConvSizes(Problem, frozen=True, kw_only=True):
-    """The fields of `ConvProblem`, checked, and what is computed from them alone."""
+    """The checked fields of `ConvProblem`, and values that depend only on them."""
 
     n: Dim
     c: Dim
@@ -83,23 +83,23 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def p(self) -> int:
-        """Height of the output."""
+        """Return the height of the output."""
         return (self.h + sum(self.pad_h) - (self.r - 1) * self.dilation_h - 1) // self.stride_h + 1
 
     @property
     def q(self) -> int:
-        """Width of the output."""
+        """Return the width of the output."""
         return (self.w + sum(self.pad_w) - (self.s - 1) * self.dilation_w - 1) // self.stride_w + 1
 
     @property
     def reduction(self) -> int:
-        """Products that are added up to one element of the output, unless padding takes their place."""
+        """Return the number of products per element of the output, including those with padding."""
         taps = self.r * self.s
         lengths = {"fprop": self.c // self.groups * taps, "dgrad": self.k // self.groups * taps}
         return lengths.get(self.direction, self.n * self.p * self.q)
 
     def reached(self) -> tuple[Array, Array]:
-        """The rows and the columns of the output (of w: its taps) that some product reaches; all else is 0."""
+        """Return the rows and the columns of the output (for w, of taps) that have a product; all others are 0."""
         return (
             self._reached(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h.before),
             self._reached(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w.before),
@@ -114,17 +114,17 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def pointwise(self) -> bool:
-        """Whether each pixel of the output depends on one of the image, in order: x is its own matrix of columns."""
+        """Return whether each output pixel depends only on the same pixel of x, so that x is its matrix of columns."""
         return (self.r, self.s, self.pad, self.stride) == (1, 1, 0, 1)
 
     @property
     def output(self) -> Literal["x", "w", "y"]:
-        """The output operand: y of fprop, x of dgrad, w of wgrad."""
+        """Return the output operand: y for fprop, x for dgrad, w for wgrad."""
         outputs: dict[str, Literal["x", "w", "y"]] = {"fprop": "y", "dgrad": "x", "wgrad": "w"}
         return outputs[self.direction]
 
     def shapes(self) -> dict[str, tuple[int, int, int, int]]:
-        """Return the shapes of x, w and y, channels in second place whatever the layout."""
+        """Return the shapes of x, w and y with channels as the second axis, whatever the layout."""
         return {
             "x": (self.n, self.c, self.h, self.w),
             "w": (self.k, self.c // self.groups, self.r, self.s),
@@ -133,13 +133,13 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """The operations of direct convolution, products with padding included, whatever the algorithm executes."""
+        """Return the operations of direct convolution, including products with padding, whatever the algorithm."""
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     def least_flop(self, numerics: str) -> int:
-        """Count two operations for each product of a filter's tap with a pixel of the image; padding costs none.
+        """Return two operations for each product of a filter's tap with a pixel of the image, excluding padding.
 
-        Winograd's F(m x m, r x s) has (m + r - 1)(m + s - 1) products in place of m^2 r s, and an FFT at least 6
+        Winograd's F(m x m, r x s) has (m + r - 1)(m + s - 1) products instead of m^2 r s, and an FFT at least 6
         operations for two outputs.
         """
         met = _met(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h[0])
@@ -160,7 +160,7 @@ def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: in
 
 
 def as_nchw(array: Array, layout: str) -> Array:
-    """A view of x, w or y with the channels in second place."""
+    """Return a view of x, w or y with channels as the second axis."""
     return array.transpose(0, 3, 1, 2) if layout == "nhwc" else array
 
 

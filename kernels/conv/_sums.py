@@ -1,4 +1,4 @@
-"""Sums in slices: each slice writes partial results to scratch, and a launch of its own adds them in order."""
+"""Sums in slices: each slice writes partial results to scratch, and a separate launch adds them in order."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ THREADS = 256
 
 
 def partials(p: ConvProblem, slices: int) -> str | Scratch:
-    """Return the target of the slices of the output: the output itself for one slice."""
+    """Return the target of the slices: scratch, or the output itself for one slice."""
     return Scratch("partials", 4 * slices * elements(p, p.output)) if slices > 1 else p.output
 
 
 def added(p: ConvProblem, slices: int, entry: str) -> list[KernelCall]:
-    """Return the launch that adds the slices, if there are several."""
+    """Return the launch that adds the slices, or no launch for one slice."""
     if slices == 1:
         return []
     count = elements(p, p.output)

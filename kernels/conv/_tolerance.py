@@ -1,4 +1,4 @@
-"""How far a right convolution may lie from the float64 reference, in units of that for operands uniform in [-1, 1]."""
+"""The bound on a convolution's error relative to the float64 reference, for operands uniform in [-1, 1]."""
 
 import math
 
@@ -18,7 +18,7 @@ TRANSFORMED = (*WINOGRAD, "fft")
 
 
 def tolerance(problem: ConvSizes, numerics: str) -> Bound:
-    """Return the bound of the errors of the output's elements."""
+    """Return the bound on the errors of the output's elements."""
     bound = sum_bound(numerics, problem.dtype, problem.reduction, problem.dtype)
     if numerics in WINOGRAD:
         f = WINOGRAD[numerics]

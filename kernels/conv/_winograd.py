@@ -44,9 +44,9 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """Return how many times larger (rms) errors are after the inverse transform than in a sum of as many products.
+    """Return the ratio of the rms error after the inverse transform to that of a sum of as many products.
 
-    This is so at the outputs of a tile that are the least exact.
+    The error is that of a tile's least exact outputs.
     """
     return float(_variances(f).max())
 

@@ -31,7 +31,7 @@ LARGE, F16_LARGE = 1e3, 16.0
 
 
 class ConvOperands(Protocol):
-    """Operands of a set-up: `x`, `w` and `y` in the problem's layout, thread count, stream and scratch.
+    """The operands of a set-up: `x`, `w` and `y` in the problem's layout, thread count, stream and scratch.
 
     The output is `y` of fprop, `x` of dgrad, `w` of wgrad; the others are read.
     """
@@ -50,7 +50,7 @@ class ConvOperands(Protocol):
 
 @operation("conv")
 class ConvProblem(ConvSizes, frozen=True, kw_only=True):
-    """Cross-correlation, as deep learning has it: y[n,k,i,j] = sum over c,a,b of x[n,c,i s_h+a d_h-p_h,...] w[k,c,a,b].
+    """Cross-correlation, as in deep learning: y[n,k,i,j] = sum over c,a,b of x[n,c,i s_h+a d_h-p_h,...] w[k,c,a,b].
 
     x: n images of c channels, h x w. w: k filters of c / groups channels, r x s. y: n images of k channels, p x q.
     `nchw` stores x as n,c,h,w, w as k,c/g,r,s and y as n,k,p,q; `nhwc` has the channels last in all three.
@@ -118,7 +118,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Layers of VGG and ResNet, few and many channels, images and taps; depthwise; with and without a stride."""
+        """Yield layers of VGG and ResNet, with few and many channels, images and taps, depthwise and strided ones."""
         for n, c, side, k, taps, stride, groups in (
             (32, 256, 56, 256, 3, 1, 1),
             (32, 128, 28, 128, 3, 1, 1),
@@ -164,7 +164,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
         return reference.check(self.output, output, self.tolerance(numerics), numerics)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Weighted sums of the channels of each pixel, or over the filters."""
+        """Return checks of weighted sums over the channels of each pixel, or over the filters."""
         sums = ChannelSums(self, {name: as_nchw(array, self.layout) for name, array in inputs.items()}, rng)
 
         def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:
@@ -182,5 +182,5 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
         return wrong
 
     def tolerance(self, numerics: str) -> Bound:
-        """Bound of the errors, in units of the reference's."""
+        """Return the bound on the errors, in units of the reference."""
         return tolerance(self, numerics)

@@ -1,1 +1,1 @@
-"""Copy: B = A, whose bandwidth bounds transposition."""
+"""Copy: B = A; its bandwidth bounds transposition."""

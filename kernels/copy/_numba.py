@@ -1,4 +1,4 @@
-"""A copy past the caches, for Numba functions."""
+"""A copy with streaming stores, for Numba functions."""
 
 from typing import Any, cast
 
@@ -53,10 +53,10 @@ touch = cast(Any, intrinsic(_touch))
 
 @jit
 def stream(b, a, skip, lines, ways, ahead, streaming):  # type: ignore[no-untyped-def]
-    """Copy bytes b = a; `skip` of them lie before b's first whole line.
+    """Copy bytes from a to b; `skip` of them precede b's first whole cache line.
 
-    Each turn copies as many lines as the tuple `lines` is long, from as many places as `ways` is; the tuples' lengths
-    are constants of the compiled function. ahead: bytes from the copied to the prefetched place, or 0.
+    Each iteration copies `len(lines)` lines from each of `len(ways)` places; the lengths of the tuples are constants of
+    the compiled function. ahead: the prefetch distance in bytes, or 0.
     """
     step = len(lines) * LINE_BYTES
     part = (b.size - skip) // (len(ways) * step) * step

@@ -1,4 +1,4 @@
-"""Our own copy in `cuda/roofline`."""
+"""Launch plan of the copy in `cuda/roofline`."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ BLOCKS = (ALL, *map(blocks_on_each, (1, 2, 4, 8, 16)), 3)
     prefer=Prefer(tuple({"THREADS": 256, "LOADS": loads, "BLOCKS": blocks} for loads in (4, 8) for blocks in (ALL, 3))),
 )
 def vectorised(p: CopyProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """128-bit accesses, several under way in each thread."""
+    """128-bit accesses, with several in flight per thread."""
     elements = p.m * p.n
     vectors = ceil_div(elements * DTYPES[p.dtype].itemsize, VECTOR_BYTES)
     blocks = min(t.BLOCKS, ceil_div(vectors, t.THREADS * t.LOADS))

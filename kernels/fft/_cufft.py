@@ -12,7 +12,7 @@ SIGNS = {"forward": -1, "inverse": 1}
 
 
 def described(problem: object) -> str:
-    """Return the library and its version: `cufft 12.0.0`."""
+    """Return the library with its version: `cufft 12.0.0`."""
     from cupy.cuda import cufft
 
     version = cufft.getVersion()

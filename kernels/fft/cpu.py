@@ -23,7 +23,7 @@ def _arrays(problem: FftProblem, x: FftOperands) -> tuple[Array, Array]:
 
 @kernel("fft", provider="pyfftw", device="cpu", modules=("pyfftw",), threaded=True)
 def plan(problem: FftProblem, x: FftOperands) -> Launch:
-    """FFTW as pyFFTW plans it; two-dimensional c2r on a copy of its input, which FFTW destroys."""
+    """FFTW, planned by pyFFTW; two-dimensional c2r works on a copy of its input, which FFTW destroys."""
     source, target = _arrays(problem, x)
     copied = problem.kind == "c2r" and problem.h > 1
     planned = as_complex(x.scratch(x.x.shape, problem.dtype)) if copied else source
@@ -47,7 +47,7 @@ def _pocketfft_bytes(problem: FftProblem) -> int:
 
 @kernel("fft", provider="scipy", device="cpu", modules=("scipy",), threaded=True, library_scratch=_pocketfft_bytes)
 def pocketfft(problem: FftProblem, x: FftOperands) -> Launch:
-    """SciPy's pocketfft, its result copied to where it belongs."""
+    """SciPy's pocketfft, with its result copied to the output."""
     from scipy import fft
 
     source, target = _arrays(problem, x)
@@ -64,7 +64,7 @@ def pocketfft(problem: FftProblem, x: FftOperands) -> Launch:
 
 @kernel("fft", provider="numpy", name="fft", device="cpu", dtypes=("f64",), modules=("numpy",))
 def numpy_fft(problem: FftProblem, x: FftOperands) -> Launch:
-    """NumPy's pocketfft, one axis after the other, on one thread; it has no FP32 of its own."""
+    """NumPy's pocketfft in FP64, one axis after the other, on one thread."""
     source, target = _arrays(problem, x)
     if problem.kind == "c2r":
         return _numpy_c2r(problem, x, source, target)

@@ -56,7 +56,7 @@ def _hermitian_part() -> Any:
     library_version=described,
 )
 def plan(problem: FftProblem, x: FftOperands) -> Launch:
-    """cuFFT; c2r on a copy of its input, made Hermitian where cuFFT takes it to be, since cuFFT may overwrite it."""
+    """cuFFT; c2r works on a copy of its input, made Hermitian as cuFFT assumes, since cuFFT may overwrite it."""
     planned, sign = _plan(problem), SIGNS[problem.direction]
     source, target = x.x, x.y
     if problem.kind != "c2r":

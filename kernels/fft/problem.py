@@ -37,7 +37,7 @@ _ONE_WAY = {"r2c": "forward", "c2r": "inverse"}
 
 
 class FftOperands(Protocol):
-    """Operands of a set-up: `x` (in) and `y` (out), thread count, stream and scratch.
+    """The operands of a set-up: `x` (in) and `y` (out), thread count, stream and scratch.
 
     A complex array is a real one with a last axis of 2, real and imaginary part.
     """
@@ -52,7 +52,7 @@ class FftOperands(Protocol):
 
 
 class Transformed(NamedTuple):
-    """The result in float64, and the rms of a real or imaginary part in each transform, from the input's norm."""
+    """The float64 result, and the rms of a real or imaginary part of each transform, from the input's norm."""
 
     values: Array
     size: Array
@@ -99,17 +99,17 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def axes_transformed(self) -> tuple[int, ...]:
-        """Axes of the arrays (b, h, w): the last alone where h is 1."""
+        """Return the transformed axes of the arrays (b, h, w): only the last if h is 1."""
         return (1, 2) if self.h > 1 else (2,)
 
     @property
     def half(self) -> int:
-        """Columns of a half spectrum."""
+        """Return the columns of a half spectrum."""
         return self.w // 2 + 1
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Tiles of a convolution, and rows."""
+        """Yield transforms of convolution tiles, and of rows."""
         for b, h, w in ((4096, 32, 32), (4096, 16, 16), (4096, 8, 8), (4096, 1, 1024), (4096, 1, 64)):
             yield {"b": b, "h": h, "w": w}
 
@@ -149,7 +149,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return compare("y", outputs["y"], reference.values, bound, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Sum each transform with weights W, which is the sum of its input with the adjoint transform of W."""
+        """Return a check of weighted sums of each transform, computed from its input and the adjoint transform."""
         x, y = (operand.shape[1:] for operand in self.operands())
         over = rng.standard_normal(y)
         back, over = self._adjoint(over).ravel(), over.ravel()
@@ -181,7 +181,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return _parts(run(spectrum, norm="forward" if self.direction == "forward" else "backward"))
 
     def tolerance(self, numerics: str) -> Bound:
-        """Bound the errors of a real or imaginary part, in units of its rms over one transform.
+        """Return the bound on the errors of a real or imaginary part, in units of its rms over one transform.
 
         An FFT errs in the norm by at most a multiple of u log2(N) of its result (Higham, Accuracy and Stability of
         Numerical Algorithms, 2nd ed., section 24.1), spread evenly over the elements; with independent roundings, by a
@@ -194,12 +194,12 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """5 N log2 N for complex transforms of N points and half of it for real ones, however many are executed."""
+        """Return the nominal operations: 5 N log2 N for complex transforms of N points, half of it for real ones."""
         points = self.h * self.w
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """A quarter of the nominal operations: real transforms of 4 points take 6 operations, 0.3 of theirs."""
+        """Return a quarter of the nominal operations; real transforms of 4 points take 6, which is 0.3 of theirs."""
         return self.flop // 4
 
 

@@ -1,1 +1,1 @@
-"""Multiply-adds from registers alone: the ceiling of every operation that computes."""
+"""Multiply-adds on registers: the ceiling of every operation with arithmetic."""

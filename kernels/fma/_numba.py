@@ -1,4 +1,4 @@
-"""Vectors of accumulators that stay in registers for a whole loop of fused multiply-adds, for Numba functions."""
+"""Loops of fused multiply-adds on vectors of accumulators in registers, for Numba functions."""
 
 from typing import Any, cast
 
@@ -33,13 +33,13 @@ def _coarse(builder: Any, vector: Any) -> Any:
 
 @jit
 def coarse(value: Any) -> Any:
-    """As in problem.py; exact in every type."""
+    """Return the multiple of 1/4 for a value, as `coarse` in problem.py; exact in every type."""
     return np.floor(value + value) / 2 + 0.25
 
 
 @jit
 def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def]
-    """Compute groups start:stop of `size` accumulators. The last reaches back, and repeats some of another's."""
+    """Compute groups start:stop of `size` accumulators. The last group overlaps the one before."""
     factor_a, factor_b = d.dtype.type(coarse(a[0])), d.dtype.type(coarse(b[0]))
     for group in range(start, stop):
         multiply_add(d, x, min(group * size, d.size - size), factor_a, factor_b, steps)
@@ -47,7 +47,7 @@ def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def
 
 @jit
 def few(d, x, a, b, steps):  # type: ignore[no-untyped-def]
-    """Compute less than a group. Products and sums are exact, so that it does not matter whether they are fused."""
+    """Compute less than a group. Products and sums are exact, so fusing them makes no difference."""
     product = coarse(a[0]) * coarse(b[0])
     for i in range(d.size):
         d[i] = coarse(x[i])

@@ -1,4 +1,4 @@
-"""Our ceilings of arithmetic in `cuda/roofline`: pure plans of launches."""
+"""Launch plans of the arithmetic ceilings in `cuda/roofline`."""
 
 from typing import Any
 
@@ -32,23 +32,23 @@ def _call(p: FmaProblem, each: int) -> list[KernelCall]:
     "fma", source="roofline/ffma.cu", entry="ffma<{ctype}>", dtypes=("f32", "f64"), units=("fma",), supports=_c_int
 )
 def ffma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Fused multiply-adds on eight chains a thread."""
+    """Fused multiply-adds on eight chains per thread."""
     return _call(p, CHAINS)
 
 
 @cuda_kernel("fma", source="roofline/ffma_fed.cu", entry="ffma_fed", dtypes=("f32",), units=("fed",), supports=_c_int)
 def ffma_fed(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Fused multiply-adds whose factors come from shared memory, 6 reads of 16 bytes for 128 of them."""
+    """Fused multiply-adds with factors from shared memory, 6 reads of 16 bytes per 128 multiply-adds."""
     return _call(p, FED_SUMS)
 
 
 @cuda_kernel("fma", source="roofline/mma.cu", entry="mma_sync<{ctype}>", min_arch=80, **TENSOR_CORES)
 def mma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Tensor cores by mma.sync, fragments in registers."""
+    """Tensor cores by mma.sync, with fragments in registers."""
     return _call(p, 4 * MMA_TILES)
 
 
 @cuda_kernel("fma", source="roofline/wgmma.cu", entry="wgmma_slabs<{ctype}>", archs=("sm_90a",), **TENSOR_CORES)
 def wgmma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Hopper's tensor cores by wgmma, operands in shared memory."""
+    """Hopper's tensor cores by wgmma, with operands in shared memory."""
     return _call(p, 4 * WGMMA_TILES)

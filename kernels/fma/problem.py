@@ -1,8 +1,8 @@
-"""Multiply-adds on operands that never leave the registers: how fast a device computes when nothing else limits it.
+"""Multiply-adds on operands in registers, which measure a device's arithmetic when nothing else limits it.
 
-A ceiling is a kernel like any other: verified, and timed by the same clock. So its result is exact: operands are
-coarsened to multiples of 1/4 where they are read (`coarse`), which makes every sum a multiple of 1/16 that single
-precision holds, whatever the order. One step left out, or done twice, is a wrong result.
+A ceiling is a kernel like any other, verified and timed by the same clock. Its result is exact: operands are rounded to
+multiples of 1/4 when they are read (`coarse`), so that every sum is a multiple of 1/16 that single precision represents
+exactly, in any order. A step that is left out or done twice gives a wrong result.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -16,7 +16,7 @@ LONGEST = 2**19
 
 
 class Tile(NamedTuple):
-    """Accumulators that one step updates together: rows x columns of them, a period of `depth` steps."""
+    """The accumulators that one step updates together: rows x columns, with a period of `depth` steps."""
 
     rows: int
     cols: int
@@ -28,7 +28,7 @@ TILES = {"fma": Tile(1, 1, 1), "fed": Tile(1, 1, 1), "mma": Tile(16, 8, 16)}
 
 
 class FmaOperands(Protocol):
-    """Operands of a set-up: `x` (n, in), `a` (rows x depth, in), `b` (depth x cols, in), `d` (n, out)."""
+    """The operands of a set-up: `x` (n, in), `a` (rows x depth, in), `b` (depth x cols, in), `d` (n, out)."""
 
     x: Any
     a: Any
@@ -40,7 +40,7 @@ class FmaOperands(Protocol):
 
 @operation("fma")
 class FmaProblem(Problem, frozen=True, kw_only=True):
-    """n accumulators, each of which k products are added to: d = x + A B, step after step, operands in registers.
+    """The addition of k products to each of n accumulators, d = x + A B, with operands in registers.
 
     With unit `fma` every accumulator has the same a and b, in registers; with unit `fed` they are read from shared
     memory, as often as the largest tile of a matrix product reads them. With unit `mma` accumulator i lies in row
@@ -71,7 +71,7 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def accumulator(self) -> str:
-        """Storage type of x and d."""
+        """Return the storage type of x and d."""
         return "f64" if self.dtype == "f64" else "f32"
 
     def operands(self) -> tuple[Operand, ...]:
@@ -94,7 +94,7 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
         return compare("d", outputs["d"], reference, self.tolerance(numerics), self.accumulator)
 
     def tolerance(self, numerics: str) -> float:
-        """Every sum is exact, so nothing may differ."""
+        """Return 0, since every sum is exact."""
         return 0.0
 
     @property
@@ -103,6 +103,6 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
 
 def coarse(values: Array) -> Array:
-    """The multiples of 1/4 that kernels compute with: -3/4, -1/4, 1/4, 3/4 (and 5/4 from 1), never 0."""
+    """Return the multiples of 1/4 that kernels compute with: -3/4, -1/4, 1/4, 3/4 (and 5/4 from 1), never 0."""
     halves: Array = np.floor(2 * values.astype(np.float64))
     return halves / 2 + 0.25

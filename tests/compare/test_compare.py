@@ -133,7 +133,7 @@ def test_a_case_that_vanished_fails_unless_it_is_allowed_to(runs):
             0.03,
             "cannot detect 3 % here; smallest detectable 7.5 % (median of 2 cases); more processes detect smaller ones",
         ),
-        (times(1.0495), 0.05, "2 cases may be slower by more than 5 %, or not: unclear"),
+        (times(1.0495), 0.05, "2 cases may be slower by more than 5 %: unclear"),
     ],
 )
 def test_a_gate_says_first_what_it_cannot_see_and_fails_where_it_is_told_to(runs, new, bound, words):
@@ -226,7 +226,7 @@ def test_patch_releases_and_a_hundredth_of_the_memory_are_no_other_machine(store
     if alike:
         assert f"differs: {difference}" in " ".join(compared(store)[0].split())
     else:
-        assert f"of different machines: {difference}; --anyway" in complaint(lambda: compared(store))
+        assert f"on different machines: {difference}; --anyway" in complaint(lambda: compared(store))
 
 
 def test_cases_of_different_devices_are_refused_too(runs, complaint):

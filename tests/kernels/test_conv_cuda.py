@@ -86,7 +86,7 @@ def test_geometry_holds_sizes_and_what_divides_by_them() -> None:
 
 def test_sizes_that_no_int_counts_are_refused_with_their_number() -> None:
     reason = fits_ints(conv("n2c1h40000w40000k1r1s1", "nchw/fprop"))  # type: ignore[arg-type]
-    assert reason == "the padded input has 3200000000 places, expected at most 2147483647: they are counted in C ints"
+    assert reason == "the padded input has 3200000000 elements, expected at most 2147483647: they are counted in C ints"
 
 
 def drawn(rng: random.Random, depthwise: bool) -> str:

@@ -36,7 +36,8 @@ def _figure(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Fi
         style.file_name("samples", c.op, *style.of_setting(c.setting)),
         f"Distribution of samples: {c.problem}",
         f"{c.setting.title}. Each point is a sample over the median of its kernel, from the first (top) to "
-        f"the last (bottom); none is left out. Whiskers: the 95 % interval of the median. ~: measured under noise.{shown}",
+        "the last (bottom); none is left out. Whiskers: the 95 % interval of the median. ~: measured under "
+        f"noise.{shown}",
         partial(_draw, data, c, looks),
     )
 

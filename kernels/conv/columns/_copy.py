@@ -1,7 +1,7 @@
-"""Columns: the elements of an image that each pixel of the output meets, copied out of it, or added back to it.
+"""Columns: the elements of an image that are multiplied for each output pixel, copied from it or added back to it.
 
-A block of columns is what the taps `t0:t1` of channels `c0:c1` meet, for some pixels of one image. With channels last
-it lies pixel by pixel, otherwise tap by tap; what the padding would give is 0.
+A block of columns has the elements at the taps `t0:t1` of channels `c0:c1` for some output pixels of one image. With
+channels last it is stored pixel by pixel, otherwise tap by tap; padding gives 0.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import clear, part
 
 @part
 def met(tap, pad, stride, dilation, size, outputs):
-    """Return the outputs first:last for which a tap meets an element inside of `size`; at most `outputs`."""
+    """Return the outputs first:last for which a tap lies inside the image of this size, at most `outputs`."""
     first = max(0, -((tap * dilation - pad) // stride))
     last = (size - 1 + pad - tap * dilation) // stride + 1
     last = max(0, min(outputs, last))
@@ -21,7 +21,7 @@ def met(tap, pad, stride, dilation, size, outputs):
 
 @part
 def by_tap(columns, x, g, at, block, first, last, back):
-    """Copy the columns of pixels first:last of an image's channels at x[at]; back: add the columns to the image."""
+    """Copy the columns for output pixels first:last from the image at x[at]; back: add columns to the image instead."""
     c0, c1, t0, t1 = block
     row = 0
     for c in range(c0, c1):
@@ -71,9 +71,9 @@ def _run(columns, row, x, begin, count, back):
 
 @part
 def by_pixel(columns, x, g, at, block, first, last, back):
-    """Copy or add columns with channels last; neighbouring taps that meet neighbouring pixels are copied together.
+    """Copy or add columns with channels last; neighbouring taps on neighbouring pixels are copied together.
 
-    The pixels may belong to several images that lie one after the other.
+    The pixels may belong to several consecutive images.
     """
     c0, c1, t0, t1 = block
     depth, joined, place = c1 - c0, g.dilation_w == 1 and c1 - c0 == g.x_w, 0

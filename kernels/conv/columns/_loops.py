@@ -1,8 +1,8 @@
-"""Convolution as products with columns: blocks of them are formed, multiplied and forgotten while they are in cache.
+"""Convolution as products with columns: blocks of columns are created, multiplied and discarded while in cache.
 
-Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` and `held` being its scratch.
-Without columns (None) images are multiplied as stored, and channels are last where `pixelwise` is not None. Both
-are in the types, so the rest is not compiled, which would take half a second.
+Each function processes the items `start:stop` of a plan (`_plan.py`) on one thread, with `columns` and `held` as
+scratch. Without columns (None) images are multiplied as stored; channels are last if `pixelwise` is not None. Both are
+part of the types, so unused branches are not compiled, which would take half a second.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -67,10 +67,10 @@ def _form(columns, x, pixelwise, g, at, block, p0, p1, share):
 
 @jit
 def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, share, start, stop):
-    """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks.
+    """Compute y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks.
 
-    does: blocks e0:e1 of the sum, whether their columns are formed, and whether they are multiplied. share: the number
-    of the part of the columns to form, and the number of parts.
+    does: blocks e0:e1 of the sum, whether to create their columns, and whether to multiply them. share: the number of
+    the part of the columns to create, and the number of parts.
     """
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
@@ -105,9 +105,9 @@ def turned(to, w, g, start, stop):
 
 @jit
 def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
-    """Write x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time.
+    """Compute the gradient x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time.
 
-    lying: whether w is as stored, or as `turned` has written it.
+    lying: whether w is as stored, or transposed by `turned`.
     """
     for item in range(start, stop):
         image, group, e0, e1, p0, p1 = items[item]
@@ -146,9 +146,9 @@ def _clear(x, g, at, c0, c1):
 
 @jit
 def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
-    """Write w. Items: group, filters f0:f1, blocks e0:e1, pixels p0:p1 of each image, summed `step` at a time.
+    """Compute the gradient w. Items: group, filters f0:f1, blocks e0:e1, pixels p0:p1 of each image, `step` at a time.
 
-    Where channels are last, pixels are numbered through all images.
+    With channels last, pixels are numbered through all images.
     """
     for item in range(start, stop):
         group, f0, f1, e0, e1, p0, p1 = items[item]
@@ -172,7 +172,7 @@ def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks
 
 @jit
 def add(w, parts, start, stop):
-    """Add the elements start:stop of every part to the same elements of w."""
+    """Add the elements start:stop of all parts to the same elements of w."""
     for number in range(len(parts)):
         for i in range(start, stop):
             w[i] += parts[number, i]

@@ -1,4 +1,4 @@
-"""How convolution by columns is cut into items for threads and blocks for caches; pure arithmetic on shapes."""
+"""Cut convolution by columns into items for threads and blocks for caches; pure arithmetic on shapes."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,10 +18,10 @@ LONG, SMALL = 512, 2**17  # pixels for each thread, and elements of a gradient, 
 
 
 class Plan(NamedTuple):
-    """`blocks`: rows of channels c0:c1 and taps t0:t1. `step`: pixels at a time. `items`: the loops' items.
+    """A plan. blocks: rows of channels c0:c1 and taps t0:t1; step: pixels at a time; items: the items of the loops.
 
-    sharers: how many consecutive items need the same columns, which is the number of threads or 1.
-    parts: how many items, one for each thread, are added up: as many as threads, or 1 if each is a result.
+    sharers: the number of consecutive items that need the same columns, which is the number of threads or 1. parts: the
+    number of partial results to add: the number of threads, or 1 if each item is a result.
     """
 
     items: Array
@@ -32,12 +32,12 @@ class Plan(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The number of elements in the largest block of columns."""
+        """Return the number of elements in the largest block of columns."""
         return depth(self.blocks) * self.step
 
 
 def depth(blocks: Array) -> int:
-    """The number of rows of the deepest block."""
+    """Return the number of rows of the deepest block."""
     return int(((blocks[:, 1] - blocks[:, 0]) * (blocks[:, 3] - blocks[:, 2])).max())
 
 
@@ -47,7 +47,7 @@ def _flat(g: Shape) -> Shape:
 
 
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: image, group, filters, pixels; where channels are last, an item's pixels are of all images."""
+    """Return the plan of y. Items: image, group, filters, pixels; with channels last, pixels of all images."""
     g = _flat(g)
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
     most = _step(g, blocks, plain, t.AREA)
@@ -58,9 +58,9 @@ def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: image, group, blocks e0:e1, which add to the same channels, pixels.
+    """Return the plan of the gradient x. Items: image, group, blocks e0:e1 of the same channels, pixels.
 
-    Where channels are last and nothing is added, these are the pixels of all images.
+    With channels last, and if nothing is added, the pixels are those of all images.
     """
     g = _flat(g) if plain else g
     images, whole = g.n * g.groups, [(0, g.p * g.q)]
@@ -84,10 +84,10 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: group, filters, blocks e0:e1, pixels.
+    """Return the plan of the gradient w. Items: group, filters, blocks e0:e1, pixels.
 
-    Threads share the longer of a product's sides, and each reads all of the other; or the pixels, where these are many.
-    Where channels are last, the pixels are of all images.
+    Threads share the longer side of a product, and each reads all of the other side; if there are many pixels, threads
+    share these. With channels last, the pixels are those of all images.
     """
     g = _flat(g)
     pixels = g.p * g.q

@@ -1,4 +1,4 @@
-"""Convolution as products with matrices of columns: which they are, where they lie, and how many images at a time."""
+"""The products of convolution by columns: their matrices, addresses, and the number of images at a time."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ ENTRY = "conv_columns_{what}<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES},
 
 
 class Matrix(NamedTuple):
-    """A factor or a product: its place, its leading dimension, and the floats before it, a group and an image."""
+    """A factor or a product: operand, leading dimension, offset, and strides of groups and images, in floats."""
 
     at: str | Scratch
     ld: int
@@ -20,12 +20,12 @@ class Matrix(NamedTuple):
     image: int = 0
 
     def packed(self, length: int) -> bool:
-        """Whether rows of that length begin and end at whole vectors."""
+        """Return whether rows of this length begin and end at whole vectors."""
         return not any(size % PACK for size in (length, *self[1:]))
 
 
 class Pass(NamedTuple):
-    """Images that share the columns' scratch, which holds `most` of them."""
+    """The images of one pass; the scratch of columns has room for `most` images."""
 
     first: int
     images: int
@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class Product(NamedTuple):
-    """op(a) op(b), m x n, over k, `products` times for each group, or the sum of these. op: as in a GEMM's layout."""
+    """The products op(a) op(b) (m x n, over k), `products` per group, or their sum. op: as in a GEMM's layout."""
 
     op: str
     a: Matrix
@@ -46,13 +46,13 @@ class Product(NamedTuple):
 
     @property
     def loaded_n(self) -> int:
-        """The number of columns of op(b) that may be read, padding included."""
+        """Return the number of columns of op(b) that may be read, including padding."""
         padded = self.op[1] == "N" and isinstance(self.b.at, Scratch)
         return ceil_div(self.n, PACK) * PACK if padded else self.n
 
     @property
     def loads_packs(self) -> bool:
-        """Whether the rows that are not along k begin and end at whole vectors."""
+        """Return whether rows that are not along k begin and end at whole vectors."""
         return (self.op[0] == "N" or self.a.packed(self.m)) and (self.op[1] == "T" or self.b.packed(self.loaded_n))
 
     def entry(self, what: str, tile: Tile) -> str:
@@ -60,7 +60,7 @@ class Product(NamedTuple):
         return ENTRY.format(what=what, op_a=self.op[0], op_b=self.op[1], **widths, **vars(tile))
 
     def tiles(self, t: Tile) -> tuple[int, int]:
-        """Return the number of tiles of the product, and of those along a row."""
+        """Return the number of tiles of the product, and the number along a row."""
         across = ceil_div(self.n, t.BN)
         return ceil_div(self.m, t.BM) * across, across
 
@@ -71,7 +71,7 @@ def height(p: ConvProblem) -> int:
 
 
 def leading(p: ConvProblem) -> int:
-    """Floats of a row of the columns, padded to whole vectors."""
+    """Return the floats in a row of the columns, padded to whole vectors."""
     return ceil_div(p.p * p.q if p.layout == "nchw" else height(p), PACK) * PACK
 
 
@@ -81,14 +81,14 @@ def _image_floats(p: ConvProblem) -> int:
 
 
 def passes(p: ConvProblem, t: Tile) -> list[Pass]:
-    """Passes of the most images that scratch and the grid hold."""
+    """Return passes with the most images that fit the scratch and the grid."""
     limit = p.n if p.pointwise else max(1, t.KIB * 1024 // (4 * _image_floats(p)))
     step = min(p.n, limit, GRID_LIMIT // p.groups)
     return [Pass(first, min(step, p.n - first), step) for first in range(0, p.n, step)]
 
 
 def columns(p: ConvProblem, now: Pass) -> Matrix:
-    """Return the columns of a pass, or x in their place."""
+    """Return the columns of a pass, or x if no columns are needed."""
     depth, pixels = p.c // p.groups, p.p * p.q
     if p.pointwise:
         first = now.first * p.c * pixels
@@ -102,7 +102,7 @@ def columns(p: ConvProblem, now: Pass) -> Matrix:
 
 
 def product(p: ConvProblem, now: Pass) -> Product:
-    """Return the matrices that a pass multiplies. In nhwc the images of a pass are one matrix."""
+    """Return the product of a pass. In nhwc the images of a pass are one matrix."""
     filters, high, pixels = p.k // p.groups, height(p), p.p * p.q
     col, w = columns(p, now), Matrix("w", high, 0, filters * high)
     first = now.first * p.k * pixels

@@ -16,7 +16,7 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     return "a 1 x 1 filter has no columns, whose blocks could be other" if p.pointwise and vars(t) != DEFAULT else None
 
 
-#: DEPTH: products added up at a time; AREA: elements of a block of columns, half a second-level cache of 1 MiB.
+#: DEPTH: products added at a time; AREA: elements of a block of columns, by default half of a 1 MiB L2 cache.
 @kernel(
     "conv",
     provider="cpu",
@@ -30,7 +30,7 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 )
 @threads_that_pay()
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Columns formed in cache, block by block, and multiplied there; none for 1x1 filters."""
+    """Columns are created in cache, block by block, and multiplied there; 1x1 filters need none."""
     from kernelmark.kernels._product import multiplying
 
     return multiplying(lambda product: _launch(problem, x, product))

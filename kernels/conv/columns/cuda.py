@@ -1,4 +1,4 @@
-"""Our own im2col and col2im with the FP32 ladder's product in `cuda/conv`: a pure plan of launches."""
+"""Launch plans of im2col and col2im in `cuda/conv`, with the product of the FP32 ladder."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -56,7 +56,7 @@ def _unless(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     prefer=Prefer(TILES, _unless),
 )
 def im2col(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Columns in scratch, multiplied by the pipelined FP32 product."""
+    """Columns in scratch memory, multiplied by the pipelined FP32 product."""
     return list(_wgrad(p, t, device) if p.direction == "wgrad" else _multiplied(p, t))
 
 
@@ -97,7 +97,7 @@ def _gemm(p: ConvProblem, d: Product, t: Tile) -> KernelCall:
 
 
 class Sum(NamedTuple):
-    """The sum over a pass's images in slices of `depth`."""
+    """The sum over a pass's images, in slices of length `depth`."""
 
     now: Pass
     depth: int

@@ -1,1 +1,1 @@
-"""Direct convolution, depthwise convolution among it."""
+"""Direct convolution, including depthwise convolution."""

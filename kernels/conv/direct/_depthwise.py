@@ -1,9 +1,9 @@
-"""Grouped convolution: vectors of places, each the sum of a weight for each tap times what the tap meets.
+"""Grouped convolution on vectors of positions: sums over taps of a weight times the element at the tap.
 
-A vector is of pixels, or with channels last and small groups of channels, whose weights differ. Small planes of nchw
-are turned, a vector of them at a time: there they are channels last. The arguments that `_planes.py` describes are the
-same in all functions. turned: None, or scratch for such planes of the source (wgrad: of x) and of the target (of y),
-and the sides of both as stored; it is in the types, so the rest is not compiled.
+A vector has pixels or, with channels last and small groups, channels, whose weights differ. Small planes of nchw are
+transposed, a vector of planes at a time, and then treated as channels last. `_planes.py` describes the arguments that
+all functions share. turned: None, or scratch for such planes of the source (wgrad: x) and of the target (y), and the
+sides of both as stored; it is part of the types, so unused branches are not compiled.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -38,7 +38,7 @@ from kernelmark.kernels.conv.direct._vectors import (
 def images(
     out, source, w, b, held, factors, turned, to, side, cut, parts, offsets, weights, planes, strides, items, span
 ):
-    """Items span[0]:span[1] of fprop or dgrad. factors: scratch for weights of a group, or vectors of them."""
+    """Compute the items span[0]:span[1] of fprop or dgrad. factors: scratch for weights, or vectors of them."""
     size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(held) // ROWS
     b[:] = np.float32(0)
     for item in range(span[0], span[1]):
@@ -90,7 +90,7 @@ def _scalars(factors, w, begin, stride, rows, weights, t0, t1):
 
 @jit
 def pack(packed, w, members, strides, weights, start, stop):
-    """Vectors start:stop of channels: their weights for all taps."""
+    """Pack the weights of all taps for the vectors start:stop of channels."""
     taps = len(weights)
     for i in range(start * LANES, stop * LANES):
         begin = i // members * strides[1] + i % members * strides[0]
@@ -124,7 +124,7 @@ def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
 
 @jit
 def filters(w, x, y, b, d, sums, turned, side, of_y, cut, like, offsets, weights, planes, strides, sizes, start, stop):
-    """Groups start:stop of wgrad, or places of channels. like: how y is cut into d. sizes: strip, images, channels."""
+    """Compute groups start:stop of wgrad. like: the cut of y into d. sizes: strip, images, channels."""
     size, taps, (strip, images, channels) = (
         cut.down * cut.across * cut.depth * cut.pitch * cut.unit,
         len(offsets),

@@ -1,8 +1,8 @@
-"""Direct convolution as sums over tables: offsets tell what an output adds up, and no columns are formed.
+"""Direct convolution as sums over tables of offsets, which locate the factors of each product, without columns.
 
-All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is an image
-between zeros or the filters, and `v` the other operand in panels of WIDTH lanes (`_plan.py` and `_pixels.py` have
-tables of which is which).
+All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is an image padded
+with zeros or the filters, and `v` the other operand in panels of WIDTH lanes (tables in `_plan.py` and `_pixels.py`
+list the operands).
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -28,10 +28,10 @@ WORTH = SIDE // 4 + 1  # steps from which on transposing a square takes less tim
 
 @jit
 def surround(b, source, counts, strides, inner, which):
-    """Copy some lines of the source to b with zeros around: `inner` elements, zeros before and after.
+    """Copy lines of `inner` elements of the source to b, with zeros around them.
 
-    counts: lines of an outer block of the source and of b, and the first of b that is not all zeros. strides: of a line
-    in the source and in b, and where a line's elements begin in b's.
+    counts: lines of an outer block of the source and of b, and the first line of b that is not all zeros. strides:
+    those of lines in the source and in b, and the offset of elements in a line of b.
     """
     lines, padded, top = counts
     short, long, left = strides
@@ -50,9 +50,9 @@ def surround(b, source, counts, strides, inner, which):
 
 @jit
 def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
-    """Items as in `_plan.py`, `deep` steps at a time.
+    """Compute the items start:stop of a plan (`_plan.py`), `deep` steps at a time.
 
-    ends: how far from each step on elements of v lie within a block's side. lanes: the stride between two of them, in
+    ends: for each step, the last step whose elements of v lie within a block's side. lanes: the stride between lanes in
     v and in the output. high: rows of a tile. held, panel, turned: scratch for the sums of an item, for v at those
     steps, and for a block.
     """

@@ -1,6 +1,6 @@
-"""Strips of grouped convolution on their way: from the source into a buffer with zeros around, from sums to the target.
+"""Moves of strips in grouped convolution: from the source to a zero-padded buffer, and from sums to the target.
 
-The arguments that `_planes.py` describes are the same in all functions.
+`_planes.py` describes the arguments that all functions share.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -62,9 +62,9 @@ def _pick(to, at, source, begin, step, count):
 
 @part
 def load(b, size, members, x, side, cut, at, lanes, first):
-    """Copy the source's rows into a buffer that began as zeros, starting at the target's row `first`.
+    """Copy the source's rows for the target's rows from `first` on to a buffer that was filled with zeros.
 
-    size, members: size and number of the planes that are filled from pixels of several channels, one for each member.
+    size, members: the size and number of planes in the buffer, one for each channel of a pixel.
     """
     for phase in range(cut.down * cut.across):
         h_phase, w_phase = phase // cut.across, phase % cut.across
@@ -89,7 +89,7 @@ def load(b, size, members, x, side, cut, at, lanes, first):
 
 @part
 def load_group(b, size, planes, x, side, cut, image, group, lanes, first):
-    """Fill the buffers of all planes of a group, which are places of several channels or lie `size` apart."""
+    """Fill the buffers of all planes of a group, which have several channels per position or lie `size` apart."""
     count, members = (1, planes) if cut.unit > 1 else (planes, 1)
     for plane in range(count):
         at = image * side.image + (group * count + plane) * side.plane
@@ -112,7 +112,7 @@ def _expand(b, at, size, members, x, begin, lanes):
 
 @part
 def store(out, side, held, cut, at, lanes, rows, columns):
-    """Put a strip's sums where they belong; rows: first, step and number; columns: the same."""
+    """Store a strip's sums in the target. rows, columns: first, step and number."""
     step, count = columns[1] * side.column, columns[2]
     for i in range(rows[2]):
         line, to = i * cut.pitch * cut.unit, at + (rows[0] + i * rows[1]) * side.row + columns[0] * side.column
@@ -128,14 +128,14 @@ def store(out, side, held, cut, at, lanes, rows, columns):
 
 @part
 def turn(to, source, side, image, group, lanes):
-    """Transpose a vector of planes in the layout `side`, so that the elements of each pixel are contiguous."""
+    """Transpose a vector of planes, stored as `side`, so that the elements of each pixel are contiguous."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
     _transpose(to, (0, LANES, 1), source, (at, 1, pixels), pixels, lanes)
 
 
 @part
 def turn_back(out, held, side, image, group, lanes):
-    """Undo `turn`, into the layout `side`."""
+    """Transpose a vector of planes back to the storage `side`."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
     _transpose(out, (at, 1, pixels), held, (0, LANES, 1), pixels, lanes)
 

@@ -1,7 +1,7 @@
-"""The tables of direct convolution's dgrad.
+"""The tables of dgrad in direct convolution.
 
-Pixels of x that lie a stride apart meet the same taps: they are one of stride_h x stride_w phases, and each has a part
-of the tables of its own. Together they meet each filter and tap at most once.
+Pixels of x that are a stride apart use the same taps; they form one of stride_h x stride_w phases, each with its own
+part of the tables. Together the phases use each filter and tap at most once.
 """
 
 from itertools import product
@@ -15,7 +15,7 @@ from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, grid, line,
 
 
 class Phase(NamedTuple):
-    """Along one axis: elements of x a stride apart, the taps they meet, and the outputs where the first meets each."""
+    """A phase along one axis: elements of x a stride apart, their taps, and the first element's output at each tap."""
 
     first: int
     length: int
@@ -33,7 +33,7 @@ class _Tables(NamedTuple):
 
 
 def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[Phase]:
-    """The phases of one axis of x that have elements."""
+    """Return the phases of one axis of x that have elements."""
     found = []
     for first in range(min(stride, size)):
         met = np.array([t for t in range(taps) if (first + pad - t * dilation) % stride == 0], np.int64)
@@ -43,7 +43,7 @@ def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[P
 
 
 def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """The images' gradient, phase by phase."""
+    """Return the plan of the images' gradient, phase by phase."""
     down = phases(g.h, g.r, g.top, g.stride_h, g.dilation_h)
     across = phases(g.w, g.s, g.left, g.stride_w, g.dilation_w)
     border = Border(g.k * g.groups, g.p, g.q, *_zeros(down, g.p), *_zeros(across, g.q), g.channels_last)

@@ -1,11 +1,11 @@
-"""The tables of direct convolution where it is a product of matrices: 1x1, at every pixel, without padding.
+"""The tables of direct convolution if it is a matrix product: 1x1 filters at every pixel, without padding.
 
 | | rows | steps | lanes | b | v |
 | --- | --- | --- | --- | --- | --- |
 | fprop | filters | channels | pixels of y | w | x |
 | dgrad | channels | filters | pixels of x | w | y |
 
-The filters are read as they lie, so that a layer of few pixels does not spend its time on packing them.
+The filters are read in place, so that a layer with few pixels does not spend its time on packing them.
 """
 
 from itertools import product
@@ -30,12 +30,12 @@ class _Images(NamedTuple):
 
 
 def is_product(g: Shape) -> bool:
-    """Whether each pixel of y follows from one of x, in the same order."""
+    """Return whether each pixel of y depends only on the same pixel of x."""
     return g.r == g.s == g.stride_h == g.stride_w == 1 and (g.p, g.q) == (g.h, g.w)
 
 
 def is_better(g: Shape, width: int) -> bool:
-    """Return whether lanes of pixels take less time than lanes of channels, which are packed anew in each call.
+    """Return whether lanes of pixels are faster than lanes of channels, which are packed in each call.
 
     On two CPUs with AVX-512, when all of w was packed before it was multiplied, packing an element took as long as
     multiplying it with a panel of pixels, and with more than four panels both ways were equally fast, or lanes of
@@ -46,12 +46,12 @@ def is_better(g: Shape, width: int) -> bool:
 
 
 def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """Compute the output y."""
+    """Return the plan of the output y."""
     return _plan(g, _x(g), _y(g), (g.c, 1), width, (threads, most))
 
 
 def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """Compute the images' gradient."""
+    """Return the plan of the images' gradient."""
     return _plan(g, _y(g), _x(g), (1, g.c), width, (threads, most))
 
 

@@ -6,7 +6,7 @@
 | dgrad | pixels of x | filters and taps | channels | y | w |
 | wgrad | channels and taps | pixels of y | filters | x | y |
 
-`_phases.py` has dgrad. An item holds at most `most` rows of sums.
+`_phases.py` has the plan of dgrad. An item has at most `most` rows of sums.
 """
 
 from itertools import product
@@ -20,7 +20,7 @@ from kernelmark.kernels.conv._shape import Shape
 
 
 class Border(NamedTuple):
-    """The border of zeros, in rows and columns, around an image of `channels` x `height` x `width`."""
+    """The rows and columns of zeros around an image of `channels` x `height` x `width`."""
 
     channels: int
     height: int
@@ -33,7 +33,7 @@ class Border(NamedTuple):
 
     @property
     def strides(self) -> tuple[int, int, int, int]:
-        """The strides of images with their borders, along n, channels, rows and columns."""
+        """Return the strides of images with borders, along n, channels, rows and columns."""
         rows, columns = self.height + self.top + self.bottom, self.width + self.left + self.right
         if self.channels_last:
             return self.channels * rows * columns, 1, columns * self.channels, self.channels
@@ -44,14 +44,14 @@ class Border(NamedTuple):
         return not (self.top or self.bottom or self.left or self.right)
 
     def lines(self, images: int) -> int:
-        """Return the lines of surrounded images: of each channel, or with channels last, of all together."""
+        """Return the number of lines of images with borders: of each channel, or with channels last of all together."""
         return images * self.strides[0] // self.strides[2]
 
 
 class Item(NamedTuple):
-    """A thread's work at a time: rows r0:r1 of one panel of lanes, summed over steps t0:t1 and over images.
+    """A unit of a thread's work: rows r0:r1 of a panel of lanes, summed over steps t0:t1 and over images.
 
-    b, v, out: where the operands begin. next_b, next_v: from one image to the next.
+    b, v, out: offsets of the operands. next_b, next_v: strides between images.
     """
 
     r0: int
@@ -68,7 +68,7 @@ class Item(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The arguments of `_loops.py`. `lanes`: the stride between two of them, in v's source and in the output."""
+    """The arguments of `_loops.py`. lanes: the stride between lanes, in v's source and in the output."""
 
     border: Border
     rows: Array
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 
 def grid(*axes: Array) -> Array:
-    """All sums of an element from each axis, the last axis running fastest."""
+    """Return all sums of one element per axis, with the last axis running fastest."""
     return sum(np.ix_(*axes), np.zeros((1,) * len(axes), np.int64)).reshape(-1)
 
 
@@ -89,7 +89,7 @@ def line(count: int, stride: int) -> Array:
 
 
 def together(places: Array, side: int) -> Array:
-    """Return for each step the last one up to which places rise by less than `side` in all."""
+    """Return for each step the last step up to which offsets rise by less than `side`."""
     ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
     found = np.empty(len(places), np.int64)
     first = 0
@@ -109,7 +109,7 @@ def _met(g: Shape, border: Border) -> Array:
 
 
 def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
-    """The lines of the surrounded images that items start:stop meet, in order."""
+    """Return the lines of the images with borders that items start:stop read, in order."""
     length, found = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
     shared = [i for i, name in enumerate(Item._fields) if name not in ("v", "out", "lanes", "next_v")]
     for r0, r1, t0, t1, b, count, next_b in np.unique(plan.items[start:stop, shared], axis=0).tolist():
@@ -120,16 +120,16 @@ def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
 
 
 def panels(lanes: int, width: int) -> list[tuple[int, int]]:
-    """Where each panel begins, and how many lanes it has."""
+    """Return the beginning of each panel and its number of lanes."""
     return [(first, min(width, lanes - first)) for first in range(0, lanes, width)]
 
 
 def row_parts(
     rows: int, lanes: list[tuple[int, int]], groups: int, width: int, cut: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Return the rows of an item, so that threads share the items evenly; a panel half as wide as others counts half.
+    """Cut rows into items that threads share evenly; a panel half as wide as the others counts half.
 
-    cut: threads, and rows at most.
+    cut: the number of threads, and the most rows of an item.
     """
     threads, most = cut
     halves = 2 * len(lanes) - 1 if 2 * lanes[-1][1] <= width else len(lanes)
@@ -144,7 +144,7 @@ def _around_x(g: Shape) -> Border:
 
 
 def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """The output y."""
+    """Return the plan of the output y."""
     border, depth = _around_x(g), g.c * g.r * g.s
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)
@@ -172,7 +172,7 @@ def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
 
 
 def filter_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """The filters' gradient, summed over images."""
+    """Return the plan of the filters' gradient, summed over images."""
     border, depth, pixels = _around_x(g), g.c * g.r * g.s, g.p * g.q
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)

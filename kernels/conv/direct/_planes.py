@@ -1,10 +1,10 @@
-"""How grouped convolution, depthwise among it, is cut into planes and strips of rows; pure arithmetic on shapes.
+"""Cut grouped (and depthwise) convolution into planes and strips of rows; pure arithmetic on shapes.
 
-A plane is a channel of an image. With channels last, where groups are small, it is a few vectors of channels, in which
-the channel of a group that it is for stands for the whole group. Small planes of nchw are turned so, too.
-A strip of each plane of a group lies in a buffer with zeros around it, a stride's elements taken apart: its phases,
-each of which is `depth` rows of `pitch` places. So every tap meets all outputs of a strip in one run of places, from an
-offset of its own on.
+A plane is a channel of an image. With channels last and small groups it is a few vectors of channels, in which one
+channel of each group represents the whole group. Small planes of nchw are transposed to this form, too. A strip of each
+plane of a group lies in a zero-padded buffer, in which the elements of a stride are separated into phases, each of
+`depth` rows of `pitch` positions. So every tap reads the factors of all outputs of a strip contiguously, from the tap's
+offset on.
 
 | | source | target |
 | --- | --- | --- |
@@ -31,7 +31,7 @@ TURNED = 200, 1000
 
 
 class Side(NamedTuple):
-    """Images: their rows and columns, and the strides of image, plane, row and column."""
+    """The storage of images: rows and columns, and the strides of images, planes, rows and columns."""
 
     height: int
     width: int
@@ -42,9 +42,9 @@ class Side(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The buffer of a strip: phases down and across, zeros before the source, rows and places of a phase.
+    """The buffer of a strip: phases along both axes, zeros before the source, rows and positions of a phase.
 
-    unit: elements of a place: one, or a few vectors.
+    unit: the elements of a position: one, or a few vectors.
     """
 
     down: int
@@ -57,17 +57,17 @@ class Cut(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of elements in the buffer."""
+        """Return the number of elements in the buffer."""
         return self.down * self.across * self.depth * self.pitch * self.unit
 
 
 class Plan(NamedTuple):
     """The arguments of the loops.
 
-    parts: of the target, the first row, the step and the number of rows, the same of columns, and where its taps of all
-    the group's planes begin and end in `offsets` (where they meet the first output in the buffer) and in `weights`
-    (where they lie in w). strip: rows of a part at a time. planes: of a group, of the source and of the target.
-    strides: in w, from a plane of the target to the next and from a group to the next.
+    parts: for each part of the target, the first, the step and the number of rows and of columns, and the range of its
+    taps, for all planes of a group, in `offsets` (the buffer's element for the first output) and in `weights` (the
+    index in w). strip: rows of a part at a time. planes: the numbers of planes of a group in the source and in the
+    target. strides: in w, between planes of the target and between groups.
     """
 
     cut: Cut
@@ -93,10 +93,10 @@ _Sides = tuple[list[_Axis], int, int]
 
 
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
-    """Return the number of elements of a place: several with channels last and equal groups in whole vectors, else one.
+    """Return the elements of a position: several with channels last and equal groups in whole vectors, otherwise one.
 
-    They are an odd number of vectors, so that neighbouring places do not compete for the same cache lines. threads: as
-    many as share nothing but the channels.
+    The number of vectors is odd, so that neighbouring positions do not compete for cache sets. threads: the threads
+    that share only the channels.
     """
     if turns(g, lanes, threads):
         return lanes
@@ -109,34 +109,34 @@ def unit_of(g: Shape, lanes: int, threads: int) -> int:
 
 
 def turns(g: Shape, lanes: int, threads: int) -> bool:
-    """Return whether planes are transposed: small ones of depthwise convolution, two vectors or more a thread."""
+    """Return whether planes are transposed: small planes of depthwise convolution, at least two vectors per thread."""
     smaller, larger = sorted((g.h * g.w, g.p * g.q))
     is_small = smaller <= TURNED[0] and larger <= TURNED[1]
     return is_small and not g.channels_last and g.c == g.k == 1 and g.groups >= 2 * lanes * threads
 
 
 def channels(g: Shape, unit: int) -> int:
-    """Return what places divide: all channels, or groups if a place has one element."""
+    """Return the number that positions divide: all channels, or groups if a position has one element."""
     return g.groups * (g.c if unit > 1 else 1)
 
 
 def turned_side(side: Side, unit: int) -> Side:
-    """Return transposed planes, `unit` of them."""
+    """Return the storage of `unit` transposed planes."""
     return Side(side.height, side.width, 0, 0, side.width * unit, unit)
 
 
 def x_side(g: Shape, unit: int) -> Side:
-    """The images x."""
+    """Return the storage of the images x."""
     return Side(g.h, g.w, g.x_n, unit * g.x_c, g.x_h, g.x_w)
 
 
 def y_side(g: Shape, unit: int) -> Side:
-    """The images y."""
+    """Return the storage of the images y."""
     return Side(g.p, g.q, g.y_n, unit * g.y_k, g.q * g.y_pixel, g.y_pixel)
 
 
 def forward(g: Shape, unit: int, held: int | None) -> Plan:
-    """Return the plan of fprop and of wgrad. held: most elements of a strip, unless a row has more; None: all rows."""
+    """Return the plan of fprop and wgrad. held: the most elements of a strip, at least a row; None: all rows."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1
@@ -144,7 +144,7 @@ def forward(g: Shape, unit: int, held: int | None) -> Plan:
 
 
 def image_gradient(g: Shape, unit: int, held: int | None) -> Plan:
-    """The plan of dgrad."""
+    """Return the plan of dgrad."""
     down, top = _back(g.h, g.r, g.top, g.stride_h, g.dilation_h)
     across, left = _back(g.w, g.s, g.left, g.stride_w, g.dilation_w)
     return _plan(
@@ -205,9 +205,9 @@ def _reach(axis: _Axis) -> int:
 
 
 def items(g: Shape, plan: Plan, threads: int) -> Array:
-    """Return the items: image, group or place of channels, number of channels, rows of a strip.
+    """Return the items: image, group or first channel, number of channels, rows of a strip.
 
-    With channels last, by strips.
+    With channels last, items are ordered by strips.
     """
     unit = plan.cut.unit
     many = channels(g, unit)

@@ -1,4 +1,4 @@
-"""Direct convolution set up: surround an image with zeros, add up."""
+"""Set up direct convolution: a launch that pads images with zeros, and the launch of the sums."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ _OF_PIXELS = {"fprop": (_pixels.forward, ("w", "x", "y")), "dgrad": (_pixels.ima
 
 
 def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Return the launches in turn, each on all threads."""
+    """Return the launches as one, each on all threads."""
     g = shape(problem)
     plans = _OF_PIXELS if problem.direction in _OF_PIXELS and _pixels.is_better(g, WIDTH) else _PLANS
     tables, roles = plans[problem.direction]

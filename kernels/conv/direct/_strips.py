@@ -1,4 +1,4 @@
-"""Grouped convolution set up, depthwise among it: strips of planes for the threads, and their scratch."""
+"""Set up grouped (and depthwise) convolution: strips of planes for the threads, and their scratch."""
 
 from kernelmark import Array, Launch
 from kernelmark.kernels._launches import in_bands, in_turn
@@ -24,7 +24,7 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Return the launch of all planes, on all threads."""
+    """Return the launch of all planes on all threads."""
     if problem.direction == "wgrad":
         return _filters(problem, x)
     g = shape(problem)

@@ -1,8 +1,8 @@
 """The inner loop of direct convolution: a tile of sums in vector registers.
 
-Sums of rows x WIDTH: each step multiplies an element of each row, which tables of offsets find, with WIDTH elements
-that lie side by side. Where a panel has no more lanes than a vector, a tile is half as wide and twice as high, and
-has code of its own for rows that are evenly apart, as those of neighbouring pixels are.
+A tile has rows x WIDTH sums: each step multiplies an element of each row, located by tables of offsets, with WIDTH
+contiguous elements. If a panel has no more lanes than a vector, a tile is half as wide and twice as high, with separate
+code for evenly spaced rows, as those of neighbouring pixels are.
 """
 
 # mypy: allow-untyped-calls
@@ -94,8 +94,8 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Return the rows of a tile for which tiles reach the least beyond a length; of two, for which runs fit evenly.
+    """Return the rows of a tile for which tiles exceed a length the least; of equals, the one that runs divide evenly.
 
-    even: how many rows in a run are evenly apart, or None for tiles that are not high, for which that does not matter.
+    even: the number of evenly spaced rows in a run, or None for tiles that are not high, for which it does not matter.
     """
     return min((ROWS, ROWS - 1), key=lambda rows: (-(-length // rows) * rows, bool(even and even % (2 * rows))))

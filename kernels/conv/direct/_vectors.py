@@ -1,6 +1,6 @@
-"""Vectors of grouped convolution's sums in registers, and moves of vectors; for Numba functions.
+"""Vectors of grouped convolution's sums in registers, and moves of vectors, for Numba functions.
 
-LLVM would not keep the sums in registers by itself, so its code is given here.
+LLVM would not keep the sums in registers by itself, so its code is written here.
 """
 
 # mypy: allow-untyped-calls

@@ -38,7 +38,7 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 )
 @threads_that_pay()
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Direct: tiles of sums in vector registers, each step found through tables of offsets; no columns formed."""
+    """Direct: tiles of sums in vector registers, with steps located by tables of offsets; no columns."""
     from kernelmark.kernels.conv.direct._stages import stages
 
     return stages(problem, x)
@@ -52,11 +52,11 @@ def _not_depthwise(p: ConvProblem) -> str | None:
 
 def _not_grouped(p: ConvProblem) -> str | None:
     if p.groups == 1:
-        return "groups is 1, expected more: conv/numba.direct is for one"
+        return "groups is 1, expected more: conv/numba.direct is for one group"
     return None if _not_depthwise(p) else "a filter for each channel is what conv/numba.depthwise is for"
 
 
-#: HELD: elements of a strip of rows, which with its sums stays in a cache.
+#: HELD: elements of a strip of rows, which stays in a cache together with its sums.
 _PLANES: dict[str, Any] = {
     "provider": "numba",
     "device": "cpu",
@@ -71,7 +71,7 @@ _PLANES: dict[str, Any] = {
 @kernel("conv", supports=_not_depthwise, **_PLANES)
 @threads_that_pay()
 def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """A filter a channel: strips of planes between zeros, vectors of pixels (nhwc or small planes: of channels)."""
+    """A filter per channel: zero-padded strips of planes, vectors of pixels (nhwc or small planes: of channels)."""
     from kernelmark.kernels.conv.direct._strips import strips
 
     return strips(problem, x)
@@ -80,7 +80,7 @@ def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
 @kernel("conv", supports=_not_grouped, **_PLANES)
 @threads_that_pay()
 def grouped(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Groups of few channels: strips of their planes between zeros, a vector of pixels for each tap."""
+    """Groups of few channels: zero-padded strips of their planes, a vector of pixels for each tap."""
     from kernelmark.kernels.conv.direct._strips import strips
 
     return strips(problem, x)

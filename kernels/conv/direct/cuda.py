@@ -1,4 +1,4 @@
-"""Our own direct convolutions in `cuda/conv`: pure plans of launches."""
+"""Launch plans of the direct convolutions in `cuda/conv`."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ SHARED_BYTES = 96 * 1024  # of which an sm_80 holds one and an sm_90 two, and an
 
 
 def places(p: ConvProblem) -> tuple[int, int]:
-    """Return pixels and channels of the output; for w, elements of a filter and filters."""
+    """Return the pixels and channels of the output; for w, the elements of a filter and the filters."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s, p.k
     return (p.n * p.p * p.q, p.k) if p.direction == "fprop" else (p.n * p.h * p.w, p.c)
@@ -34,7 +34,7 @@ def _direct(p: ConvProblem) -> str | None:
     supports=_direct,
 )
 def direct(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """One thread an element of the output, nothing staged."""
+    """One thread per element of the output, without staging."""
     along_places = p.layout == "nchw" or p.direction == "wgrad"
     width, height = (WARP, WARPS) if along_places else (WARPS, WARP)
     count, channels = places(p)
@@ -43,7 +43,7 @@ def direct(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 class Staged(NamedTuple):
-    """A tile of direct_tiled.cu: columns of the output, and rows and columns of the image under its filters."""
+    """A tile of direct_tiled.cu: columns of the output, and the rows and columns of the image that they need."""
 
     log_cols: int
     rows: int
@@ -51,7 +51,7 @@ class Staged(NamedTuple):
 
 
 def staged(p: ConvProblem) -> Staged:
-    """Return the widest tile of 32, 16 or 8 columns that is more than half full; else the one of 8."""
+    """Return the widest tile of 32, 16 or 8 columns that is more than half full, or else the tile of 8."""
     log_cols = min(5, max(3, (_out(p)[1] - 1).bit_length()))
     across = 1 << log_cols
     rows = (PLACES // across - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1
@@ -59,7 +59,7 @@ def staged(p: ConvProblem) -> Staged:
 
 
 def staged_bytes(p: ConvProblem, channels: int) -> int:
-    """Return the shared memory for that many channels of the image's part and of the filters."""
+    """Return the bytes of shared memory for this many channels of the image's part and of the filters."""
     tile = staged(p)
     return 4 * (ceil_div(channels * tile.rows * tile.cols, 4) * 4 + channels * p.r * p.s * ROW)
 
@@ -98,7 +98,7 @@ def _fits_shared(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     prefer=Prefer(({"BC": 4}, {"BC": 8}, {"BC": 1})),
 )
 def direct_tiled(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Image and filters staged in shared memory, 4 x 8 sums a thread."""
+    """Image and filters are staged in shared memory, with 4 x 8 sums per thread."""
     tile, (rows, cols), of_filters = staged(p), _out(p), ceil_div(_filters(p), FILTERS)
     across = ceil_div(cols, 1 << tile.log_cols)
     grid = (ceil_div(rows, PLACES >> tile.log_cols) * across, p.groups * of_filters, p.n)

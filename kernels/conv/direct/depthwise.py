@@ -1,4 +1,4 @@
-"""Our own depthwise convolution in `cuda/conv`: a pure plan of launches."""
+"""Launch plan of the depthwise convolution in `cuda/conv`."""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def _supports(p: ConvProblem) -> str | None:
 
 
 class Block(NamedTuple):
-    """Threads of a block along planes, rows and columns, and the tile that they stage."""
+    """A block: threads along planes, rows and columns, and the tile that they stage."""
 
     planes: int
     rows: int
@@ -43,7 +43,7 @@ class Block(NamedTuple):
     tile_cols: int
 
     def threads(self, layout: str) -> tuple[int, int, int]:
-        """In the order in which the block's layout has them."""
+        """Return the threads along x, y and z for a layout."""
         return (self.cols, self.rows, self.planes) if layout == "nchw" else (self.planes, self.cols, self.rows)
 
     def shared_bytes(self, taps: int) -> int:
@@ -51,7 +51,7 @@ class Block(NamedTuple):
 
 
 def output(p: ConvProblem) -> tuple[int, int, int]:
-    """Return planes of an image, and the rows and columns that the tiles cover."""
+    """Return the planes of an image, and the rows and columns that tiles cover."""
     return (p.k, p.p, p.q) if p.direction == "fprop" else (p.c, p.h, p.w)
 
 
@@ -97,7 +97,7 @@ def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     if p.direction == "wgrad":
         return None
     if output(p)[1] < t.OUT:
-        return f"the tile has {t.OUT} rows a thread, expected at most the image's {output(p)[1]}"
+        return f"the tile has {t.OUT} rows per thread, expected at most the image's {output(p)[1]}"
     least = Block(1, 1, 1, *_staged(p, t.OUT, 1)).shared_bytes(p.r * p.s)
     return None if block(p, t) else f"a tile takes {least} bytes of shared memory, expected at most {1024 * t.KIB}"
 
@@ -112,7 +112,7 @@ def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     prefer=Prefer(TILES),
 )
 def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A filter a channel, images staged in shared memory."""
+    """A filter per channel, with images staged in shared memory."""
     if p.direction == "wgrad":
         return _wgrad(p, t.PIXELS, device.multiprocessors * BLOCKS_PER_SM)
     b, (planes, height, width) = block(p, t), output(p)

@@ -1,7 +1,7 @@
-"""Transforms of a tile's rows and columns, UNIT tiles at a time, one in each lane of vectors; compiled for each length.
+"""Transforms of a tile's rows and columns, UNIT tiles at a time, one per vector lane, compiled for each length.
 
-Numbers lie as UNIT real parts, then UNIT imaginary ones. What is compiled is called by its address, so that the loops
-over tiles (`_lanes`) need not be compiled again for another length.
+Numbers are stored as UNIT real parts, then UNIT imaginary parts. Compiled functions are called by address, so that the
+loops over tiles (`_lanes`) are not compiled again for another length.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-defs
@@ -110,7 +110,7 @@ CAN_PASS = LANES == UNIT
 def column(n: int, past: bool = False) -> int:
     """Return the address of f(to, to_step, to_part, off, step, part, sign), which transforms n complex numbers.
 
-    Imaginary parts are multiplied by sign. past: results are written past the caches, to whole lines.
+    Imaginary parts are multiplied by sign. past: write results by streaming stores, to whole cache lines.
     """
 
     def run(to, to_step, to_part, off, step, part, sign):

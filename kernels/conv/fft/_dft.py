@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms of short lengths as straight code on vectors, for intrinsics of Numba.
+"""Discrete Fourier transforms of short lengths as straight-line code on vectors, for Numba intrinsics.
 
-A number is a pair of LLVM's values, its real and its imaginary part, None where that part is 0. A transform is a
-sequence of (index, number) in the order in which the numbers are found, so that they need not be held until the end.
-Decimation in time forward; backward, to real numbers, the same the other way round.
+A number is a pair of LLVM values, its real and its imaginary part; None stands for 0. A transform is a sequence of
+(index, number) in the order of computation, so that numbers need not be held until the end. The forward transform
+decimates in time; the backward one, to real numbers, reverses it.
 """
 
 # mypy: allow-untyped-calls
@@ -19,7 +19,7 @@ Number = tuple[Any, Any]
 
 
 class Vectors:
-    """Arithmetic on LLVM's vectors that leaves out what is 0."""
+    """Arithmetic on LLVM vectors that omits operations with 0."""
 
     def __init__(self, builder: Any, kind: Any) -> None:
         self._builder, self._kind = builder, kind
@@ -42,7 +42,7 @@ class Vectors:
 
 
 def spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterator[tuple[int, Number]]:
-    """Return the transform of complex numbers, each of which is requested when it is needed."""
+    """Yield the transform of complex numbers, each of which is requested when it is needed."""
     n = len(numbers)
     if n == 1:
         yield 0, numbers[0]()
@@ -55,7 +55,7 @@ def spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterator[tu
 
 
 def half_spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterator[tuple[int, Number]]:
-    """The first n // 2 + 1 numbers of the transform of real ones; the others are conjugates of these."""
+    """Yield the first n // 2 + 1 numbers of the transform of real numbers; the others are conjugates."""
     n = len(numbers)
     if n == 1:
         yield 0, numbers[0]()
@@ -73,7 +73,7 @@ def half_spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterat
 
 
 def signal(v: Vectors, n: int, half: Callable[[int], Number]) -> Iterator[tuple[int, Any]]:
-    """Return the n real numbers, times n, with the given half spectrum; its numbers 0 and n / 2 are taken as real."""
+    """Yield n times the n real numbers with the given half spectrum, whose numbers 0 and n / 2 are taken as real."""
     if n == 1:
         yield 0, half(0)[0]
         return

@@ -19,10 +19,10 @@ _NOWHERE = -1
 
 @jit
 def forward(codelets, flat, cut, order, held, spectra, start, stop):
-    """Batches start:stop of tiles to spectra (frequency, part, plane), parts being real and imaginary.
+    """Transform batches start:stop of tiles to spectra (frequency, part, plane); parts are real and imaginary.
 
-    codelets: addresses of the codes for rows and for columns. held: a batch's half spectra (unit, row, column, part,
-    lane), and two buffers for a row of UNIT tiles: lane by lane in each element, and one tile after another.
+    codelets: addresses of the functions for rows and for columns. held: a batch's half spectra (unit, row, column,
+    part, lane), and two buffers for a row of UNIT tiles: interleaved by lane, and one tile after another.
     """
     half, line, buffer = held
     units, _, across = half.shape[:3]
@@ -49,7 +49,7 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
 
 @jit
 def inverse(codelets, flat, cut, order, held, spectra, start, stop):
-    """Batches start:stop of spectra back to tiles, whose outputs, in rows from the lead on, are stored.
+    """Transform batches start:stop of spectra back to tiles, and store their outputs, in rows from the lead on.
 
     The inverse is the transform with real and imaginary parts exchanged, of what goes in and what comes out.
     """

@@ -1,4 +1,4 @@
-"""The spectra of tiles as matrices, as the transforms in cuda/conv/fft_tiled*.cu have them."""
+"""The spectra of tiles as matrices, in the layout of the transforms in cuda/conv/fft_tiled*.cu."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ WASTE = 1.5
 
 
 class Spectra(NamedTuple):
-    """An operand's spectra at one frequency: a matrix, whose rows are its channels where `by_channel`, else tiles."""
+    """An operand's spectra at one frequency: a matrix whose rows are channels if `by_channel`, otherwise tiles."""
 
     name: str
     cut: Cut
@@ -24,7 +24,7 @@ class Spectra(NamedTuple):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """The rows and columns of the matrix."""
+        """Return the rows and columns of the matrix."""
         size = (self.cut.channels, self.cut.places)
         return size if self.by_channel else size[::-1]
 
@@ -36,28 +36,28 @@ class Spectra(NamedTuple):
 
     @property
     def scratch(self) -> Scratch:
-        """Scratch of all spectra, of all groups."""
+        """Return the scratch buffer of all spectra of all groups."""
         held = self.cut.frequencies * self.cut.groups * self.matrix[0] * self.ld
         return Scratch(f"spectrum_{self.name}", 8 * held)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Blocks of the transform."""
+        """Return the grid of the transform in blocks."""
         return self.matrix[0] * self.ld * self.cut.height.side // (2 * THREADS), self.cut.groups
 
     @property
     def first(self) -> tuple[int, int]:
-        """Where the first tile begins in the operand."""
+        """Return the row and column of the operand at which the first tile begins."""
         return self.cut.height.first - self.cut.height.lead, self.cut.width.first - self.cut.width.lead
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Rows and columns of the operand."""
+        """Return the rows and columns of the operand."""
         return self.cut.height.size, self.cut.width.size
 
     @property
     def strides(self) -> tuple[np.int64, np.int64]:
-        """In the operand, of images and of groups."""
+        """Return the strides of images and of groups in the operand."""
         return np.int64(self.cut.strides[2]), np.int64(self.cut.strides[0])
 
     def arguments(self, *, extent: bool) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ def spectra(p: ConvProblem, side: int) -> tuple[Spectra, Spectra, Spectra]:
 
 
 def supports(p: ConvProblem) -> str | None:
-    """Return why no convolution by tiles can take the problem, or None."""
+    """Return why convolution by tiles cannot take the problem, or None."""
     for name in ("stride", "dilation"):
         if getattr(p, name) != 1:
             return f"{name} is {getattr(p, name)}, expected 1"
@@ -99,15 +99,15 @@ def supports(p: ConvProblem) -> str | None:
 
 
 def not_held(side: int, among: list[int]) -> str | None:
-    """Return why tiles cannot have that side, or None."""
+    """Return why tiles cannot have this side, or None."""
     return None if side in among else f"tiles of {side} x {side} do not hold the problem"
 
 
 def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:
-    """Return why a side is not worth taking, or None: memory and products grow with the frequencies of all tiles."""
+    """Return why a side is wasteful, or None, since memory and products grow with the frequencies of all tiles."""
     cut = {each: cuts(p, (each, each)).x for each in among}
     found = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
     if found[side] <= WASTE * min(found.values()):
         return None
     least = min(found.values())
-    return f"tiles of {side} x {side} have {found[side]} frequencies an image where {least} are enough"
+    return f"tiles of {side} x {side} have {found[side]} frequencies per image where {least} are enough"

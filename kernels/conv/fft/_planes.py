@@ -1,4 +1,4 @@
-"""Numba functions between images and spectra: planes cut out of images, transformed a batch at a time, and put back.
+"""Numba functions that cut planes from images, transform them to spectra batch by batch, and store the results.
 
 A batch of planes and its spectra are small enough for a cache of a thread's own; FFTW's passes over a large array with
 wide strides would be many times slower. From there a row of the batch goes to each frequency's matrix. Serial; they
@@ -36,14 +36,15 @@ _execute = cast(Any, intrinsic(_call))
 
 @jit
 def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
-    """FFTW's transform of contiguous arrays by the addresses of its execution and plan."""
+    """Execute FFTW's transform of contiguous arrays, given the addresses of its execute function and plan."""
     _execute(fft[0], fft[1], source.ctypes.data, target.ctypes.data)
 
 
 class Order(NamedTuple):
-    """The planes to transform, and their order: `tiles` tiles of each image from `first` on, or all filters.
+    """The planes to transform and their order: `tiles` tiles of each image from `first` on, or all filters.
 
-    images, channels: of all groups. tiles_first: whether neighbours are tiles of a channel, or channels of a tile.
+    images, channels: those of all groups. tiles_first: whether neighbours are tiles of a channel, or channels of a
+    tile.
     """
 
     first: int
@@ -55,7 +56,7 @@ class Order(NamedTuple):
 
 @jit
 def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
-    """Return whether there is such a plane, its offset, and its tile's corner."""
+    """Return whether the plane exists, its offset, and the corner of its tile."""
     if order.tiles_first:
         channel, tile = divmod(plane, order.tiles)
     else:
@@ -69,9 +70,9 @@ def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
 
 @jit
 def met(axis: Axis, begin: int) -> tuple[int, int]:
-    """Return the elements of the tensor in a tile from `begin` on; none, first and end being equal, if all is padding.
+    """Return the range of the tensor's elements in a tile that begins at `begin`; empty if all is padding.
 
-    An end before the first would, in a slice, count from the end of the tensor.
+    The end is never below the first, since a negative index in a slice would count from the tensor's end.
     """
     first = max(0, -(-begin // axis.spacing))
     return first, max(first, min(axis.size, (begin + axis.extent - 1) // axis.spacing + 1))
@@ -124,10 +125,10 @@ def _store(flat: Array, cut: Cut, offset: int, top: int, left: int, source: Arra
 
 @jit
 def forward(fft, flat, cut, order, held, spectra, start, stop):  # type: ignore[no-untyped-def]
-    """Batches start:stop of planes: cut to a block, transformed, spread over the frequencies.
+    """Cut batches start:stop of planes from the tensor, transform them, and store them by frequency.
 
-    fft: addresses of FFTW's execution and plan. held: a batch of tiles, and its spectra (frequency, plane). spectra:
-    (frequency, part, plane); parts are real and imaginary.
+    fft: addresses of FFTW's execute function and plan. held: scratch for a batch of tiles and its spectra (frequency,
+    plane). spectra: (frequency, part, plane); parts are real and imaginary.
     """
     block, found = held
     batch, sign = len(block), np.float32(-1 if cut.turned else 1)

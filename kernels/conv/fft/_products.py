@@ -1,7 +1,7 @@
-"""Products of complex matrices, one a frequency, whose real and imaginary parts lie separately; on one thread.
+"""Products of complex matrices, one per frequency, with separate real and imaginary parts, on one thread.
 
-Tiles of sums are held in vector registers. Of B, whose rows' elements lie side by side, a panel is copied, so that it
-is read from a first-level cache; A is read as it lies, an element for all lanes at a time.
+Tiles of sums stay in vector registers. B's rows are contiguous, and a panel of B is copied, so that it is read from the
+L1 cache; A is read in place, with each element broadcast to all lanes.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -97,10 +97,10 @@ _tall, _tall_half, _tall_one = (_complex_products(rows, 1) for rows in (TALL, TA
 
 @jit
 def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop):
-    """Compute frequencies start:stop of C = A B, added to the old values if `keep`, for all groups.
+    """Compute C = A B, or with `keep` C += A B, for frequencies start:stop and all groups.
 
-    sizes: groups, rows, lanes and steps. Places of a group and frequency: strides of frequencies, groups, rows (steps
-    of B), steps (A only) and parts; lanes lie side by side. B's vectors may reach beyond its lanes.
+    sizes: groups, rows, lanes and steps. The places are strides of frequencies, groups, rows (steps of B), steps (A
+    only) and parts; lanes are contiguous. B's vectors may extend beyond its lanes.
     """
     groups, rows, lanes, steps = sizes
     for item in range(start * groups, stop * groups):

@@ -1,4 +1,4 @@
-"""Convolution by the FFT of tiles: transforms, a complex matrix product a frequency, and the way back.
+"""Convolution by the FFT of tiles: transforms, a complex matrix product per frequency, inverse transforms.
 
 Overlap-save in every direction, all of them circular convolutions or correlations of planes whose window is kept:
 fprop correlates x with the filter, dgrad convolves y with it, wgrad correlates x with y, summed over tiles. Spectra lie
@@ -29,9 +29,9 @@ AXES = {"x": "ct", "w": "kc", "y": "kt"}
 
 
 class Way(NamedTuple):
-    """How planes are transformed, `batch` at a time: by a Numba function, with addresses that it calls.
+    """A way to transform planes, `batch` at a time: a Numba function, and the addresses that it calls.
 
-    held: scratch of each thread for a batch. facts: of the plan.
+    held: scratch of each thread for a batch. facts: the plan's, for `x.chose`.
     """
 
     run: Callable[..., None]
@@ -42,7 +42,7 @@ class Way(NamedTuple):
 
 
 class Planes(NamedTuple):
-    """An operand's planes, how they are cut, in which order and in how many batches, and their spectra, flat."""
+    """An operand's planes: their cut, order, number of batches, and flat spectra."""
 
     flat: Array
     cut: Cut
@@ -54,7 +54,7 @@ class Planes(NamedTuple):
 
 
 def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: Any) -> Launch:
-    """A launch that convolves by tiles, a block of them at a time; the filters' spectra are formed once.
+    """Return a launch that convolves by tiles, a block of tiles at a time; filters are transformed once.
 
     way: `by_fftw` or `in_lanes`.
     """
@@ -83,7 +83,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
 
 
 def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
-    """Return rows, lanes and steps of the products: lanes along the output's axis that fills vectors better."""
+    """Return the axes of rows, lanes and steps of the products; lanes are the output axis that fills vectors better."""
     sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
     first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
     (steps,) = set(sizes) - {first, second}
@@ -106,7 +106,7 @@ def _planes_of(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name:
 
 
 def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
-    """Transform planes one after the other, with FFTW's plan for a batch of at least a cache line of spectra."""
+    """Return a way that transforms planes by FFTW, in batches of at least a cache line of spectra."""
     batch = _batch(count, x.threads, _fitting(x, cut), UNIT)
     shape = (batch, cut.height.side, cut.width.side)
     plan = transform(*shape, output)
@@ -115,7 +115,7 @@ def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
 
 
 def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
-    """Transform UNIT planes at a time, one in each lane; a batch is as many of these as are written contiguously."""
+    """Return a way that transforms UNIT planes at a time, one per lane, in batches that are written contiguously."""
     height, width = cut.height.side, cut.width.side
     units = _batch(math.ceil(count / UNIT), x.threads, _fitting(x, cut) // UNIT, 1)
     whole = math.ceil(width / UNIT) * UNIT

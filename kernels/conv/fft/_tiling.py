@@ -1,4 +1,4 @@
-"""Overlap-save: how the tensors of a convolution are cut into tiles, and which sides of a tile cost least.
+"""Overlap-save: cut the tensors of a convolution into tiles, and choose the cheapest sides of a tile.
 
 A tile of side L yields L - taps + 1 outputs of a filter that spans `taps`. Strided outputs and dilated filters are
 taken as dense ones with zeros between. Every FFT convolution here, on the CPU and on a GPU, has its tiles from `cuts`.
@@ -15,10 +15,10 @@ Sides = tuple[int, int]
 
 
 class Axis(NamedTuple):
-    """One axis of a tensor and its tiles, in elements of the dense tensor; the tensor's elements lie `spacing` apart.
+    """An axis of a tensor and its tiles, in elements of the dense tensor; the tensor's elements are `spacing` apart.
 
-    first: where the first of `tiles` tiles begins. step: between tiles. extent: the part of a tile's side that is taken
-    from the tensor or put back. lead: the place in a tile of the first output.
+    first: the beginning of the first of `tiles` tiles. step: the distance between tiles. extent: the part of a tile's
+    side that is read from the tensor or stored. lead: the index of the first output in a tile.
     """
 
     size: int
@@ -32,10 +32,10 @@ class Axis(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A tensor in tiles: groups, channels of a group, and images; a filter is an image in a single tile.
+    """A tensor cut into tiles: groups, channels of a group, and images; a filter is an image with a single tile.
 
-    strides: in the tensor, of groups, channels, images, rows and columns. turned: whether this operand is shifted over
-    the other, so that its spectra are conjugated.
+    strides: those of groups, channels, images, rows and columns in the tensor. turned: whether this operand is shifted
+    over the other, so that its spectra are conjugated.
     """
 
     groups: int
@@ -48,27 +48,27 @@ class Cut(NamedTuple):
 
     @property
     def places(self) -> int:
-        """The number of tiles in one channel of all images."""
+        """Return the number of tiles in one channel of all images."""
         return self.images * self.height.tiles * self.width.tiles
 
     @property
     def planes(self) -> int:
-        """Tiles of all channels, each with a transform of its own."""
+        """Return the number of tiles of all channels, each of which has a transform."""
         return self.groups * self.channels * self.places
 
     @property
     def points(self) -> int:
-        """Elements of a tile."""
+        """Return the elements of a tile."""
         return self.height.side * self.width.side
 
     @property
     def frequencies(self) -> int:
-        """Frequencies of a real tile that are stored: the others are their conjugates."""
+        """Return the number of stored frequencies of a real tile; the others are conjugates."""
         return self.height.side * (self.width.side // 2 + 1)
 
     @property
     def elements(self) -> int:
-        """Elements of the tensor itself."""
+        """Return the elements of the tensor."""
         return self.groups * self.channels * self.images * self.height.size * self.width.size
 
 
@@ -93,17 +93,17 @@ class Cuts(NamedTuple):
 
     @property
     def planes(self) -> int:
-        """The number of transforms of all three tensors."""
+        """Return the number of transforms of all three tensors."""
         return sum(cut.planes for cut in self)
 
     @property
     def products(self) -> int:
-        """The number of complex multiply-adds."""
+        """Return the number of complex multiply-adds."""
         return self.frequencies * self.x.planes * self.y.channels
 
     @property
     def transform_flop(self) -> float:
-        """Half of 5 N log2 N for each real transform."""
+        """Return the operations of all transforms: half of 5 N log2 N for each real transform."""
         return 2.5 * self.points * math.log2(self.points) * self.planes
 
 
@@ -140,13 +140,13 @@ def _axes(p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int
 
 
 def spans(p: ConvSizes) -> Sides:
-    """Rows and columns that a dilated filter reaches over."""
+    """Return the rows and columns that a dilated filter spans."""
     return (p.r - 1) * p.dilation_h + 1, (p.s - 1) * p.dilation_w + 1
 
 
 @lru_cache
 def whole(p: ConvSizes) -> Sides:
-    """Return the sides for one tile per image."""
+    """Return the sides of a tile that contains a whole image."""
     strided = (p.p - 1) * p.stride_h + 1, (p.q - 1) * p.stride_w + 1
     dense = (p.h, p.w) if p.direction == "dgrad" else strided
     height, width = (good_size(size + span - 1) for size, span in zip(dense, spans(p), strict=True))
@@ -154,7 +154,7 @@ def whole(p: ConvSizes) -> Sides:
 
 
 def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) -> Sides:
-    """Return the cheapest sides by a device's model, among those given that hold a filter, none larger than needed."""
+    """Return the cheapest of these sides by a device's model; they must exceed a filter, and not the image."""
     limits, least = whole(p), spans(p)
     fitting = (tuple(min(side, limit) for limit in limits) for side in sides)
     held = [(height, width) for height, width in fitting if height >= least[0] and width >= least[1]]
@@ -162,12 +162,12 @@ def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) 
 
 
 def executed(c: Cuts, multiply_add: int) -> int:
-    """Return the floating-point operations: the transforms', and `multiply_add` for each complex multiply-add."""
+    """Return the floating-point operations of transforms, plus `multiply_add` per complex multiply-add."""
     return round(c.transform_flop) + multiply_add * c.products
 
 
 def good_size(size: int) -> int:
-    """Return the next product of 2, 3, 5 and 7 that is even, or 1."""
+    """Return 1, or the next even number with only the prime factors 2, 3, 5 and 7."""
     if size <= 1:
         return 1
     half, odd = -(-size // 2), [1]

@@ -1,7 +1,7 @@
-"""FFTW's transforms of batches of tiles, as addresses that Numba functions call, many threads at a time.
+"""FFTW's transforms of batches of tiles, as addresses that Numba functions call on many threads.
 
-pyFFTW holds Python's global lock while a plan of one thread runs, so what it has made known to FFTW is planned once
-more here, in the library that it brings, and executed by FFTW's entry for other arrays.
+pyFFTW holds the GIL while a one-thread plan runs, so the transform is planned again here, from pyFFTW's wisdom and in
+its copy of FFTW, and executed by FFTW's function for other arrays.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _DESTROY_INPUT = 1
 
 
 class Transform(NamedTuple):
-    """Addresses of FFTW's execution and of its plan, and how planning went."""
+    """The addresses of FFTW's execute function and plan, and how it was planned."""
 
     execute: int
     plan: int

@@ -37,18 +37,18 @@ def chosen(p: ConvProblem) -> Sides:
 
 @lru_cache
 def straight(p: ConvProblem) -> Sides:
-    """Return the sides that are fastest with our own transforms, by the model."""
+    """Return the sides that are fastest with kernelmark's transforms, by the model."""
     return cheapest(p, STRAIGHT, _straight_seconds)
 
 
 def at_once(c: Cuts, mib: float) -> int:
-    """Return how many tiles are transformed at a time, with that much memory for their spectra."""
+    """Return the number of tiles to transform at a time, with `mib` of memory for their spectra."""
     tiles = c.x.places
     return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / (mib * 2**20))))
 
 
 def sides(p: ConvProblem, t: Tile, by_model: Callable[[ConvProblem], Sides]) -> Sides:
-    """Return the sides of the tile, or of the model where the tile's are 0."""
+    """Return the sides of the tile, or those of the model if the tile's are 0."""
     height, width = by_model(p)
     return t.HEIGHT or height, t.WIDTH or width
 
@@ -74,7 +74,7 @@ def _spectra_bytes(c: Cuts, tiles: int) -> int:
 
 
 def work(c: Cuts) -> tuple[float, ...]:
-    """Return the work of a convolution by tiles: flop of transforms and of products, bytes of spectra, products."""
+    """Return the work of a convolution by tiles: flop of transforms, flop of products, bytes of spectra, products."""
     block = at_once(c, BLOCK)
     blocks = math.ceil(c.x.places / block)
     moved = 2 * _spectra_bytes(c, block) * blocks + 8 * c.frequencies * c.w.planes * (1 + blocks)
@@ -105,7 +105,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides, own: bool) -> L
 )
 @threads_that_pay(compiled=False)
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFTs of whole images and of filters as large, a complex product for each frequency."""
+    """FFTs of whole images and of filters of the same size, with a complex product per frequency."""
     return _launch(problem, x, whole(problem), own=False)
 
 
@@ -119,7 +119,7 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
 )
 @threads_that_pay(compiled=False)
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFTs of overlapping tiles, a complex product for each frequency; the tile's side chosen by a model of cost."""
+    """FFTs of overlapping tiles, with a complex product per frequency; a cost model chooses the tile's side."""
     return _launch(problem, x, sides(problem, x.tile, chosen), own=False)
 
 
@@ -136,5 +136,5 @@ def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
 )
 @threads_that_pay()
 def fft_tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFTs of overlapping tiles, one in each lane of vectors; complex products in vector registers."""
+    """FFTs of overlapping tiles, one per vector lane, with complex products in vector registers."""
     return _launch(problem, x, sides(problem, x.tile, straight), own=True)

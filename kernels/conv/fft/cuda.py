@@ -1,4 +1,4 @@
-"""Our own convolutions by the spectra of overlapping tiles (cuda/conv/fft_tiled.cu, fft_tiled_fused.cu)."""
+"""Launch plans of convolution by the FFT of overlapping tiles (cuda/conv/fft_tiled.cu, fft_tiled_fused.cu)."""
 
 import math
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ def _unless(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     prefer=Prefer(tuple({"T": side, **values} for side in SIDES for values in PRODUCTS), _unless),
 )
 def fft_tiled(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """By FFT of overlapping tiles of T x T, and a complex product at each frequency."""
+    """FFT of overlapping tiles of T x T, with a complex product per frequency."""
     a, b, c = spectra(p, t.T)
     return [_to_spectrum(a, t.T), _to_spectrum(b, t.T), _product(a, b, c, t), _to_image(c, t.T)]
 
@@ -148,7 +148,7 @@ def _executed_fused(p: ConvProblem, side: int) -> int:
     ),
 )
 def fft_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """By FFT of overlapping tiles of few channels, transformed, multiplied and transformed back in one block."""
+    """FFT of overlapping tiles of few channels, which are transformed, multiplied and transformed back in one block."""
     a, b, c = spectra(p, t.T)
     teams, inputs, outputs = THREADS // t.T, b.cut.channels, c.cut.channels
     filters = inputs * outputs * p.groups

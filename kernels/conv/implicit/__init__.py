@@ -1,1 +1,1 @@
-"""Convolution as an implicit product of matrices: columns that are never stored."""
+"""Convolution as an implicit matrix product (implicit GEMM), whose columns are never stored."""

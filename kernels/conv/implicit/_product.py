@@ -1,4 +1,4 @@
-"""Convolution as an implicit product of matrices (`cuda/conv/implicit*.cu`): its sizes, slices and launches."""
+"""Sizes, slices and launches of implicit GEMM (`cuda/conv/implicit*.cu`)."""
 
 import math
 from typing import NamedTuple
@@ -20,7 +20,7 @@ FARTHEST = 15  # pixels from a filter's first tap along an axis: as cuda/conv/im
 
 
 class Product(NamedTuple):
-    """A problem as matrix products, one for each part: their gathered operand, plain operand and depth.
+    """A problem as matrix products, one per part: sizes of the gathered and the plain operand, and depth.
 
     Each group is a part; for an input's gradient, each phase (residue modulo the strides) of each group.
     """
@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
 
 def product(p: ConvProblem) -> Product:
-    """Return the largest product of all phases; the others have the same pixels and taps, or a row or column fewer."""
+    """Return the largest product of all phases; the others have the same pixels and taps, or one row or column less."""
     filters, channels = p.k // p.groups, p.c // p.groups
     if p.direction == "wgrad":
         return Product("y", "x", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
@@ -45,7 +45,7 @@ def product(p: ConvProblem) -> Product:
 
 
 def taps(p: ConvProblem) -> int:
-    """Return how many taps of the filter a pixel meets; for an input's gradient, the taps of the largest phase."""
+    """Return the number of taps that contribute to a pixel; for an input's gradient, those of the largest phase."""
     if p.direction != "dgrad":
         return p.r * p.s
     down, across = math.gcd(p.stride_h, p.dilation_h), math.gcd(p.stride_w, p.dilation_w)
@@ -53,7 +53,7 @@ def taps(p: ConvProblem) -> int:
 
 
 def masked(p: ConvProblem) -> bool:
-    """Return whether a mask has room for the taps that lie inside: a bit per tap, in wgrad per row and column."""
+    """Return whether a mask of taps inside the image has a bit for each tap (in wgrad for each row and column)."""
     if p.direction != "wgrad":
         return taps(p) <= MASK_BITS
     high = near(p.h, p.p, p.r, p.stride_h, p.dilation_h, p.pad_h.before)
@@ -61,7 +61,7 @@ def masked(p: ConvProblem) -> bool:
 
 
 def near(size: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> bool:
-    """Return whether an axis has its taps close together, and its first one never past the image."""
+    """Return whether the taps of an axis are close together, and the first tap is never past the image."""
     return (taps - 1) * dilation < FARTHEST and (outputs - 1) * stride - pad <= size
 
 
@@ -71,14 +71,14 @@ def gathered_rows(p: ConvProblem) -> bool:
 
 
 def blocks(p: ConvProblem, t: Tile) -> tuple[int, int, int]:
-    """Tiles of the gathered operand, of the plain one, and parts."""
+    """Return the number of tiles of the gathered operand, of tiles of the plain one, and of parts."""
     gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
     m = product(p)
     return ceil_div(m.gathered_size, gathered), ceil_div(m.plain_size, plain), m.parts
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return how deep the slices of the reduction are and how many, to fill the device; none below DEPTH."""
+    """Return the depth and number of the reduction's slices to fill the device; none is shorter than DEPTH."""
     depth = product(p).depth
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // math.prod(blocks(p, t)), depth // t.DEPTH))
     deep = ceil_div(ceil_div(depth, wanted), t.BK) * t.BK
@@ -86,12 +86,12 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def most_blocks(p: ConvProblem, t: Tile) -> int:
-    """Return the blocks of a launch with the most slices that are allowed."""
+    """Return the blocks of a launch with the most allowed slices."""
     return math.prod(blocks(p, t)) * max(1, product(p).depth // int(t.DEPTH))
 
 
 def supports(p: ConvProblem) -> str | None:
-    """Return why no implicit product can take the problem, or None."""
+    """Return why implicit GEMM cannot take the problem, or None."""
     if reason := fits_ints(p):
         return reason
     m = product(p)

@@ -65,7 +65,7 @@ MMA = (
 
 
 def filled(entry: str, p: ConvProblem, **values: Any) -> str:
-    """Return the entry with the parts that follow from the problem."""
+    """Return the entry with the values that depend on the problem."""
     for name, value in {"MASKED": str(masked(p)).lower(), **values}.items():
         entry = entry.replace("{" + name + "}", str(value))
     return entry
@@ -78,17 +78,17 @@ def half_empty(p: ConvProblem, width: int) -> bool:
 
 
 def waves(p: ConvProblem, t: Tile) -> bool:
-    """Return whether there are so many tiles that the last wave of blocks does not matter."""
+    """Return whether there are so many tiles that a partial last wave hardly matters."""
     return math.prod(blocks(p, t)) >= WAVES * int(t.SMS)
 
 
 def launched(p: ConvProblem, t: Tile) -> int:
-    """Return the blocks of the product's launch, slices included."""
+    """Return the blocks of the product's launch, including slices."""
     return math.prod(blocks(p, t)) * slices(p, t)[1]
 
 
 def useful(p: ConvProblem, t: Tile) -> float:
-    """Return the share of the time spent on existing elements, and not on partial sums, which are moved twice."""
+    """Return the share of the time spent on real elements, not on padding or on partial sums, which move twice."""
     gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
     m, (_, count) = product(p), slices(p, t)
     across, down, _ = blocks(p, t)
@@ -97,13 +97,13 @@ def useful(p: ConvProblem, t: Tile) -> float:
 
 
 def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why no smaller tile is wanted: such tiles make blocks for half of the device. Else None."""
+    """Return why a smaller tile is not needed (larger ones fill half of the device), or None."""
     half = device.multiprocessors // 2
-    return f"larger tiles make {half} blocks and more" if most_blocks(p, t) >= half else None
+    return f"larger tiles make at least {half} blocks" if most_blocks(p, t) >= half else None
 
 
 def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile of the FP32 kernel is invalid, or None; each thread stays at one place along the reduction."""
+    """Return why a tile of the FP32 kernel is invalid, or None; each thread keeps its index along the reduction."""
     if reason := unlike_fragments(t):
         return reason
     threads, sums = warps(t), t.TM * t.TN
@@ -112,7 +112,7 @@ def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile of the FP32 kernel is skipped, or None: SQUARE and BROAD by how they fill the device."""
+    """Return why a tile of the FP32 kernel is not the default, or None; SQUARE and BROAD must fill the device."""
     least, low, narrow, square = (tile_on(device, tile) for tile in (LEAST, LOW, NARROW, SQUARE))
     if t == least:
         return fill_half(p, square, device)
@@ -124,7 +124,7 @@ def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def fit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why SQUARE or BROAD is not wanted, or None; two blocks of SQUARE have few registers."""
+    """Return why SQUARE or BROAD does not suit the problem, or None; two blocks of SQUARE have few registers."""
     crowded = SQUARE["BN"] == t.BN and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p))
     return f"{p.direction} of {p.r} x {p.s} leaves FFMA in conflict over the registers' banks" if crowded else None
 
@@ -133,7 +133,7 @@ _FULLEST = by_waves(FILLING, launched, useful, warps, fit)
 
 
 def line(p: ConvProblem) -> int:
-    """Return how many neighbours in the output are neighbours in the product, too, and aligned as its first."""
+    """Return the length of aligned runs of output elements that are contiguous in the product, too."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s
     if p.layout == "nhwc":
@@ -142,7 +142,7 @@ def line(p: ConvProblem) -> int:
 
 
 def packed(p: ConvProblem) -> tuple[int, int]:
-    """Return W and V, the floats copied and stored at once; W is 1 in rows of pixels, where more would spill."""
+    """Return W and V, the floats copied and stored at a time; W is 1 in rows of pixels, where more would spill."""
     filters, channels, last = p.k // p.groups, p.c // p.groups, p.layout == "nhwc"
     copied = last and p.direction != "fprop" and channels % 4 == 0 and (p.direction == "dgrad" or filters % 4 == 0)
     stored = 1 if last and p.direction == "fprop" else line(p)
@@ -169,13 +169,13 @@ def stages_bytes(t: Tile, w: int) -> int:
     prefer=Prefer((LEAST, LOW, NARROW, *(choice.values for choice in FILLING)), unless),
 )
 def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Implicit GEMM in FP32, panels gathered several steps ahead."""
+    """Implicit GEMM in FP32, with panels gathered several steps ahead."""
     w, v = packed(p)
     return call(p, t, filled(FFMA, p, W=w, V=v), stages_bytes(t, w))
 
 
 def whole_chunks(p: ConvProblem) -> str | None:
-    """Return why channels cannot be copied 16 bytes at a time, or else why no implicit product can take the problem."""
+    """Return why channels cannot be copied in units of 16 bytes, or else why implicit GEMM cannot take the problem."""
     if p.layout == "nchw":  # copied word by word
         return supports(p)
     chunk = 16 // DTYPES[p.dtype].itemsize
@@ -194,7 +194,7 @@ def valid_mma(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(small: Mapping[str, Tunable], square: Mapping[str, Tunable], *wide: Mapping[str, Tunable]) -> Prefer:
-    """Prefer these tiles by how they fill the device; the widest is not for nchw and input's gradients."""
+    """Return a preference for these tiles by how they fill the device; the widest is not used for nchw and dgrad."""
 
     def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
         least, middle, *widest = (tile_on(device, tile) for tile in (small, square, *wide))
@@ -211,7 +211,7 @@ def in_order(small: Mapping[str, Tunable], square: Mapping[str, Tunable], *wide:
 
 
 def mma_call(p: ConvProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
-    """The launches of conv/implicit_mma.cu."""
+    """Return the launches of conv/implicit_mma.cu."""
     out = DTYPES["f32" if slices(p, t)[1] > 1 else p.dtype]
     chunk, v = 16 // DTYPES[p.dtype].itemsize, 16 // out.itemsize
     w = chunk if p.layout == "nhwc" else 1
@@ -266,5 +266,5 @@ def implicit_tf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelC
     **_MMA,
 )
 def implicit_3xtf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Implicit GEMM of FP32 operands as sums of two TF32 each, three products by mma.sync, channels last."""
+    """Implicit GEMM of FP32 operands split into two TF32 numbers, by three mma.sync products, channels last."""
     return mma_call(p, t, "ThreeTf32")

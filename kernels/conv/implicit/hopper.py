@@ -1,4 +1,4 @@
-"""Implicit GEMM on Hopper's tensor cores, by wgmma out of tiles that the TMA gathers: `cuda/conv/implicit_wgmma.cu`."""
+"""Implicit GEMM on Hopper's tensor cores, by wgmma on tiles that the TMA gathers: `cuda/conv/implicit_wgmma.cu`."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ ENTRY = "conv_implicit_wgmma<{ctype}, Direction::{direction}, {BN}, {STAGES}, {C
 
 
 def images(p: ConvProblem, pixels: int) -> Im2colMap:
-    """The map of the gathered images for copies of that many pixels, of 64 channels each."""
+    """Return the tensor map of the gathered images for copies of this many pixels with 64 channels."""
     box = (pixels, ROW_BYTES // DTYPES[p.dtype].itemsize)
     down, right = (p.r - 1) * p.dilation_h, (p.s - 1) * p.dilation_w
     if p.direction == "dgrad":
@@ -40,22 +40,22 @@ def images(p: ConvProblem, pixels: int) -> Im2colMap:
 
 
 def product(p: ConvProblem) -> tuple[int, int, int]:
-    """Return rows and columns of the product, and the number of parts: one for each tap of a filter's gradient."""
+    """Return the rows and columns of the product, and the number of parts: one per tap for a filter's gradient."""
     if p.direction == "wgrad":
         return p.k, p.c, p.r * p.s
     return (p.n * p.p * p.q, p.k, 1) if p.direction == "fprop" else (p.n * p.h * p.w, p.c, 1)
 
 
 def cluster_tiles(p: ConvProblem, t: Tile) -> int:
-    """Return the tiles of all parts, each as large as a cluster's."""
+    """Return the number of cluster-sized tiles of all parts."""
     rows, columns, parts = product(p)
     return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * parts
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return the steps of pixels in a slice of a filter's gradient and the number of slices, to fill the device.
+    """Return the steps of pixels per slice of a filter's gradient, and the number of slices, to fill the device.
 
-    No slice has fewer than DEPTH pixels, unless the problem has. Other products have one slice.
+    A slice has at least DEPTH pixels, unless the problem has fewer. Other products have one slice.
     """
     pixels = p.n * p.p * p.q
     steps = ceil_div(pixels, BOX)
@@ -65,7 +65,7 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def blocks(p: ConvProblem, t: Tile) -> int:
-    """Return the tiles of a block's size, once for each slice."""
+    """Return the number of block-sized tiles, times the slices."""
     return cluster_tiles(p, t) * int(t.CLUSTER) * slices(p, t)[1]
 
 
@@ -94,7 +94,7 @@ _ORDER = hopper.in_order(blocks, WIDE | {"DEPTH": 256}, NARROW | {"DEPTH": 256},
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a narrower tile is taken, since half of the last is empty or the device is filled better, or None."""
+    """Return why a narrower tile is used (half of the last tile is empty, or it fills the device better), or None."""
     columns = product(p)[1]
     if t.BN > BOX and columns <= 2 * t.BN and 0 < columns % t.BN <= t.BN // 2:
         return f"half of a tile of {t.BN} columns is empty"

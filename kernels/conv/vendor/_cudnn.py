@@ -1,6 +1,6 @@
-"""cuDNN 9's legacy convolution, by ctypes: what is called of cudnn_ops.h, cudnn_cnn.h and cudnn_graph.h.
+"""ctypes bindings of cuDNN 9's legacy convolution: functions of cudnn_ops.h, cudnn_cnn.h and cudnn_graph.h.
 
-NVIDIA has deprecated these functions for the graph API, but nothing else names an algorithm.
+NVIDIA has deprecated these functions in favour of the graph API, but only they can select an algorithm.
 """
 
 import ctypes
@@ -52,11 +52,11 @@ DEFAULT_MATH, TENSOR_OP_MATH, FMA_MATH = 0, 1, 3
 
 
 class Refused(Unsupported):
-    """cuDNN's own status for a problem that it does not take."""
+    """cuDNN refuses a problem; the message is its status."""
 
 
 class Cudnn:
-    """The functions above by name; every status but success is an exception."""
+    """The functions in this module by name; every status except success raises."""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
@@ -71,7 +71,7 @@ class Cudnn:
 
     @property
     def version(self) -> str:
-        """The version of the library: `9.28.0`."""
+        """Return the version of the library: `9.28.0`."""
         number = self._library.cudnnGetVersion()
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
@@ -81,7 +81,7 @@ class Cudnn:
         return text.decode()
 
     def new(self, what: str) -> c_void_p:
-        """An opaque object: `` (a handle) or one of the three kinds of descriptor."""
+        """Create an opaque object: `` (a handle) or one of the three kinds of descriptor."""
         made = c_void_p()
         getattr(self, f"cudnnCreate{what}")(byref(made))
         return made

@@ -1,6 +1,6 @@
-"""Kernels that cut a tensor into tiles and paste tiles into one, compiled by CuPy for a problem's own numbers.
+"""Kernels that cut a tensor into tiles and paste tiles back, compiled by CuPy with a problem's numbers as constants.
 
-A thread finds its element by divisions, which constant divisors make cheap.
+A thread computes its element by divisions, which are cheap with constant divisors.
 """
 
 from string import Template
@@ -53,12 +53,12 @@ def cut_source(name: str, cut: Cut) -> str:
 
 
 def paste_source(name: str, cut: Cut) -> str:
-    """Return the source of `paste_NAME`: a thread an element of the tensor, from the tile that contains it."""
+    """Return the source of `paste_NAME`: one thread per element of the tensor, read from the tile that contains it."""
     return _PASTE.substitute(_numbers(cut, cut.elements), name=name)
 
 
 def blocks(count: int) -> int:
-    """Blocks of THREADS threads, one thread for each of `count` elements."""
+    """Return the number of blocks of THREADS threads with one thread for each of `count` elements."""
     return -(-count // THREADS)
 
 

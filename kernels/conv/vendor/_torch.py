@@ -1,4 +1,4 @@
-"""PyTorch's convolution on our operands; PyTorch is imported when one is set up."""
+"""PyTorch's convolution on kernelmark's operands; PyTorch is imported at set-up."""
 
 from importlib import import_module
 from typing import Any
@@ -10,7 +10,7 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def convolution(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Return a launch on `x.threads` threads, whatever other kernels have set meanwhile.
+    """Return a launch on `x.threads` threads, even if other kernels change PyTorch's setting.
 
     Raises Unsupported for gradients that PyTorch's own loops, which keep partial sums in bfloat16, would get wrong.
     """

@@ -1,4 +1,4 @@
-"""cuDNN's convolution, each algorithm a kernel of its own name.
+"""cuDNN's convolution, with a kernel for each algorithm.
 
 FP32 operands are multiplied by FMA alone, in `_tf32` kernels by tensor cores, 16-bit ones by tensor cores with sums in
 FP32. Only a call shows whether a GPU and a version still have an algorithm: its refusal is an `unsupported` row.
@@ -80,7 +80,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, algorithm: int, math: int) ->
 
 
 def unequal_padding(p: ConvProblem, why: str) -> str | None:
-    """Return why a problem whose padding differs before and after cannot be taken, or None."""
+    """Return why a problem with different padding before and after an axis cannot be taken, or None."""
     if any(pad.before != pad.after for pad in (p.pad_h, p.pad_w)):
         return f"pad is {p.pad}, expected the same before and after: {why}"
     return None
@@ -91,7 +91,7 @@ def _symmetric(p: ConvProblem) -> str | None:
 
 
 def three_by_three(p: ConvProblem) -> str | None:
-    """Return why the error of cuDNN's Winograd is not known for `p`, or None."""
+    """Return why the error of cuDNN's Winograd algorithm is unknown for `p`, or None."""
     if (p.r, p.s) != (3, 3):
         return f"r x s is {p.r} x {p.s}, expected 3 x 3: no bound of the error is known for cuDNN's other transforms"
     return None
@@ -106,12 +106,12 @@ def _described(problem: ConvProblem) -> str:
 
 
 def products(m: int) -> Any:
-    """Return the products of F(m x m, 3 x 3), (m + 2)^2 for 9 m^2 of direct convolution; the rest is undocumented."""
+    """Return a function for the products of F(m x m, 3 x 3): (m + 2)^2 instead of 9 m^2; the rest is undocumented."""
     return lambda p: p.flop * (m + 2) ** 2 // (9 * m * m)
 
 
 def spectral(p: ConvProblem) -> int:
-    """Return the least work of multiplying spectra, 6 a complex multiply-add; transform sizes are undocumented."""
+    """Return the least operations of multiplying spectra, 6 per complex multiply-add; tile sizes are undocumented."""
     height, width = (min(_TILE, size) for size in (p.h + sum(p.pad_h), p.w + sum(p.pad_w)))
     tiles = max(1, (p.p * p.q) // (_TILE * _TILE))
     return p.n * p.k * (p.c // p.groups) * max(3 * p.p * p.q, 6 * tiles * height * (width // 2 + 1))

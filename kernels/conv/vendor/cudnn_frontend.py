@@ -1,4 +1,4 @@
-"""cuDNN's engines by their notes on numerics, through NVIDIA's Python package for the graph API.
+"""cuDNN's engines, selected by their numerical notes through NVIDIA's Python package for the graph API.
 
 Each kernel is the first plan, in the order of cuDNN's heuristics, of an engine that has the required notes and none of
 the excluded ones; the row names the engine. Written for nvidia-cudnn-frontend 1.32.
@@ -134,23 +134,23 @@ def _fft_refuses(p: ConvProblem) -> str | None:
 
 @kernel("conv", numerics="fft", supports=_fft_refuses, executed=spectral, **_FP32)
 def fft(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """First engine of cuDNN's heuristics that is noted FFT, without tensor cores."""
+    """First engine of cuDNN's heuristics with the note FFT, without tensor cores."""
     return _launch(problem, x, ("FFT",), _COARSE)
 
 
 @kernel("conv", numerics="winograd", supports=three_by_three, executed=products(2), **_FP32)
 def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """First engine of cuDNN's heuristics that is noted WINOGRAD_TILE_4x4, without tensor cores."""
+    """First engine of cuDNN's heuristics with the note WINOGRAD_TILE_4x4, without tensor cores."""
     return _launch(problem, x, ("WINOGRAD_TILE_4x4",), _COARSE)
 
 
 @kernel("conv", numerics="winograd4", supports=three_by_three, executed=products(4), **_FP32)
 def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """First engine of cuDNN's heuristics that is noted WINOGRAD_TILE_6x6, without tensor cores."""
+    """First engine of cuDNN's heuristics with the note WINOGRAD_TILE_6x6, without tensor cores."""
     return _launch(problem, x, ("WINOGRAD_TILE_6x6",), _COARSE)
 
 
 @kernel("conv", numerics={"f32": "tf32", "f16": "f16", "bf16": "bf16"}, **_FRONTEND)
 def tensor_core(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """First engine of cuDNN's heuristics that is noted TENSOR_CORE, with sums in FP32."""
+    """First engine of cuDNN's heuristics with the note TENSOR_CORE, with sums in FP32."""
     return _launch(problem, x, ("TENSOR_CORE",), ("REDUCED_PRECISION_REDUCTION", *_OTHER_COORDINATES))

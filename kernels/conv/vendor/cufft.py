@@ -1,4 +1,4 @@
-"""Convolution by FFT on a GPU out of a vendor's parts: cuFFT's transforms, cuBLAS's products at each frequency.
+"""Convolution by FFT on a GPU with vendor libraries: cuFFT's transforms, and cuBLAS's products at each frequency.
 
 The spectra of a tensor are a matrix at each frequency and group, channels by tiles of all images; cuFFT writes and
 reads them so, frequency by frequency.
@@ -42,7 +42,7 @@ _PRODUCTS = {
 
 @lru_cache
 def chosen(p: ConvProblem) -> Sides:
-    """Return the sides that are fastest by the model."""
+    """Return the sides that are fastest according to the model."""
     return cheapest(p, (*_SIDES, max(whole(p))), _seconds)
 
 
@@ -156,7 +156,7 @@ _CUFFT: dict[str, Any] = {
     **_CUFFT,
 )
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFTs of whole images and of filters as large by cuFFT, cuBLAS CGEMM3M for each frequency."""
+    """FFTs of whole images and of filters of the same size by cuFFT, with cuBLAS CGEMM3M per frequency."""
     return _convolve(problem, x, whole(problem))
 
 
@@ -168,5 +168,5 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
     **_CUFFT,
 )
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFTs of overlapping tiles by cuFFT, cuBLAS CGEMM3M for each frequency; the tile's sides chosen by a model."""
+    """FFTs of overlapping tiles by cuFFT, with cuBLAS CGEMM3M per frequency; a model chooses the tile's sides."""
     return _convolve(problem, x, chosen(problem))

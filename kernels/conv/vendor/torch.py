@@ -36,11 +36,11 @@ def _implementations() -> dict[ConvProblem, str]:
     library_version=lambda p: _implementations()[p],
 )
 def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """PyTorch's convolution and its gradients, on oneDNN where PyTorch takes it.
+    """PyTorch's convolution and its gradients, by oneDNN if PyTorch uses it.
 
-    PyTorch has no convolution into a given output: it returns a new tensor, and the copy of it is timed (`out=` does
+    PyTorch cannot write a convolution to a given output: it returns a new tensor, and copying it is timed (`out=` does
     the same). Channels-last operands are channels-last tensors. A call includes oneDNN's conversion of operands to its
-    own blocked layout.
+    blocked layout.
     """
     from kernelmark.kernels._torch import implementation
     from kernelmark.kernels.conv.vendor._torch import convolution

@@ -1,4 +1,4 @@
-"""Shared by the Winograd kernels in `cuda/conv`: what they compute, what they refuse, and the filters' transform."""
+"""Helpers for the Winograd kernels in `cuda/conv`: their convolution, their limits, and the filters' transform."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,9 +21,9 @@ DOMAIN: dict[str, Any] = {
 
 
 class View(NamedTuple):
-    """A convolution of n images of c channels a group, h x w, to k channels a group, p x q.
+    """A convolution of n images of h x w pixels to p x q pixels, with c input and k output channels per group.
 
-    The patch of an output begins `top` rows and `left` columns before it, or after it if they are negative.
+    An output's patch begins `top` rows and `left` columns before it, or after it if they are negative.
     """
 
     source: str
@@ -40,12 +40,12 @@ class View(NamedTuple):
     groups: int
 
     def tiles(self, side: int) -> int:
-        """Tiles of side x side outputs, with whole tiles at the edges."""
+        """Return the number of tiles of side x side outputs, with whole tiles at the edges."""
         return self.n * ceil_div(self.p, side) * ceil_div(self.q, side)
 
 
 def view(p: ConvProblem) -> View:
-    """Return the convolution that is computed; the input's gradient convolves y with filters rotated by half a turn."""
+    """Return the convolution to compute; the input's gradient convolves y with filters rotated by half a turn."""
     c, k, top, left = p.c // p.groups, p.k // p.groups, p.pad_h.before, p.pad_w.before
     if p.direction == "fprop":
         return View("x", "y", p.n, c, p.h, p.w, k, p.p, p.q, top, left, p.groups)
@@ -53,7 +53,7 @@ def view(p: ConvProblem) -> View:
 
 
 def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
-    """Return the predicate for a kernel whose grid has room for that many groups."""
+    """Return a `supports` for kernels whose grid has room for this many groups."""
 
     def refusal(p: ConvProblem) -> str | None:
         shape = (("filter", f"{p.r}x{p.s}", "3x3"), ("stride", p.stride, 1), ("dilation", p.dilation, 1))
@@ -70,7 +70,7 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
 
 
 def executed(side: int) -> Callable[[ConvProblem, Tile], int]:
-    """Return the operations of the products, (side + 2)^2 multiply-adds a tile, channel and filter, and of transforms.
+    """Return a function for the operations: (side + 2)^2 multiply-adds per tile, channel and filter, and transforms.
 
     Each is counted once, though F(2x2,3x3) transforms the input for each block of filters.
     """

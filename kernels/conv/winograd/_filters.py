@@ -1,6 +1,6 @@
-"""Filters transformed: `side` x `side` planes, one for each place in a tile, as products of planes read them.
+"""Transformed filters: `side` x `side` planes, one for each position in a tile, in the layout of the products.
 
-A plane has a row for each channel of the output, along which those of the input lie, so that products read it in place.
+A plane has a row for each output channel with the input channels along it, so that products read it in place.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -14,18 +14,18 @@ from kernelmark.kernels.conv.winograd._tiling import Tiling
 
 
 def lines(g: Tiling) -> tuple[Callable[..., None], int]:
-    """Return the transform of the filters of some output channels, and how many it takes at a time."""
+    """Return the function that transforms filters of some output channels, and the number of channels at a time."""
     return (lines_of_k, SIDE) if g.rotated else (lines_of_c, 1)
 
 
 def scratch(line: int) -> int:
-    """Return the elements of scratch for the larger of both."""
+    """Return the elements of scratch for the larger of the two transforms."""
     return 9 * SIDE * line + LANES
 
 
 @jit
 def lines_of_c(u, w, held, g, start, stop, first):
-    """Transform the filters k = start:stop for fprop; u begins with the row of filter `first`."""
+    """Transform filters k = start:stop for fprop; u begins with the row of filter `first`."""
     line, depth = g.filter_line, 9 * g.c
     for k in range(start, stop):
         if g.channels_last:
@@ -39,7 +39,7 @@ def lines_of_c(u, w, held, g, start, stop, first):
 
 @jit
 def lines_of_k(u, w, held, g, start, stop, first):
-    """Transform rows c, start:stop, of filters rotated for dgrad, SIDE of them transposed together.
+    """Transform rows c = start:stop of rotated filters for dgrad, and transpose SIDE rows together.
 
     u begins with the row `first`.
     """

@@ -79,10 +79,10 @@ class _Gradient:
 
 
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
-    """Return the launches in turn: rows between zeros, planes and their products block by block, filters.
+    """Return one launch: pad rows with zeros, transform and multiply planes block by block, transform filters back.
 
-    For one block, each thread multiplies a few rows at a time, as the tile asks for, and forms the filters' gradient
-    from them while they are in its cache.
+    If there is one block, each thread multiplies a few rows at a time, as the tile sets, and computes the filters'
+    gradient from them while they are in its cache.
     """
     of = _Gradient(problem, x, m, product)
     return (_by_rows if of.step == of.strips and x.tile.OUTPUTS else _by_blocks)(of)

@@ -1,4 +1,4 @@
-"""An image convolved by Winograd's transforms: the output, or the input's gradient."""
+"""Winograd convolution of images: the output, or the input's gradient."""
 
 # mypy: allow-untyped-calls
 
@@ -61,10 +61,10 @@ class _Image:
 
 
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
-    """Return the launches in turn: rows between zeros, planes that threads share, products and outputs block by block.
+    """Return one launch: pad rows with zeros, transform shared planes, compute products and outputs block by block.
 
-    Filters are transformed first if several blocks of tiles use them. Else each thread transforms the filters of a few
-    output channels at a time, and multiplies them while they are in its cache.
+    Filters are transformed first if several blocks of tiles use them. Otherwise each thread transforms the filters of a
+    few output channels at a time, and multiplies them while they are in its cache.
     """
     of = _Image(problem, x, m, product)
     if of.is_whole:

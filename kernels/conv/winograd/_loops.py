@@ -1,4 +1,4 @@
-"""Winograd convolution on one thread: blocks of tiles transformed, multiplied with filters, put back.
+"""Winograd convolution on one thread: transform blocks of tiles, multiply them with filters, transform back.
 
 Transformed operands are `side` x `side` planes, one for each place in a tile. A plane of images is (channels x tiles)
 or, with channels last, (tiles x channels); lines along its second axis go through the transforms together.
@@ -17,10 +17,10 @@ STRIPS = 8  # whose columns are transformed before their rows: what was just sto
 
 @jit
 def padded(to, source, held, g, start, stop):
-    """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each.
+    """Copy rows start:stop of images with zero padding, and split each row into `phases` interleaved parts.
 
-    Vectors are stored whole. The part beyond a row is overwritten by the next ones; the last rows are copied.
-    held: for a row and for its parts, each in a half of it.
+    Whole vectors are stored; the part beyond a row is overwritten by the next rows, and the last rows are copied. held:
+    scratch for a row and for its parts, a half each.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # what no tile meets is left out
@@ -47,9 +47,9 @@ def padded(to, source, held, g, start, stop):
 
 @part
 def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
-    """Planes of channels c0:c1 at strips s0:s1, in lines over tiles, `length` from one channel to the next.
+    """Transform channels c0:c1 of strips s0:s1 to planes, in lines over tiles, `length` between channels.
 
-    g.back: of the output's gradient, in place of the input.
+    g.back: transform the output's gradient instead of the input.
     """
     side, m = g.m + 2, g.m
     row = g.phases * g.columns
@@ -69,7 +69,7 @@ def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
 
 @part
 def planes_last(v, x, held, g, plane, length, s0, s1, tile):
-    """Planes of strips s0:s1, the first from a tile on, in lines over channels, `length` from one tile to the next."""
+    """Transform strips s0:s1 to planes from a tile on, in lines over channels, `length` between tiles."""
     side, m = g.m + 2, g.m
     row, line = g.columns, (g.m + 2) * g.inputs + LANES
     for strip in range(s0, s1):
@@ -148,9 +148,9 @@ def _multiplied(product, u, v, products, packed, g, tiles, item, strides, result
 
 @jit
 def block(product, y, u, v, products, held, packed, g, strides, item):
-    """An item: strips of tiles s0:s1, channels of the output f0:f1, whose filters are the rows of u from `row` on.
+    """Compute an item: strips s0:s1 of tiles and output channels f0:f1, whose filters are the rows of u from `row` on.
 
-    strides: of v, as in `_multiplied`.
+    strides: those of v, as in `_multiplied`.
     """
     s0, s1, f0, f1, _row = item
     tiles = (s1 - s0) * g.across
@@ -162,7 +162,7 @@ def block(product, y, u, v, products, held, packed, g, strides, item):
 
 @jit
 def block_last(product, y, u, v, products, held, packed, g, strides, item):
-    """An item as in `block`, of images with channels last."""
+    """Compute an item as `block` does, for images with channels last."""
     s0, s1, f0, f1, _row = item
     tiles, count = (s1 - s0) * g.across, f1 - f0
     plane = _multiplied(product, u, v, products, packed, g, tiles, item, strides, (1, count))

@@ -1,4 +1,4 @@
-"""Rows of images between zeros, as Winograd's transforms on the CPU read them, and planes that threads share."""
+"""Zero-padded rows of images for Winograd's transforms on the CPU, and planes that threads share."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -26,10 +26,10 @@ def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Arr
 
 @jit
 def channels(v, x, held, g, strides, s0, s1, start, stop):
-    """Transform channels start:stop. Vectors of tiles are written whole; the next line overwrites the part beyond.
+    """Transform channels start:stop. Whole vectors of tiles are written; the next line overwrites the excess.
 
-    Lines whose vectors would reach beyond the last line are copied, since the next memory may be another thread's; and
-    so are all lines whose tiles are not contiguous.
+    Lines whose vectors would extend beyond the last line are copied, since the memory after it may be another thread's,
+    and so are all lines whose tiles are not contiguous.
     """
     side, tiles, (plane, channel, tile) = g.m + 2, (s1 - s0) * g.across, strides
     far = tiles + LANES
@@ -50,7 +50,7 @@ def strips(v, x, held, g, strides, s0, s1, start, stop):
 
 
 def strides(g: Tiling, count: int) -> tuple[int, int, int]:
-    """Return the distance of planes of `count` strips, and within one of channels and of tiles.
+    """Return the stride of planes of `count` strips, and the strides of channels and tiles within a plane.
 
     Tiles are contiguous, unless channels are last or the tiles are so few that products go along channels. A vector
     between planes keeps them from competing for the same cache sets. Whole vectors for a line over channels keep
@@ -63,7 +63,7 @@ def strides(g: Tiling, count: int) -> tuple[int, int, int]:
 
 
 def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list[Array]:
-    """Return scratch for each thread, or one that all share."""
+    """Return scratch for each thread, or a buffer that all threads share."""
     own = [x.scratch((elements,), "f32") for _ in range(1 if is_shared else x.threads)]
     return own * x.threads if is_shared else own
 

@@ -1,4 +1,4 @@
-"""How Winograd convolution on the CPU cuts images into tiles; pure arithmetic on shapes."""
+"""Cut images into tiles for Winograd convolution on the CPU; pure arithmetic on shapes."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 
 
 class Tiling(NamedTuple):
-    """An image of `inputs` channels to one of `outputs`, in tiles of m x m: `down` strips of `across` tiles.
+    """The tiling of a convolution from `inputs` to `outputs` channels: `down` strips of `across` tiles of m x m.
 
     tile: m numbers, whose count is part of the type, by which transforms are chosen where code is compiled.
     k, c: the filters as stored; their transforms are planes of `filter_plane` elements, in rows of
@@ -96,10 +96,10 @@ def _columns(count: int, lanes: int) -> int:
 
 
 class Cut(NamedTuple):
-    """How threads share an image: items of strips s0:s1 of tiles and of channels f0:f1 of the output.
+    """The division of an image among threads: items of strips s0:s1 of tiles and output channels f0:f1.
 
-    strips: the most of an item. channels: those of the output multiplied at a time. is_whole: whether every item has
-    all strips, and so is the only one that uses its filters.
+    strips: the most strips of an item. channels: output channels multiplied at a time. is_whole: whether every item has
+    all strips, so that it is the only one to use its filters.
     """
 
     items: list[tuple[int, int, int, int]]
@@ -109,7 +109,7 @@ class Cut(NamedTuple):
 
 
 def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
-    """Divide the strips among threads, and the channels of the output too if there are few strips."""
+    """Divide the strips among threads, and also the output channels if there are few strips."""
     strips = images * g.down
     most = max(1, t.HELD // ((g.m + 2) ** 2 * (g.inputs + g.outputs) * g.across))
     wide = strips * g.across >= NARROW * threads
@@ -124,11 +124,11 @@ def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
 
 
 def gradient_step(g: Tiling, images: int, threads: int, t: Tile) -> int:
-    """Return the strips of both operands of wgrad whose planes are multiplied at a time."""
+    """Return the number of strips of wgrad's operands whose planes are multiplied at a time."""
     held: int = threads * t.HELD
     return max(1, min(images * g.down, held // ((g.m + 2) ** 2 * (g.c + g.k) * g.across)))
 
 
 def filter_bytes(g: Tiling) -> int:
-    """Return the bytes of the transformed filters of a channel of the output."""
+    """Return the bytes of the transformed filters of an output channel."""
     return 4 * (g.m + 2) ** 2 * g.filter_line

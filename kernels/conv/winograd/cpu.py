@@ -13,7 +13,7 @@ ALL, FEW, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 16, 32,
 
 
 def refused(problem: ConvProblem) -> str | None:
-    """Return why the problem cannot be taken: the transforms are for 3 x 3 filters on neighbouring pixels."""
+    """Return why the problem cannot be taken, or None: only 3 x 3 filters without stride or dilation can."""
     found = {"r": problem.r, "s": problem.s, "stride": problem.stride, "dilation": problem.dilation}
     found["groups"] = problem.groups
     for what, expected in (("r", 3), ("s", 3), ("stride", 1), ("dilation", 1), ("groups", 1)):
@@ -23,7 +23,7 @@ def refused(problem: ConvProblem) -> str | None:
 
 
 def executed(problem: ConvProblem, f: Transforms) -> int:
-    """Return the additions and multiplications of the transforms, and the products."""
+    """Return the operations: additions and multiplications of the transforms, and the products."""
     m, side = f.at.shape
     g = tiling(problem, m)
     if problem.direction == "wgrad":
@@ -115,12 +115,12 @@ _CPU: dict[str, Any] = {
 @kernel("conv", numerics="winograd", supports=refused, executed=lambda p, _: executed(p, F2), **_tiles(2), **_CPU)
 @threads_that_pay()
 def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Winograd F(2x2,3x3): transforms and 16 products, block of tiles by block."""
+    """Winograd F(2x2,3x3): transforms and 16 products, by blocks of tiles."""
     return _launch(problem, x, 2)
 
 
 @kernel("conv", numerics="winograd4", supports=refused, executed=lambda p, _: executed(p, F4), **_tiles(4), **_CPU)
 @threads_that_pay()
 def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Winograd F(4x4,3x3): transforms and 36 products, block of tiles by block."""
+    """Winograd F(4x4,3x3): transforms and 36 products, by blocks of tiles."""
     return _launch(problem, x, 4)

@@ -32,7 +32,7 @@ FUSED_FILTERS, FUSED_TILES, TOGETHER, THREADS = 64, 48, 12, 384
 
 
 def round_up(a: int, unit: int) -> int:
-    """The next multiple of `unit`."""
+    """Return the next multiple of `unit`."""
     return ceil_div(a, unit) * unit
 
 
@@ -48,7 +48,7 @@ def _blocks(v: View, t: Tile) -> int:
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return how deep the slices of the channels are and how many, to fill the device; none below DEPTH."""
+    """Return the depth and number of slices of the channels to fill the device; none is shorter than DEPTH."""
     v, resident = view(p), t.SMS * (64 // t.BK)
     wanted = max(1, min(resident // (_blocks(v, t) * v.groups), v.c // t.DEPTH))
     depth = round_up(ceil_div(v.c, wanted), CHANNELS)
@@ -69,7 +69,7 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
     **DOMAIN,
 )
 def winograd(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Winograd F(2x2,3x3), transforms and products in one kernel, filters transformed beforehand."""
+    """Winograd F(2x2,3x3), with transforms and products in one kernel; a first kernel transforms the filters."""
     v, (depth, count) = view(p), slices(p, t)
     ldk = round_up(v.k, t.BK)
     stages, exchange = 2 * CHANNELS * (t.BK + TILES), 32 * TILES
@@ -104,7 +104,7 @@ def winograd4(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 
 
 def chunk(t: Tile, floats: int, unit: int) -> int:
-    """Return how many tiles, a multiple of `unit`, are transformed at a time; each takes `floats` of scratch."""
+    """Return the number of tiles, a multiple of `unit`, to transform at a time, each with `floats` of scratch."""
     return max(unit, int(1024 * t.KIB // (4 * floats)) // unit * unit)
 
 
