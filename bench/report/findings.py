@@ -78,9 +78,11 @@ def verdict(data: RunData, variants: bool = True) -> str:
 
 
 def variants_beside(data: RunData) -> list[str]:
-    """Return a line for each kind of ratio of variants that the verdict does not contain."""
-    lines = variant_lines(data.timed)
-    return lines if data.leads or answers(data) else lines[MOST_OPERATIONS:]
+    """Return a line for each kind of ratio of variants that the verdict does not contain; it has the founding one."""
+    founding = answers(data)
+    told = {r.case for answer in founding[:1] for r in answer.contest.ranked}
+    lines = variant_lines(r for r in data.timed if r.case not in told)
+    return lines if data.leads or founding else lines[MOST_OPERATIONS:]
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:

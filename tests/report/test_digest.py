@@ -123,6 +123,17 @@ def test_a_ratio_of_variants_without_rivals_is_the_verdict_and_no_note(begun, pr
     assert "NT vs NN" not in notes
 
 
+def test_the_ratio_of_the_founding_product_is_in_the_verdict_and_no_note(begun, printed):
+    product, dims = "gemm/m1024n2048k26752/f32", {"m": 1024, "n": 2048, "k": 26752}
+    ends = {"against": f"{product}/NN", "ratio": 0.8, "ratio_ci95_low": 0.7, "ratio_ci95_high": 0.9}
+    put(begun, f"{product}/NT", BASE, 0.5, dims, **ends)
+    put(begun, f"{product}/NN", BASE, 0.4, dims)
+    put(begun, f"{product}/NT", "gemm/openblas.tnn", 0.6, dims)
+    *_, notes, verdict = printed()
+    assert verdict.startswith("Verdict: OP_T is 25 % slower than OP_N here, ")
+    assert "NT vs NN" not in notes
+
+
 def test_marks_are_explained_once(begun, printed):
     low = "the fp32 ceiling was disturbed: its interval is 20 % wide"
     for problem in (NT, NN):
