@@ -40,7 +40,7 @@ MORE := torch==2.13.0 'kernel-tuner==1.5.*' 'parsl>=2026.10'
 	@touch $@
 
 bench: .venv/.installed
-	$(BIN)/kernelmark run $(BENCH_SUITES) --csv reports/local/results.csv --report reports/local $(BENCH_ARGS)
+	@$(BIN)/kernelmark run $(BENCH_SUITES) --csv reports/local/results.csv --report reports/local $(BENCH_ARGS)
 
 # Tests start hundreds of processes, which would each compile all modules where bytecode may not be kept.
 test test-all: export PYTHONDONTWRITEBYTECODE =
