@@ -139,7 +139,8 @@ def _of_one(w: Winner) -> str:
         return f"Fastest: {short(w.kernel)}, in a tie with {after}: {lead} (the interval includes 1)."
     slower = row_time(c.fastest) > row_time(c.ranked[1])
     remarks = ", ".join([*lead.remarks, *["round by round, although its median is longer"] * slower])
-    return f"Fastest: {short(w.kernel)}, {pace(lead.median)} {after}: {lead}{f' ({remarks})' if remarks else ''}."
+    how = f"{lead} as fast as {after}" if lead.median >= 2 else f"{pace(lead.median)} {after}: {lead}"
+    return f"Fastest: {short(w.kernel)}, {how}{f' ({remarks})' if remarks else ''}."
 
 
 def _how_sure(found: Sequence[Winner]) -> str:

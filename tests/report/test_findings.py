@@ -71,14 +71,14 @@ def test_the_founding_question_is_answered_beside_what_heads_its_table(begun):
 
 def test_kernels_on_column_major_operands_contend_where_no_others_were_measured(begun):
     in_turn(begun, SMALL, a_colmajor=1e-3, b_colmajor=2e-3)
-    assert verdict(begun) == "Fastest: some.a_colmajor, 2x as fast as some.b_colmajor: 2x [2, 2]."
+    assert verdict(begun) == "Fastest: some.a_colmajor, 2x [2, 2] as fast as some.b_colmajor."
 
 
 def test_rounds_in_turn_decide_where_medians_have_another_order(begun):
     put(begun, SMALL, "gemm/some.a", taken=[1.0] * 40, time_s_median=0.9, job="one")
     put(begun, SMALL, "gemm/some.b", taken=[0.5] * 40, time_s_median=1.0, job="one")
     assert verdict(begun) == (
-        "Fastest: some.b, 2x as fast as some.a: 2x [2, 2] (round by round, although its median is longer)."
+        "Fastest: some.b, 2x [2, 2] as fast as some.a (round by round, although its median is longer)."
     )
     assert [row.kernel for row in findings.fastest(RunData(begun, "r1"))[0]] == ["some.b"]
 
