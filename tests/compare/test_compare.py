@@ -7,8 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
-from scipy.stats import ttest_ind
 
 from kernelmark.bench.compare.cases import Side
 from kernelmark.bench.compare.ratios import compared_pairs
@@ -379,6 +377,8 @@ ODD, FEW = [1.01e-3, 0.98e-3, 1.03e-3, 1.00e-3], [1.10e-3, 1.04e-3]
 
 @pytest.mark.parametrize(("base", "new"), [(ODD, FEW), (FEW, ODD), (ODD, ODD[::-1]), (FEW, FEW)])
 def test_it_is_scipys_welch_on_the_logarithms(base, new):
+    from scipy.stats import ttest_ind  # here, since each process that collects tests would take a second to import it
+
     ours, theirs = welch([base], [new]), ttest_ind(np.log(new), np.log(base), equal_var=False)
     low, high = theirs.confidence_interval(0.95)
     assert ours.ratio[0] == pytest.approx(np.exp(np.mean(np.log(new)) - np.mean(np.log(base))))
@@ -429,6 +429,8 @@ def test_holm_is_capped_at_one_and_leaves_out_what_was_not_tested():
 
 
 def test_the_detectable_difference_is_found_in_four_of_five_tries():
+    from scipy.stats import t as student
+
     rng = np.random.default_rng(0)
     error = 0.02 * math.sqrt(2 / 5)
     change = float(detectable(np.array([error]), np.array([8.0]))[0])
