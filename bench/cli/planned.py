@@ -13,7 +13,7 @@ from kernelmark.bench.measure.cpu import default_threads
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, Shard, case_count, case_of
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.files import kept_plugin
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
@@ -152,7 +152,8 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
         if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
             listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             return f"{which}; on {device}, {listed} would; `kernelmark doctor` reports what is missing here"
-    return f"{which}; `kernelmark list --all` lists them"
+    near = "".join(meant(glob, registry.kernels) for glob in plan.kernels if glob not in registry.kernels)
+    return f"{which}; `kernelmark list --all` lists them{near}"
 
 
 def _reproduced(

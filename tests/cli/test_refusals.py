@@ -46,6 +46,7 @@ REFUSED = [
     ("run late.toml", "late.toml: [[sweep]] 1: lda_pad is -1"),
     ("run gemm/m0n8k8/f32/NT", "m is 0"),
     (f"run {NT} --kernels no/such", "no kernel matches --kernels 'no/such' on cpu; `kernelmark list --all` "),
+    (f"run {NT} --kernels gemm/nump.matmul", "; did you mean gemm/numpy.matmul?"),
     ("run transfer/n8/f32/p2p", "no kernel matches on cpu; on cuda, transfer/cuda.peer would; "),
     (f"run {NT} --dry-run --json", "--json: prints the rows of a run, and --list and --dry-run measure none"),
     ("run --resume r --list", "--resume: continues a run, but --list and --dry-run measure nothing"),
