@@ -75,7 +75,7 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
 
 
 def verdict_line(data: RunData, variants: bool = True) -> str:
-    """Return the line that `--quiet` prints: the verdict, or how many kernels are right where none was timed."""
+    """Return the line that `--quiet` prints: the verdict, or the number of right kernels if none was timed."""
     if not _is_timed(data):
         return status_line(Counter(r.status for r in data.rows))
     text = verdict(data, variants)

@@ -95,7 +95,7 @@ PAGE_LINES = 45
 
 
 class LatexColumn(NamedTuple):
-    """A header or a unit, the alignment of cells, and their contents: a number, or one and the text right after it."""
+    """A column: header or unit, alignment, and cells with a number, or a number and the text after it."""
 
     header: str
     align: str
@@ -111,7 +111,7 @@ class LatexColumn(NamedTuple):
 
 
 def listed(suite: str, op: str, groups: Sequence[list[Result]], source: str, used: dict[str, int]) -> Iterator[str]:
-    """Yield tables of the rows of each problem, as many problems as fit on a page at a time."""
+    """Yield tables that list the rows of each problem, with as many problems as fit on a page."""
     part: list[list[Result]] = []
     for rows in groups:
         if part and sum(len(other) + 1 for other in (*part, rows)) > PAGE_LINES:
@@ -210,7 +210,7 @@ _COLUMNS = (
     LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
     LatexColumn(r"variant [95\,\%]", "rl", _ratio_cells),
 )
-#: The only column of a table without a single time.
+#: The only column of a table without times.
 _VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
 
 
@@ -337,7 +337,7 @@ def _notes(lines: Sequence[PivotLine]) -> Iterator[str]:
         yield "--: unsupported."
 
 
-#: Units in the words of siunitx, which tables have until `_plain` takes them out.
+#: Units as siunitx commands, which `_plain` replaces in tables without siunitx.
 _UNITS = {
     "s": r"\unit{\second}",
     "ms": r"\unit{\milli\second}",

@@ -353,9 +353,9 @@ class Workers(AbstractContextManager["Workers", None]):
     def _blamed(
         self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int, killed: tuple[Death, ...]
     ) -> Measurement:
-        """The row of a contender that was being called; if it crashed, it may have been the victim of another.
+        """Return the row of a contender that was being called; it is tried alone if another may have caused a crash.
 
-        So may one of ours that hung beside a plug-in's.
+        One of kernelmark's kernels that hung in a job with plug-ins is tried alone, too.
         """
         kernel = REGISTRY.kernels.get(entrant.kernel)
         if death.status == Status.CRASHED or (job.plugins and kernel and kernel.is_ours):

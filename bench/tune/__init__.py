@@ -1,1 +1,1 @@
-"""Tuning sessions: the resources of a kernel, and each saved version compared with the one before."""
+"""Tuning: a kernel's resources, profiles, searches of tiles, selectors, and comparisons of saved versions."""

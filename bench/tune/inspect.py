@@ -24,14 +24,14 @@ from kernelmark.bench.plan.space import Space
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
-#: Tiles of a kernel that prefers none, at most: a space may be of any size.
+#: The most tiles of a kernel without `prefer`, whose space may have any size.
 TILES = 64
-#: Tiles whose functions are compiled as one program: they share headers, and many share functions.
+#: Tiles that are compiled as one program, since they share headers and often functions.
 TOGETHER = 8
 
 
 class InspectRow(msgspec.Struct, frozen=True):
-    """One kernel, tile and architecture. spill_bytes: stores and loads; occupancy: share of the warps, 0 to 1."""
+    """A kernel, tile and architecture. spill_bytes: stores plus loads; occupancy: share of the warps, 0 to 1."""
 
     kernel: str
     tunables: str
@@ -51,11 +51,11 @@ class InspectRow(msgspec.Struct, frozen=True):
 
 
 def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARCHS) -> list[InspectRow]:
-    """Return a row for each hand-written kernel that `glob` matches, each architecture that it supports, each tile.
+    """Return a row for each matching hand-written kernel, each architecture that it supports and each tile.
 
     Plans are made for a typical device of the architecture.
 
-    Raises UsageError if nothing matches or an architecture is unknown, CompileError (a UsageError, too) if a .cu does
+    Raises UsageError if nothing matches or an architecture is unknown, CompileError (a UsageError) if a .cu file does
     not compile, Unsupported without a compiler.
     """
     for arch in archs:
@@ -81,7 +81,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
-    """Return a row for each launch of a run's tile on each architecture; none for a CPU kernel or a library.
+    """Return a row for each launch of the tile that a run uses, per architecture; none for a CPU kernel or a library.
 
     An architecture is left out if its typical device cannot take the problem. Raises UsageError if none can.
     """
@@ -105,7 +105,7 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
     about = "" if found.exact else "about "
     head = f"{problem.id}: {found.size:,} tiles, {about}{found.valid:,} valid"
     if tile is not None:
-        head += f"; a run takes {kernel.base_id}@{tile_text(vars(tile))}"
+        head += f"; a run uses {kernel.base_id}@{tile_text(vars(tile))}"
     reasons = [(f"{about}{count:,}", reason) for reason, count in found.refused.items()]
     columns = (TableColumn("tiles", "right"), TableColumn("why not, for example"))
     return "\n".join([paragraph(head), *([table(columns, reasons, titled=True)] if reasons else [])])
@@ -130,9 +130,9 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 def launch_rows(
     kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None
 ) -> list[InspectRow]:
-    """Return the resources of each launch of the plan, in order; repeated launches are one row. Raises CompileError.
+    """Return a row for each launch of the plan, in order, without duplicates. Raises CompileError.
 
-    device: the launches are planned for it; by default a typical one of the architecture.
+    device: the device to plan launches for; by default a typical one of the architecture.
     """
     return _rows_of(kernel, [(problem, tile)], arch, device)
 
@@ -205,7 +205,7 @@ COLUMNS = (
 
 
 def summary(rows: Sequence[InspectRow]) -> str:
-    """Return a table with a line for each kernel: its range over tiles and architectures.
+    """Return a table with a line for each kernel, with ranges over tiles and architectures.
 
     Tiles that differ only in their number of multiprocessors (SMS) count as one.
     """

@@ -1,4 +1,4 @@
-"""Gates without a GPU: compare the numbers of `inspect` and `profile` with those pinned in a file."""
+"""Gates without a GPU: compare the figures of `inspect` and `profile` with figures pinned in a file."""
 
 import json
 import shlex
@@ -19,9 +19,9 @@ from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.profile.view import Profile
 
 Number = int | float
-#: Numbers by their names, of each launch or kernel.
+#: The figures of each launch or kernel, by name.
 Found = Mapping[str, Mapping[str, Number]]
-#: How each number is written. All are worse the larger they are, but for the last.
+#: The format of each figure. Larger is worse, except for the last.
 _WORDS = {
     "registers": "registers",
     "spill_bytes": "bytes of spills",
@@ -34,20 +34,20 @@ _MOST_BYTES = 32 * 2**20
 
 
 class PinnedCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The pinned numbers of a command, and its compiler."""
+    """The pinned figures of a command, and the compiler."""
 
     compiler: str
     pins: dict[str, dict[str, Number]]
 
 
 class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file of `--baseline`: the pinned numbers of each command, by the words that select kernels."""
+    """The file of `--baseline`: the pinned figures of each command, by its words that select kernels."""
 
     commands: dict[str, PinnedCommand]
 
 
 class Gated(NamedTuple):
-    """The text to print, and whether a number is worse, or gone."""
+    """The text to print, and whether a figure is worse or missing."""
 
     text: str
     fails: bool
@@ -82,7 +82,7 @@ def _resources(registers: int, spill_bytes: int) -> dict[str, Number]:
 
 
 def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> Gated:
-    """Compare a command's numbers with its pins, or pin them. why_unknown: why some numbers are missing.
+    """Compare a command's figures with its pins, or pin them. why_unknown: why some figures are missing.
 
     Raises UsageError for a file without pins of the command.
     """

@@ -1,4 +1,4 @@
-"""Choose the tiles to evaluate: all of a small space; some of a large one, drawn at random or chosen by a strategy."""
+"""Choose the tiles to evaluate: all tiles of a small space, or random ones or a strategy's choice in a large space."""
 
 import io
 import random
@@ -14,20 +14,20 @@ from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import ALL, BUDGET, EXHAUSTIVE, GUIDED, RANDOM
 
-#: The values of the tunables, in the order of their names.
+#: The values of the tunables, in the order of the names.
 Config = tuple[int, ...]
-#: The cost of each configuration, in their order: time relative to the default's, infinite for one that fails.
+#: Returns the cost of each configuration, in order: its time over the default's, or infinity if it fails.
 Evaluate = Callable[[Sequence[Config]], Sequence[float]]
 
 _MODULES = {"hybrid_vndx": "gen_hybrid_vndx"}
-#: How many values further a tile is near: with one alone, a value that suits nothing else ends the descent.
+#: The steps within which a value is near; with only one, a single bad value would end the descent.
 REACH = 2
-#: A strategy asks again for what it has asked for, and none may do so for ever.
+#: The most repeated requests of a strategy, which might otherwise repeat itself for ever.
 VISITS = 20
 
 
 class SearchWay(NamedTuple):
-    """How a space is searched, and how many of its tiles are evaluated at most."""
+    """A search method, and the most tiles that it evaluates."""
 
     strategy: str
     budget: int
@@ -48,7 +48,7 @@ def choose(size: int, strategy: str | None, budget: int | None) -> SearchWay:
 
 
 class SearchDomain(NamedTuple):
-    """A space to search: the names of the tunables, the configurations, and one that is known to be good."""
+    """A space to search: the names of the tunables, the configurations, and a known good configuration."""
 
     names: Sequence[str]
     configs: Sequence[Config]
@@ -58,7 +58,7 @@ class SearchDomain(NamedTuple):
         return sorted({config[i] for config in self.configs})
 
     def near(self, config: Config) -> list[Config]:
-        """Return the configurations in which one tunable is at most REACH values further up or down."""
+        """Return the configurations in which one tunable differs by at most REACH values up or down."""
         there, neighbours = set(self.configs), []
         for i in range(len(self.names)):
             values = self.values(i)
@@ -69,7 +69,7 @@ class SearchDomain(NamedTuple):
 
 
 def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int = 0) -> None:
-    """Evaluate some of the configurations; the same seed and costs give the same ones in the same order."""
+    """Evaluate some configurations; the same seed and costs give the same configurations in the same order."""
     if choice.strategy == EXHAUSTIVE:
         evaluate(field.configs)
     elif choice.strategy == RANDOM:

@@ -28,13 +28,13 @@ from kernelmark.bench.tune.profile.view import profiled
 from kernelmark.bench.tune.search import Config
 from kernelmark.bench.tune.subject import Subject, limits_here
 
-#: Tiles that are shown, and at most that are counted where their bounds are equal.
+#: The most tiles that are printed, and the most tiles with equal bounds that are counted.
 SHOWN = 10
 ARCH = "sm_90a"
 
 
 class CompiledTile(NamedTuple):
-    """A tile that compiles: a row of `inspect` for each launch, and the least time of its code in seconds, if known."""
+    """A compiled tile: a row of `inspect` for each launch, and the least time of its code in seconds, if known."""
 
     launches: list[InspectRow]
     bound_s: float | None
@@ -56,9 +56,9 @@ class CompiledTile(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Tiles that compiled without spilling, the best first; how many were tried, and how many dropped.
+    """Tiles that compiled without spilling, the best first, and the numbers of tried and of dropped tiles.
 
-    gpu: whose limits bound them. counted: how many were counted to order tiles with equal bounds.
+    gpu: the GPU whose limits give the bounds. counted: the number of tiles counted because bounds were equal.
     """
 
     tiles: list[CompiledTile]
@@ -70,7 +70,7 @@ class Ranked(NamedTuple):
 
 
 def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
-    """Compile tiles in parallel: the default and all others, or as many as the budget allows.
+    """Compile the default and all other tiles, or as many as the budget allows, in parallel, and rank them.
 
     Raises UsageError for a CPU kernel.
     """
@@ -113,12 +113,12 @@ def _counted(
 
 
 def arch_here(kernel: Kernel) -> str:
-    """Return the architecture to compile a kernel's tiles for: the GPU's, or without one `ARCH`."""
+    """Return the architecture to compile a kernel's tiles for: that of the GPU, or `ARCH` without one."""
     return ARCH if cuda_missing() else limits_here(kernel).arch
 
 
 def resources(subject: Subject, config: Config) -> LaunchResources | None:
-    """Return the most GPU resources that a tile takes; None for a kernel of the CPU, and if it does not compile."""
+    """Return the largest GPU resources of a tile; None for a CPU kernel, and if the tile does not compile."""
     kernel = subject.kernel
     launches = _launches(subject, kernel, config, arch_here(kernel)) if isinstance(kernel, CudaKernel) else []
     if not launches:
@@ -154,7 +154,7 @@ def _bound_s(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gp
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return the table of the best tiles, and the number of dropped ones."""
+    """Return the text on the ranking: a table of the best tiles, and the number of dropped ones."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"

@@ -1,4 +1,4 @@
-"""A kernel on a problem, to be tuned, with its possible tiles there: all, or a sample of a huge space."""
+"""A kernel to be tuned on a problem, with its valid tiles: all, or a sample of a huge space."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -17,14 +17,14 @@ from kernelmark.bench.plan.tiles import Tile, tile_text
 from kernelmark.bench.plan.tuned import SearchSpace
 from kernelmark.bench.tune.search import Config, SearchDomain
 
-#: Tiles that are drawn from a space too large to be listed.
+#: The number of tiles drawn from a space that is too large to be listed.
 SAMPLE = 2_000
 
 
 class Listing(NamedTuple):
-    """Valid tiles of a kernel on a problem, as values in the order of the names, and its default tile.
+    """The valid tiles of a kernel on a problem, as values in the order of the names, and its default tile.
 
-    counted: how many there are, valid and not.
+    counted: the numbers of valid and invalid tiles.
     """
 
     names: tuple[str, ...]
@@ -38,16 +38,16 @@ class Listing(NamedTuple):
 
 
 def limits_here(kernel: Kernel) -> DeviceLimits:
-    """Return the limits of the device that the kernel's tiles are planned for; without a GPU, an H100's limits."""
+    """Return the limits of the device to plan the kernel's tiles for; without a GPU, those of an H100."""
     return present_limits() if kernel.device == "cuda" and cuda_missing() is None else H100
 
 
 def listing(kernel: Kernel, problem: Problem, seed: int) -> Listing:
-    """Return the tiles of a kernel on a problem. Raises UsageError if there is none, or nothing to choose."""
+    """Return the tiles of a kernel on a problem. Raises UsageError if there are fewer than two."""
     device = limits_here(kernel)
     plain = kernel.with_tile({})
     if reason := plain.refuses(problem, device):
-        raise UsageError(f"{problem.id}: {reason}; take another problem")
+        raise UsageError(f"{problem.id}: {reason}; choose another problem")
     space, default = Space(kernel, problem, device), plain.tile_for(problem, device)
     counted = space.count()
     drawn = space.valid() if counted.exact else space.sample(SAMPLE, seed)
@@ -90,7 +90,7 @@ class Subject(NamedTuple):
         return tile_text(self.tile(config))
 
     def contender(self, config: Config) -> str:
-        """Return the id of the kernel with this tile; without one for the default."""
+        """Return the id of the kernel with this tile; the default tile is left out."""
         base = self.kernel.base_id
         return base if config == self.tiles.default else f"{base}@{self.text(config)}"
 
@@ -117,7 +117,7 @@ class Subject(NamedTuple):
 
 
 def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, static: bool = False) -> list[Subject]:
-    """Return the kernel with each problem of a suite in its domain. Raises UsageError, also if its device is absent.
+    """Return a subject for each problem of a suite that the kernel takes. Raises UsageError, as for an absent device.
 
     kernel_id: with an @, the values after it are fixed. static: nothing will be run.
     """
@@ -129,7 +129,9 @@ def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, sta
     problems = list({e.problem.id: e.problem for e in suite.entries() if e.problem.op == kernel.op}.values())
     able = [problem for problem in problems if kernel.outside(problem) is None] if len(problems) > 1 else problems
     if not able:
-        raise UsageError(f"{suite.name}: has no problem of {kernel.base_id}; take another suite, or a problem's id")
+        raise UsageError(
+            f"{suite.name}: has no problem of {kernel.base_id}; choose another suite, or give a problem's id"
+        )
     return [Subject(kernel, problem, listing(kernel, problem, seed)) for problem in able]
 
 

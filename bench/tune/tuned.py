@@ -1,6 +1,6 @@
-"""The file of a device's tuned tiles: reading and writing it, using it in a run, and as a C header.
+"""The file of a device's tuned tiles: reading and writing it, its use in runs, and its export as a C header.
 
-An entry is stale once the kernel's source, its compiler or its tunables have changed.
+An entry is stale if the kernel's source, its compiler or its tunables have changed.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count
 from kernelmark.bench.tune.subject import limits_here
 
-#: Stands for the file of the device that is here.
+#: The word for the file of this machine's device.
 AUTO = "auto"
 _FORMAT = 1
 _ANOTHER = "--tuned FILE names another"
@@ -40,8 +40,8 @@ _ANOTHER = "--tuned FILE names another"
 class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A tile that was certainly faster than the default of its kernel on a problem.
 
-    digest: of the kernel's source. versions: of its compiler and libraries. tile: `BM=64,BN=32`. ratio, low, high: how
-    many times faster than the default, with the interval between processes. run: the race that decided it.
+    digest: that of the kernel's source. versions: those of its compiler and libraries. tile: `BM=64,BN=32`. ratio, low,
+    high: its speed over the default's, with the interval between processes. run: the race that decided it.
     """
 
     kernel: str
@@ -66,7 +66,7 @@ class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of a file of tuned tiles, all for one device."""
+    """The contents of a file of tuned tiles, which are all for one device."""
 
     format: int = _FORMAT
     device: str
@@ -74,26 +74,26 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class TileFile(NamedTuple):
-    """Where the tiles of a device are kept."""
+    """The file with the tiles of a device."""
 
     path: Path
     device: str
 
 
 def device_name(device: str) -> str:
-    """Return the name of the device `cpu` or `cuda` here. Raises Unsupported."""
+    """Return the name of this machine's device `cpu` or `cuda`. Raises Unsupported."""
     return cpu_name() if device == "cpu" else get_device(device).device_name
 
 
 def file_of(where: str, device: str) -> TileFile:
-    """Return the file of a device: the named one, or `$XDG_DATA_HOME/kernelmark/tuned/<device>.json` for `auto`."""
+    """Return the file of a device: `where`, or for `auto` `$XDG_DATA_HOME/kernelmark/tuned/<device>.json`."""
     name = device_name(device)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or device
     return TileFile(default_store().parent / "tuned" / f"{slug}.json" if where == AUTO else Path(where), name)
 
 
 def opened(where: str, device: str) -> TileFile:
-    """Return the file of a device, which can be read and replaced. Raises UsageError now rather than in an hour."""
+    """Return the file of a device. Raises UsageError now, not after an hour, if it cannot be read or replaced."""
     file = file_of(where, device)
     tiles_in(file)
     with replacing(file.path, _ANOTHER, only_try=True):
@@ -101,7 +101,7 @@ def opened(where: str, device: str) -> TileFile:
 
 
 def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
-    """Return the contents of a file, or nothing without one. Raises UsageError, for a file of another device too."""
+    """Return the entries of a file, or () without a file. Raises UsageError, also for a file of another device."""
     if not file.path.exists():
         return ()
     tuned = read(file.path)
@@ -125,7 +125,7 @@ def read(path: Path) -> Tuned:
 
 
 def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) -> None:
-    """Replace the entry with this key, or only remove it. Raises UsageError."""
+    """Replace the entry with this key, or remove it. Raises UsageError."""
     before = tiles_in(file)
     others = [one for one in before if one.key != key]
     if entry is not None or len(others) < len(before):
@@ -139,7 +139,7 @@ def _write(path: Path, found: Tuned) -> None:
 
 
 class Stale(NamedTuple):
-    """An entry that is not used, and why."""
+    """An entry that is not used, and the reason."""
 
     entry: TileRecord
     reason: str
@@ -149,9 +149,9 @@ class Stale(NamedTuple):
 
 
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
-    """Return the plan with the tiles of a file, or of the files of its devices (`auto`), and remarks.
+    """Return the plan with the tiles in a file, or for `auto` in the files of its devices, and remarks.
 
-    Raises UsageError for a file that does not exist, is none of ours, or is of another device.
+    Raises UsageError for a file that does not exist, is no file of tiles, or is for another device.
     """
     where = where if where == AUTO else str(Path(where).absolute())
     good: list[TunedTile] = []
@@ -206,11 +206,11 @@ def _staleness(entry: TileRecord, registry: Registry) -> str | None:
 
 
 def source_digest(kernel: Kernel) -> str:
-    """Return a hash of the sources that decide a kernel's speed: its module, its .cu file and their headers.
+    """Return a hash of the sources that determine a kernel's speed: its module, its .cu file and their headers.
 
-    For a CPU kernel, modules `_*.py` in its folder and the folders above count too. Stored tiles and recorded runs hold
-    this hash, so it must not change, although bench/measure/sources.py has a digest that ignores formatting and moved
-    files.
+    For a CPU kernel, modules `_*.py` in its folder and the folders above are included. Stored tiles and recorded runs
+    hold this hash, so it must not change, although bench/measure/sources.py has a digest that ignores formatting and
+    moved files.
     """
     digest = hashlib.sha256()
     for file in (_module(kernel), *_parts(kernel)):
@@ -251,16 +251,17 @@ _REMEDY = "`kernelmark tune KERNEL PROBLEM` finds tiles"
 
 
 class Adopted(NamedTuple):
-    """A tile of a kernel on a problem, and its device."""
+    """An adopted tile of a kernel on a problem, and its device."""
 
     device: str
     entry: TileRecord
 
 
 def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
-    """Return the adopted tiles of files; with a run, only those of its race.
+    """Return the adopted tiles in files; with a run, only those that it decided.
 
-    named: the user named the file, which may be of another device. Raises UsageError, also without a file.
+    named: whether the user named the file, which may then be for another device. Raises UsageError, also without a
+    file.
     """
     found = [
         Adopted(device, entry)

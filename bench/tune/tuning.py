@@ -1,10 +1,10 @@
 """Tune a kernel: search its tiles on each problem of a suite, and race the best against the default.
 
 The search has short jobs of a few tiles, each with the default, so that drift of the machine affects both. The best of
-many short jobs owes part of its lead to luck, so the race takes fresh samples of the fastest few in several processes,
-and adopts a tile only if the interval of its ratio to the default, which holds for the next process too, lies above 1.
-The intervals cover 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of its
-equals in 99 % of the races (bench/report/tuning.py).
+many short jobs owes part of its lead to luck, so the race takes new samples of the fastest few in several processes,
+and adopts a tile only if the interval of its ratio to the default, which covers the next process, too, is above 1. The
+intervals cover 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of its equals
+in 99 % of the races (bench/report/tuning.py).
 """
 
 import math
@@ -37,20 +37,20 @@ from kernelmark.bench.tune.static import arch_here, resources
 from kernelmark.bench.tune.subject import Subject
 from kernelmark.bench.tune.tuned import AUTO, TileRecord, source_digest, sources_of, versions
 
-#: Tiles in one job, beside the default: the operands of a job are drawn and its references computed once for all.
+#: Tiles per job, in addition to the default; a job draws its operands and computes its references only once.
 AT_ONCE = 6
 
 
 class Interrupted(Exception):
-    """The user has interrupted a tuning; all rows so far are stored."""
+    """The user has interrupted the tuning; all rows so far are stored."""
 
 
 class DefaultFailed(Exception):
-    """The kernel is wrong, or fails, with its default tile, so it cannot be tuned."""
+    """The kernel is wrong or fails with its default tile, so it cannot be tuned."""
 
 
 class Trial(NamedTuple):
-    """The result of a tile. cost: its time over the default's, in turn; infinite if it failed."""
+    """The result of a tile. cost: its time over the default's, sampled in turn; infinite if it failed."""
 
     config: Config
     status: str
@@ -62,7 +62,7 @@ class Trial(NamedTuple):
 
 
 class Rig(NamedTuple):
-    """The parts that a tuning works with; `tell` is called after each job of the search."""
+    """The objects that a tuning needs; `tell` is called after each job of the search."""
 
     store: Store
     registry: Registry
@@ -72,7 +72,7 @@ class Rig(NamedTuple):
 
 
 class Screen:
-    """The tiles of a kernel that were tried on a problem; rows that a run already has are not measured again."""
+    """The tiles of a kernel that were tried on a problem; rows that the run has are not measured again."""
 
     def __init__(self, subject: Subject, choice: SearchWay, session: Session, plan: Plan, rig: Rig) -> None:
         self.subject, self.choice, self.trials = subject, choice, dict[Config, Trial]()
@@ -86,12 +86,12 @@ class Screen:
 
     @property
     def ranked(self) -> list[Trial]:
-        """Return the tiles that were timed, the fastest first."""
+        """Return the timed tiles, the fastest first."""
         timed = (trial for trial in self.trials.values() if math.isfinite(trial.cost))
         return sorted(timed, key=lambda trial: trial.cost)
 
     def costs(self, configs: Sequence[Config]) -> list[float]:
-        """Return the cost of each tile, measured if it is not known yet.
+        """Return the cost of each tile; unknown ones are measured.
 
         Raises Interrupted, and DefaultFailed if the default is wrong or fails.
         """
@@ -139,7 +139,7 @@ def progress(screen: Screen) -> str:
 
 
 def require(default: Result) -> None:
-    """Raise DefaultFailed unless the default is right."""
+    """Raise DefaultFailed unless the default tile's result is right."""
     if default.status != Status.OK:
         what = f"{default.kernel} on {default.problem}: is {default.status} with its default tile"
         raise DefaultFailed(f"{what}: {default.reason}; nothing was tuned")
@@ -150,7 +150,7 @@ CANDIDATES = 3
 
 
 class RaceOutcome(NamedTuple):
-    """The outcome of a race on one problem: the kernel with its tiles, and the decision from its rows."""
+    """The outcome of a race on a problem: the kernel with its tiles, and the decision."""
 
     subject: Subject
     raced: Raced
@@ -167,12 +167,12 @@ class RaceOutcome(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return the key of its entry in the file of tuned tiles."""
+        """Return the key of the outcome's entry in the file of tuned tiles."""
         return self.default.kernel, self.default.problem, self.default.threads
 
     @property
     def entry(self) -> TileRecord | None:
-        """Return its entry in the file of tuned tiles, or None if the default stays."""
+        """Return the entry for the file of tuned tiles, or None if the default stays."""
         best, row = self.raced.decision.best, self.adopted
         if best is None or row is None:
             return None
@@ -198,7 +198,7 @@ class RaceOutcome(NamedTuple):
 
 
 def candidates(screen: Screen) -> list[Config]:
-    """Return the tiles to race on a problem: the fastest except the default."""
+    """Return the tiles to race on a problem: the fastest ones without the default."""
     default = screen.subject.tiles.default
     return [trial.config for trial in screen.ranked if trial.config != default][:CANDIDATES]
 
@@ -212,7 +212,7 @@ def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) ->
 
 
 def log_adopted(store: Store, verdict: RaceOutcome) -> None:
-    """Add the tile that a race has adopted, if any, to the history of its kernel on the problem."""
+    """Add a race's adopted tile, if any, to the history of its kernel on the problem."""
     row, tile = verdict.adopted, verdict.raced.decision.best
     if row is None or tile is None:
         return
@@ -243,14 +243,14 @@ def log_adopted(store: Store, verdict: RaceOutcome) -> None:
     store.add_version(version, sources_of(kernel))
 
 
-#: The race measures a tile for as many times the seconds that the search does.
+#: The factor by which the race measures a tile longer than the search.
 LONGER = 10
-#: What shows how far the race is.
+#: Returns the display of the race's progress.
 Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
 
 
 class SearchOptions(NamedTuple):
-    """How to search a space (None: the strategy that suits its size), and the file for the adopted tiles."""
+    """The search method (None: the default for the size of the space), and the file for adopted tiles."""
 
     strategy: str | None = None
     budget: int | None = None
@@ -258,10 +258,10 @@ class SearchOptions(NamedTuple):
 
 
 class Tuning:
-    """Both stages, each a run of its own; rows of unfinished runs of the same tuning are reused."""
+    """A tuning, whose two stages are separate runs; rows of unfinished runs of the same tuning are reused."""
 
     def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
-        """plan: of the search, but for its processes, which are those of the race. Raises UsageError."""
+        """plan: that of the search, except for its processes, which are the race's. Raises UsageError."""
         self.subjects, self.screens = subjects, list[Screen]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
         self._suite, self._plan, self._rig, self._where = suite, plan, rig, wanted.where
@@ -283,7 +283,7 @@ class Tuning:
         return msgspec.structs.replace(self._plan, processes=1, spread_s=0.0, ceilings=False, tunes=tunes)
 
     def search(self) -> None:
-        """Measure tiles on every problem. Raises Interrupted, and DefaultFailed, after which the run is over."""
+        """Measure tiles on every problem. Raises Interrupted, or DefaultFailed, which ends the run."""
         try:
             self._search(self._searching())
         except DefaultFailed:
@@ -291,11 +291,11 @@ class Tuning:
             raise
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """Lock one of the runs against other processes in the context. Raises UsageError."""
+        """Lock one of the runs against other processes while the context lasts. Raises UsageError."""
         return held_run(self._rig.store.path, run_id, "take another --seed")
 
     def finish(self) -> None:
-        """Record that nothing is left to do, so that the same command starts a new tuning."""
+        """Record that the tuning is complete, so that the same command starts a new one."""
         self.session.finish()
 
     def _search(self, plan: Plan) -> None:
@@ -318,7 +318,7 @@ class Tuning:
         return max(common, key=lambda config: fmean(math.log(speeds[config]) for speeds in timed))
 
     def race(self, watch: Watch) -> list[RaceOutcome]:
-        """Race the best tiles of each problem with its default. Raises Interrupted."""
+        """Race the best tiles of each problem against the default. Raises Interrupted."""
         raced = [self._raced(screen) for screen in self.screens]
         overall = self.subjects[0].text(self.overall) if self.overall is not None else ""
         names = tuple(dict.fromkeys(s.text(c) for s, own in zip(self.subjects, raced, strict=True) for c in own))

@@ -276,7 +276,7 @@ def test_the_space_of_a_kernel_is_shown_with_what_is_refused(called):
     printed = called("inspect", "transpose/numba.blocked", "transpose/m300n70/f32/out").printed
     first, *table = printed.splitlines()
     assert first == (
-        "transpose/m300n70/f32/out: 128 tiles, 40 valid; a run takes transpose/numba.blocked@RUN=64,DOWN=0,STREAM=1"
+        "transpose/m300n70/f32/out: 128 tiles, 40 valid; a run uses transpose/numba.blocked@RUN=64,DOWN=0,STREAM=1"
     )
     assert [line.split()[0] for line in table[2:]] == ["64", "24"]
 

@@ -134,7 +134,7 @@ def test_rows_that_are_too_few_or_of_two_settings_are_refused(refusal, runs, fou
 def test_rows_of_one_kernel_leave_no_choice(trained):
     done = trained(kernels={FIRST: bordered(256)[FIRST]})
     assert done.status == 2
-    assert done.err.endswith("has times of gemm/numpy.matmul alone; a choice needs two kernels\n")
+    assert done.err.endswith("has times of only gemm/numpy.matmul; a choice needs two kernels\n")
 
 
 def test_where_each_kernel_refuses_a_problem_none_is_left(trained):

@@ -220,7 +220,7 @@ def test_a_plan_holds_what_is_tuned_and_how(tuned):
     ("kernel", "words"),
     [
         ("none", "copy/mine.none: has no tunables; those of copy that have some are copy/"),
-        ("odd", "copy/m64n1024/f32: copy/mine.odd: no tile is valid: 1 is odd; take another problem"),
+        ("odd", "copy/m64n1024/f32: copy/mine.odd: no tile is valid: 1 is odd; choose another problem"),
         ("one", "copy/mine.one on copy/m64n1024/f32: the default is its only valid tile; there is nothing to tune"),
         ("counted@X=1", "copy/mine.counted@X=1: X is unknown, expected one of WORK"),
         ("counted@WORK=9", "copy/mine.counted@WORK=9: WORK is 9, copy/mine.counted has 4, 1, 2, 3, 5, 6, 7, 8"),
@@ -241,7 +241,7 @@ def test_a_space_of_a_billion_tiles_is_drawn_from_and_never_listed(tuned):
 
 def test_a_suite_without_a_problem_of_the_kernel_is_refused(tuned, complaint):
     assert complaint(lambda: tuned.begin("counted", "lstm")) == (
-        "lstm: has no problem of copy/mine.counted; take another suite, or a problem's id"
+        "lstm: has no problem of copy/mine.counted; choose another suite, or give a problem's id"
     )
 
 

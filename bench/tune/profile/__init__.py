@@ -1,1 +1,1 @@
-"""Count what a kernel does, without a GPU: from its machine code, and from the emulator."""
+"""Profile a kernel without a GPU: counts from its machine code and from the emulator."""

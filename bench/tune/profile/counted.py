@@ -1,4 +1,4 @@
-"""Counts of a kernel on a problem from the emulator, for each source line and in all, with a model of the L2 cache.
+"""A kernel's counts on a problem from the emulator, by source line and in total, with a model of the L2 cache.
 
 The model's assumptions: blocks run in the order of their numbers, in waves; within a wave each sector comes from memory
 once; it stays in the cache until later waves have touched more bytes than the cache holds; a written sector is written
@@ -41,14 +41,14 @@ Array = np.ndarray[Any, Any]
 Key = tuple[str, bool]
 #: A block's cluster along x, its place along y and z, and its rank in the cluster.
 Place = tuple[int, int, int, int]
-#: What a block touches: by buffer and whether it writes, the sectors of a block that ran, and how far from these.
+#: The sectors that a block touches, by buffer and direction: those of a block that ran, and the offset from them.
 Touched = list[tuple[Key, Array, int]]
 #: Each block takes some microseconds.
 MOST_BLOCKS = 200_000
 
 
 class Waves(msgspec.Struct, frozen=True):
-    """Bytes from memory and to it, if the waves of each launch have this many blocks."""
+    """The bytes read from and written to memory if the waves of each launch have this many blocks."""
 
     blocks: tuple[int, ...]
     bytes_read: int
@@ -60,7 +60,7 @@ class NoModelError(Exception):
 
 
 def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
-    """Return the memory traffic of all launches, one after the other: in the smallest waves and in the largest.
+    """Return the memory traffic of all launches, one after the other, for the smallest and the largest waves.
 
     A multiprocessor holds at least one block, and at most as many as its threads and dynamic shared memory allow. In
     between, the number depends on registers, which the emulator does not have. Raises NoModelError.
@@ -143,7 +143,7 @@ class _Cache:
         self._changed: dict[str, Array] = {}
 
     def run(self, wave: list[Touched]) -> None:
-        """Let the blocks of a wave read, then write."""
+        """Simulate a wave, whose blocks first read, then write."""
         now, oldest, sectors = len(self._bytes), self._oldest(), 0
         parts: dict[Key, list[tuple[Array, int]]] = {}
         for block in wave:
@@ -180,16 +180,16 @@ def _grown(waves: dict[str, Array], buffer: str, size: int) -> Array:
 
 
 class LineCounts(msgspec.Struct, frozen=True):
-    """The counts of the instructions of one source line: accesses to memory, multiply-adds, collectives and barriers.
+    """The counts of a source line: memory accesses, multiply-adds, collectives and barriers.
 
     active_lanes: summed over the warp instructions. sectors: of 32 bytes, in global memory. wavefronts: of shared
-    memory. least: the fewest for the same lanes and bytes. serial_lanes: of atomics, the lanes of a warp that change
-    one word, which take turns, summed over warp instructions. wavefronts_by, conflicts_by: wavefronts, and those above
-    the least, by kind: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read, bytes_written: in whole
-    sectors, from and to the L2 cache if nothing is found in the L1 cache. fma: warp instructions; None if they cannot
-    be counted. loads, stores, copies: warp instructions by space and bytes of a lane (`shared 16`); a copy is a
-    cp.async or a box of the TMA, an atomic is a store. others: warp instructions that are collectives, barriers and
-    products of wgmma.
+    memory. least: the fewest for the same lanes and bytes. serial_lanes: for atomics, the lanes of a warp that change
+    the same word and are serialised, summed over warp instructions. wavefronts_by, conflicts_by: wavefronts, and those
+    above the least, by kind: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read, bytes_written: in
+    whole sectors, from and to the L2 cache without hits in the L1 cache. fma: warp instructions; None if they cannot be
+    counted. loads, stores, copies: warp instructions by space and bytes of a lane (`shared 16`); a copy is a cp.async
+    or a box of the TMA, an atomic is a store. others: warp instructions that are collectives, barriers and products of
+    wgmma.
     """
 
     file: str
@@ -215,7 +215,7 @@ class LineCounts(msgspec.Struct, frozen=True):
 
 
 class LaunchCounts(msgspec.Struct, frozen=True):
-    """A launch: its function, its blocks, how many of them ran, and how many clusters each sampled one stands for."""
+    """A launch: its function, blocks, the number that ran, and the number of clusters per sampled cluster."""
 
     entry: str
     blocks: int
@@ -224,7 +224,7 @@ class LaunchCounts(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The counts of a kernel's launches on a problem, as planned for a device of the architecture.
+    """The counts of a kernel's launches on a problem, planned for a device of the architecture.
 
     total: of all lines. block_bytes_read, block_bytes_written: each sector once for each block that touches it, the
     traffic beyond an L1 cache that keeps all of a block's sectors. bytes_read_once, bytes_written_once: each sector
@@ -250,7 +250,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 def counted_kernel(kernel: Kernel) -> CudaKernel:
-    """Return the kernel, if it can be counted here. Raises UsageError, also without a compiler."""
+    """Return the kernel. Raises UsageError if it cannot be counted here, as without a compiler."""
     if not isinstance(kernel, CudaKernel):
         raise UsageError(f"{kernel.id}: has no .cu file, expected a kernel with one; `kernelmark inspect` lists them")
     if kernel.emulated:

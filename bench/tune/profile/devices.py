@@ -1,4 +1,4 @@
-"""Published limits of NVIDIA GPUs, for bounds. Nothing here is measured, and none of it enters a row.
+"""Published limits of NVIDIA GPUs, for bounds. Nothing here is measured or becomes part of a row.
 
 NVIDIA publishes each figure: the number of multiprocessors, the highest boost clock at which it states a peak rate,
 dense peak rates of tensor cores, and the bandwidth of the memory. Rates for each clock and multiprocessor come from the
@@ -32,7 +32,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
-    """Return rates of 16-bit operands, which depend on neither their type nor the sums, and of others."""
+    """Return the rates of 16-bit operands, which depend on neither their type nor the sums', and the other rates."""
     same = dict.fromkeys(("f16.f32", "f16.f16", "bf16.f32"), flop_per_s)
     sums = {"f64": "f64", "s8": "s32"}
     return same | {f"{name}.{sums.get(name, 'f32')}": rate for name, rate in others.items()}
@@ -128,12 +128,12 @@ def published(name: str, arch: str) -> Published:
     if name not in DEVICES:
         raise UsageError(f"device {name!r} {unknown(name, DEVICES)}")
     if not _is_of(DEVICES[name], arch):
-        raise UsageError(f"device {name}: is sm_{DEVICES[name].capability}, not {arch}; set --arch to its own")
+        raise UsageError(f"device {name}: is sm_{DEVICES[name].capability}, not {arch}; set --arch to the device's")
     return DEVICES[name]
 
 
 def usual(arch: str) -> Published | None:
-    """Return the first device above of an architecture such as `sm_90a`, or None."""
+    """Return the first device in this module with an architecture such as `sm_90a`, or None."""
     return next((device for device in DEVICES.values() if _is_of(device, arch)), None)
 
 

@@ -1,7 +1,7 @@
-"""Compare a kernel's machine code with the emulator's counts, and bound its time by a GPU's limits.
+"""Compare a kernel's machine code with the emulator's counts, and compute a lower bound of its time on a GPU.
 
-The emulator executes the code that g++ compiles from a source, the device the code from ptxas. Where they differ, for
-instance because nvcc keeps a value in a register that g++ loads again, the counts are those of g++'s code.
+The emulator executes code that g++ compiles, and the device code from ptxas. If they differ, for instance because nvcc
+keeps a value in a register that g++ loads again, the counts are those of g++'s code.
 
 The least time is a bound, not a prediction, and enters no row. Each limit is computed as if all others were infinite;
 the limit with the longest time is the limiting one. A kernel cannot be faster than that at the published clocks, and
@@ -25,10 +25,10 @@ from kernelmark.bench.tune.profile.sass import USEFUL, Code, LaunchCode, Sass
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The work of all launches of a kernel on a problem. None for what was not counted.
+    """The work of all launches of a kernel on a problem; None for work that was not counted.
 
-    multiply_adds: of one element each, by FFMA or tensor cores. wavefronts: of shared memory, 128 bytes at most each.
-    l2_bytes: between the L2 cache and the multiprocessors. dram_bytes: the least that is read and written.
+    multiply_adds: scalar ones, by FFMA or tensor cores. wavefronts: of shared memory, at most 128 bytes each. l2_bytes:
+    between the L2 cache and the multiprocessors. dram_bytes: the least bytes read and written.
     """
 
     multiply_adds: int
@@ -38,11 +38,11 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class TimeBound(msgspec.Struct, frozen=True):
-    """The least time in seconds by each known limit; `limiting` names the limit with the longest.
+    """The least time in seconds by each known limit. limiting: the limit with the longest time.
 
-    waves: the number of blocks of the main launch, divided by how many the device holds at once. tail: the work of the
-    multiprocessors with the most blocks over the average; it lengthens the limits within a multiprocessor, and assumes
-    that all blocks have equal work.
+    waves: the blocks of the main launch over the blocks that the device holds at once. tail: the work of the
+    multiprocessors with the most blocks over the average, assuming blocks of equal work; it multiplies the limits
+    within a multiprocessor.
     """
 
     device: str
@@ -56,14 +56,14 @@ class TimeBound(msgspec.Struct, frozen=True):
 
     @property
     def time_s(self) -> float | None:
-        """Return the least time, in seconds; None where no limit is known."""
+        """Return the least time in seconds, or None if no limit is known."""
         return max(self.times.values(), default=None)
 
 
 def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
-    """Return the least times of a device for the kernel's work with that machine code.
+    """Return the least times on a device for the kernel's work with this machine code.
 
-    Issue slots assume that all multiply-adds are made in the main loop, together with its other instructions.
+    The limit of issue slots assumes that all multiply-adds are in the main loop, with its other instructions.
     """
     main = sass.main
     clocks = {
@@ -103,7 +103,7 @@ def _ffma_clocks(work: Work, loop: Code | None, device: Published) -> float | No
 
 
 def tensor_type(loop: Code | None) -> str | None:
-    """Return the type of a loop's operands on tensor cores and of their sums, `bf16.f32`; None without tensor cores."""
+    """Return the types of a loop's operands and sums on tensor cores, such as `bf16.f32`; None without tensor cores."""
     opcode = next((opcode for opcode in loop.products if "MMA" in opcode), None) if loop else None
     if opcode is None:
         return None
@@ -159,13 +159,15 @@ class Agreement(NamedTuple):
 
 
 def agreement(counts: Counts, sass: Sass) -> Agreement:
-    """Return whether the counts (multiply-adds; loads, stores and copies by width) are the loop's, times its trips.
+    """Compare counts (multiply-adds; loads, stores and copies by width) with those of the main loop times its trips.
 
-    A warp executes the code outside of the loop about once, and leaves out parts of its first and last trips, so a
-    difference of that many instructions is ignored.
+    A warp executes the code outside the loop about once, and skips parts of its first and last trips, so a difference
+    of that many instructions is ignored.
     """
     if len(sass.functions) != 1:
-        return Agreement(reason=f"{len(sass.functions)} functions are launched, and the counts are of all of them")
+        return Agreement(
+            reason=f"{len(sass.functions)} functions are launched, but the counts are the sum over all of them"
+        )
     (function,) = sass.functions
     loop, found = function.loop, counts.total
     if loop is None or not loop.mix.get("FFMA") or not found.fma:
@@ -201,9 +203,9 @@ MIX = (TableColumn("main loop"), TableColumn("instructions", "right"), TableColu
 
 
 class MachineCode(msgspec.Struct, frozen=True):
-    """The machine code, its comparison with the counts in words, and the bound; None without published limits.
+    """The machine code, its comparison with the counts in words, and the bound, which is None without published limits.
 
-    unbounded: why wavefronts of shared memory bound nothing, if they do not.
+    unbounded: why wavefronts of shared memory give no bound, or "".
     """
 
     sass: Sass
@@ -215,7 +217,7 @@ class MachineCode(msgspec.Struct, frozen=True):
 def machine(
     counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, device: Published | None
 ) -> MachineCode:
-    """Return the conclusion from machine code and counts, for a device with published limits."""
+    """Return the comparison of machine code and counts, and the bound for a device with published limits."""
     agreed = agreement(counts, sass)
     unbounded = "; ".join(unlike(counts, sass, agreed)) if counts.total.wavefronts else ""
     work = _work(counts, sass, kernel, problem, planned, not unbounded)
@@ -256,7 +258,9 @@ def sections(found: MachineCode) -> Iterator[str]:
         yield render(found.bound)
         if found.unbounded:
             yield paragraph(f"No bound by shared memory: {found.unbounded}.")
-        yield paragraph("Bounds are counted, from published limits; no kernel is faster, and most are slower.")
+        yield paragraph(
+            "Bounds are computed from counts and published limits; no kernel is faster, and most are slower."
+        )
 
 
 def described(function: LaunchCode) -> str:
@@ -264,7 +268,7 @@ def described(function: LaunchCode) -> str:
     spills = f", {function.spill_bytes} bytes spilled" if function.spill_bytes else ", no spills"
     return (
         f"{function.entry}: {function.registers} registers{spills}, {function.shared_bytes:,} bytes of shared memory, "
-        f"{count(function.blocks_per_sm, 'block')} of {function.threads} threads a multiprocessor"
+        f"{count(function.blocks_per_sm, 'block')} of {function.threads} threads per multiprocessor"
     )
 
 

@@ -1,6 +1,7 @@
-"""The machine code of a kernel's launches: the main loop, its instructions, and the useful share of them.
+"""The machine code of a kernel's launches: the main loop, its instructions, and their useful share.
 
-A loop's counts are of one trip of a warp. Instructions of a branch inside the loop count whether or not it is taken.
+A loop's counts are those of one trip of a warp. Instructions of a branch inside the loop count whether or not it is
+taken.
 """
 
 import functools
@@ -52,7 +53,7 @@ class Instruction(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> int | None:
-        """Return the address that a direct branch goes to; None for every other instruction."""
+        """Return the target address of a direct branch, or None for any other instruction."""
         if self.name != "BRA":
             return None
         last = self.operands.rpartition(",")[2].strip()
@@ -120,7 +121,7 @@ def _instruction(address: int, entry: dict[str, Any], word: int) -> Instruction:
 
 
 Kind = Literal["FFMA", "HMMA", "wgmma", "LDS", "LDG", "LDGSTS", "STS", "STG", "integer", "branch", "other"]
-#: What a product consists of; all else serves it.
+#: The kinds that count as useful work of a product.
 USEFUL: tuple[Kind, ...] = ("FFMA", "HMMA", "wgmma")
 _MOVES: tuple[Kind, ...] = ("LDS", "LDG", "LDGSTS", "STS", "STG")
 _KINDS: dict[Kind, str] = {
@@ -138,17 +139,17 @@ _KINDS: dict[Kind, str] = {
     "branch": "BRA BRX BSSY BSYNC BREAK EXIT CALL RET WARPSYNC JMP YIELD NOP",
 }
 _LOADS, _STORES = (tuple((does, space) for space in ("global", "shared")) for does in ("load", "store"))
-#: What the loads and stores of a name do, and in which spaces; LD and ST find the space by the address.
+#: The kinds and spaces of loads and stores by name; for LD and ST the address determines the space.
 _SPACES = {"LDG": _LOADS[:1], "LDS": _LOADS[1:], "LD": _LOADS, "STG": _STORES[:1], "STS": _STORES[1:], "ST": _STORES}
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Some instructions. mix: how many of each kind; widths: loads, stores and copies by opcode and bits of a lane.
+    """Counts of some instructions. mix: by kind; widths: loads, stores and copies by opcode and bits of a lane.
 
-    products: multiply-adds by opcode. stall_cycles: all cycles that ptxas encodes after the instructions: no warp
-    takes fewer. waits: instructions that wait for a scoreboard, that is for an earlier instruction of variable latency.
+    products: multiply-adds by opcode. stall_cycles: the sum of the stalls that ptxas encodes, a lower bound for a warp.
+    waits: instructions that wait for a scoreboard, that is for an earlier instruction of variable latency.
     """
 
     instructions: int
@@ -164,7 +165,7 @@ class Code(msgspec.Struct, frozen=True):
 
     @property
     def multiply_adds(self) -> int:
-        """Return how many multiply-adds a warp makes in one pass."""
+        """Return the number of a warp's multiply-adds in one pass."""
         return sum(count * lanes(opcode) for opcode, count in self.products.items())
 
     @property
@@ -174,7 +175,7 @@ class Code(msgspec.Struct, frozen=True):
 
 
 class LaunchCode(msgspec.Struct, frozen=True):
-    """One launch: grid and block as numbers, the compiler's report, all code, and the main loop if there is one.
+    """A launch: the sizes of grid and block, the compiler's report, all code, and the main loop if there is one.
 
     blocks_per_sm: on the device that the launches are planned for, computed. loop_at: first and last address of the
     loop. clumped: the largest share of the loop's copies within a quarter of it. cover: the fewest issue cycles in
@@ -210,7 +211,7 @@ class Sass(msgspec.Struct, frozen=True):
 
     @property
     def widths(self) -> dict[tuple[str, str], frozenset[int]]:
-        """Return the bytes of a lane that are loaded and stored anywhere in the code, by kind and space."""
+        """Return the bytes per lane of all loads and stores in the code, by kind and space."""
         return access_widths(function.code for function in self.functions)
 
     @property
@@ -220,7 +221,7 @@ class Sass(msgspec.Struct, frozen=True):
 
 
 def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]]:
-    """Return the bytes of a lane that some code loads and stores: `("load", "shared")`: 4 and 16."""
+    """Return the bytes per lane of loads and stores in some code, such as `("load", "shared")`: 4 and 16."""
     result: dict[tuple[str, str], set[int]] = {}
     for name, bits in (key.split() for code in codes for key in code.widths):
         for kind in _SPACES.get(name, ()):
@@ -229,7 +230,7 @@ def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]
 
 
 def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None) -> Sass:
-    """Return the machine code of a tile's launches, counted; repeated launches are one function.
+    """Return the analysed machine code of a tile's launches; repeated launches are one function.
 
     device: the launches are planned for it; by default a typical one of the architecture. Raises UsageError if the
     kernel does not run on `arch`, CompileError, Unsupported without compiler or nvdisasm.
@@ -272,9 +273,9 @@ def _product(extent: int | tuple[int, ...]) -> int:
 
 
 def kind(instruction: Instruction) -> Kind:
-    """Return the kind of an instruction; `other` for the rest: barriers, waits, FADD, conversions.
+    """Return the kind of an instruction; barriers, waits, FADD and conversions are `other`.
 
-    ptxas places loads that never execute (`@!PT LDS RZ`) before copies to shared memory: they only take issue slots.
+    ptxas inserts loads that never execute (`@!PT LDS RZ`) before copies to shared memory; they only take issue slots.
     """
     if instruction.predicate == "@!PT":
         return "other"
@@ -282,7 +283,7 @@ def kind(instruction: Instruction) -> Kind:
 
 
 def kinds_of(listed: Sequence[Instruction]) -> list[Kind]:
-    """Return the kind of each instruction of a loop. With tensor cores in it, FFMA counts as `other`."""
+    """Return the kind of each instruction of a loop. In a loop with tensor cores, FFMA counts as `other`."""
     kinds = [kind(instruction) for instruction in listed]
     return ["other" if each == "FFMA" else each for each in kinds] if {"HMMA", "wgmma"} & set(kinds) else kinds
 
@@ -323,7 +324,7 @@ _SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16
 
 
 def width(instruction: Instruction) -> int:
-    """Return the bits that a load, store or copy moves for each lane; 32 if the opcode does not name them."""
+    """Return the bits that a load, store or copy moves per lane; 32 if the opcode does not contain them."""
     parts = instruction.opcode.split(".")[1:]
     if instruction.name in ("LDSM", "STSM"):  # 8 x 8 matrices of 16 bits, a register each
         return 32 * next((int(part) for part in parts if part in ("1", "2", "4")), 1)
@@ -332,7 +333,7 @@ def width(instruction: Instruction) -> int:
 
 
 def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
-    """Return the innermost loop with the most multiply-adds, or else the most loads and stores; empty without a loop.
+    """Return the innermost loop with the most multiply-adds, or else the most loads and stores; [] without a loop.
 
     Multiply-adds are weighed as `lanes` does, so that a wgmma outweighs the scaling of its sums.
 
@@ -356,9 +357,9 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
 
 
 def clumped(loop: Sequence[Instruction]) -> float | None:
-    """Return the largest share of the LDGSTS (cp.async) that any quarter of the loop's instructions holds, 0 to 1.
+    """Return the largest share of the LDGSTS (cp.async) within any quarter of the loop's instructions, 0 to 1.
 
-    No quarter reaches beyond the loop's end to its start. None without LDGSTS.
+    Quarters do not wrap around the loop's end. None without LDGSTS.
     """
     places = [place for place, instruction in enumerate(loop) if kind(instruction) == "LDGSTS"]
     if not places:
@@ -370,8 +371,8 @@ def clumped(loop: Sequence[Instruction]) -> float | None:
 def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
     """Return the fewest issue cycles, by estimate, from a load (LDG) to the first use of its registers.
 
-    They are the FFMA between the two, or all instructions if the loop has no FFMA, times the warps of a scheduler. The
-    use may be in the next trip. resident_warps: of a multiprocessor, which has four schedulers. None without LDG.
+    These are the FFMA between the two, or all instructions if the loop has no FFMA, times the warps of a scheduler. The
+    use may be in the next trip. resident_warps: those of a multiprocessor, which has four schedulers. None without LDG.
     """
     by_ffma = "FFMA" in kinds_of(loop)
     distances = []
@@ -385,10 +386,10 @@ def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
 
 
 def one_bank(loop: Sequence[Instruction]) -> int | None:
-    """Return how many FFMA read three registers of one bank, all even or all odd. None without FFMA.
+    """Return the number of FFMA that read three registers of one bank, all even or all odd. None without FFMA.
 
-    Each takes another issue cycle. A register that the FFMA before kept for the same operand (`.reuse`) is not read.
-    Measured on Volta (Jia and others, as above), and assumed of later architectures.
+    Each takes an additional issue cycle. A register that the previous FFMA kept for the same operand (`.reuse`) is not
+    read. Measured on Volta (Jia and others, as cited above), and assumed for later architectures.
     """
     reused: list[str] = []
     conflicts, found = 0, False

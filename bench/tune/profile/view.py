@@ -1,4 +1,4 @@
-"""The output of `kernelmark profile`, and its page: the totals, and each source line with its counts."""
+"""The output of `kernelmark profile`, and its page: totals, and the counts of each source line."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ LINES = (
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What `profile --json` prints. machine: None if there is no machine code, for the reason `no_machine`."""
+    """The document of `profile --json`. machine: None if there is no machine code; no_machine: the reason."""
 
     counts: Counts
     machine: MachineCode | None = None
@@ -52,9 +52,9 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published | None, every_block: bool) -> Profile:
-    """Return the profile of a kernel, with its usual tile, on a problem that it takes. limits: for the bound.
+    """Return the profile of a kernel, with the tile that a run uses, on a problem. limits: the GPU's, for the bound.
 
-    Raises UsageError if it fails in the emulator, and CompileError if it does not compile.
+    Raises UsageError if the kernel fails in the emulator, and CompileError if it does not compile.
     """
     device = typical(arch)
     tile = kernel.tile_for(problem, device)
@@ -86,7 +86,7 @@ def as_json(found: Profile) -> str:
 
 
 def head(counts: Counts) -> Iterator[str]:
-    """Yield what was counted: kernel, tile, problem and launches."""
+    """Yield lines on the subject of the counts: kernel, tile, problem and launches."""
     tile = f"@{counts.tile}" if counts.tile else ""
     yield paragraph(f"{counts.kernel}{tile} on {counts.problem} as planned for {counts.arch}: counted, not timed")
     yield from (paragraph(_launch(launch)) for launch in counts.launches)
@@ -104,7 +104,7 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
     total = counts.total
     yield _row("warp instructions counted", total.warp_instructions)
     if total.warp_instructions:
-        yield "active lanes a warp instruction", digits(total.active_lanes / total.warp_instructions), "32", ""
+        yield "active lanes per warp instruction", digits(total.active_lanes / total.warp_instructions), "32", ""
     if total.fma:
         yield _row("  multiply-adds", total.fma)
     yield from (_row(f"  loads: {name}", number) for name, number in total.loads.items())
@@ -195,7 +195,7 @@ _COUNTS = slice(1, -1)
 class SourceLine(NamedTuple):
     """A line of a source. cells: its counts; empty if it has none.
 
-    heat: its warp instructions in per cent of the busiest line's.
+    heat: warp instructions in per cent of those of the busiest line.
     """
 
     number: int
@@ -206,7 +206,7 @@ class SourceLine(NamedTuple):
 
 
 class AnnotatedSource(NamedTuple):
-    """A source below cuda/, or a header from elsewhere, of which only the counted lines are known."""
+    """A source file in cuda/, or another header, of which only the counted lines are known."""
 
     name: str
     warp_instructions: int
@@ -214,7 +214,7 @@ class AnnotatedSource(NamedTuple):
 
 
 def require(path: Path) -> None:
-    """Raise UsageError before anything is counted, if no page can be written to the path."""
+    """Raise UsageError, before anything is counted, if the page cannot be written."""
     if find_spec("jinja2") is None:
         raise UsageError("profile --html: jinja2 is not installed; pip install 'kernelmark[report]'")
     require_file(path)

@@ -1,4 +1,4 @@
-"""Answers for a problem: which kernel to call, the cost to expect, and whether anything similar was measured."""
+"""The answer for a problem: the kernel to call, the expected cost, and whether similar problems were measured."""
 
 from collections.abc import Iterator
 
@@ -17,11 +17,11 @@ from kernelmark.bench.tune.select.training import FeatureSpace
 
 
 class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A choice for a problem. refused: kernels that come before it, each with why it cannot be called.
+    """A choice for a problem. refused: preferred kernels that cannot be called, with reasons.
 
-    share, worst: of the oracle's speed, on the held-out problems of the same leaf. problems: their number. nearest,
-    fastest: the nearest measured problem with its fastest kernel; octaves: its distance. outside: in which ways the
-    problem lies outside the measured range.
+    share, worst: mean and least share of the oracle's speed on the leaf's held-out problems. problems: their number.
+    nearest, fastest: the nearest measured problem and its fastest kernel; octaves: its distance. outside: in which ways
+    the problem is outside the measured range.
     """
 
     problem: str
@@ -37,10 +37,10 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `select --json` prints. single: the kernel to use everywhere, "" if a choice is worth it.
+    """The document of `select --json`. single: the kernel to use everywhere, or "" if a selector is worth it.
 
-    problems: trained on; leaves: the tree's, or the kernels that a formula chooses; choices: for how many
-    problems each kernel is chosen; answer: null for a training.
+    problems: the number trained on; leaves: those of the tree, or the kernels that a formula chooses; choices: the
+    number of problems for which each kernel is chosen; answer: null for a training.
     """
 
     op: str
@@ -98,7 +98,7 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
 
 
 def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, str, list[str]]:
-    """Return the leaf of a problem, its first kernel that can be called, and why those before it cannot.
+    """Return a problem's leaf, its first kernel that can be called, and why preferred ones cannot.
 
     Raises UsageError if none can.
     """
@@ -114,9 +114,9 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
 
 
 def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
-    """Return the leaf of one problem, by its inputs, and the kernels for it by name, the one to call first.
+    """Return the leaf of a problem, given by its inputs, and its kernels by name, in the order to call.
 
-    If a formula chose these kernels for no training problem, the leaf is that of all held-out problems.
+    If a formula chooses these kernels for no training problem, the leaf is that of all held-out problems.
     """
     if model.formula:
         order = orders(model.formula, space, known)[0].tolist()

@@ -1,7 +1,7 @@
 """A selector as a contender of a run: `gemm/kernelmark.selected` launches what the selector chooses for each problem.
 
-The selector travels to workers as a plug-in, a file that holds it whole and is named by its digest; so a run that is
-resumed has the selector that it began with.
+The selector is passed to workers as a plug-in, a file that contains it and is named by its digest, so that a resumed
+run uses the selector that it began with.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from kernelmark.bench.tune.tuned import device_name
 
 @dataclass(frozen=True, kw_only=True)
 class Selected(Kernel):
-    """The contender of a selector; it has the numerics of the chosen kernel."""
+    """The contender that represents a selector; it has the numerics of the chosen kernel."""
 
     def numerics_for(self, problem: Problem) -> str:
         return _chosen(self.id, problem).numerics_for(problem)
@@ -38,7 +38,7 @@ _MODELS: dict[str, Model] = {}
 
 
 def register(text: str) -> None:
-    """Register the kernel of a selector, given as JSON: called by its plug-in."""
+    """Register the kernel of a selector, given as JSON; called by the selector's plug-in."""
     model = msgspec.json.decode(text, type=Model)
     name = f"{model.op}/{SELECTED}"
     known = [kernel for kernel in model.kernels if kernel.partition("@")[0] in REGISTRY.kernels]
@@ -90,7 +90,7 @@ def _launch(name: str, problem: Problem, x: Any) -> Launch:
 
 
 def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry) -> list[str]:
-    """Return the plug-ins of a selector's file, or of all of this device (`auto`), written if they are missing.
+    """Return the plug-ins of a selector's file, or of all selectors of this device (`auto`); write missing ones.
 
     Raises UsageError if there is none for these numbers of threads and this mode.
     """

@@ -1,4 +1,4 @@
-"""Export selectors as code: comparisons or a formula in C and in Python, which choose as the model does; or JSON."""
+"""Export selectors as code in C or Python, which makes the same choices as the model, or as JSON."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _WORD = re.compile(r"(\w+) == (\d+)")
 
 
 class _Language(NamedTuple):
-    """How a branch and a leaf are written. word: the name of a word's number or text."""
+    """The syntax of branches and leaves in a language. word: the name of a word's number or text."""
 
     branch: str
     otherwise: str
@@ -23,7 +23,7 @@ class _Language(NamedTuple):
 
 
 def as_c(model: Model) -> str:
-    """Return a header with a function that returns the place of the kernel to call, or of the next ones by rank."""
+    """Return a C header with a function that returns the index of the kernel to call, or of the next ones by rank."""
     op, prefix = _name(model.op), f"KERNELMARK_{_name(model.op).upper()}"
     parameters = [f"double {name}" for name in model.inputs] + [f"int {name}" for name in model.words]
     lines = [

@@ -1,4 +1,4 @@
-"""Figures of a selector: the cost of each way to choose over the share of the shapes, and a map of its choices."""
+"""Figures of a selector: the regret of each way to choose, sorted by shape, and a map of its choices."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One tree that is fitted to the mean of many: it chooses nearly as they do, and is exported as a few comparisons.
+"""A tree that is fitted to the mean of many trees, chooses nearly as they do, and is exported as a few comparisons.
 
 A tree from a few hundred noisy problems depends on which of them it saw. Trees grown on resampled problems vary, and
 the mean of their predictions varies less (bagging, Breiman, 1996). That mean labels shapes around the measured ones,
@@ -23,7 +23,7 @@ LEAST_TAUGHT = 3
 
 
 def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return a tree fitted to trees that were grown on resampled problems; each leaf holds some of the problems."""
+    """Return a tree fitted to trees that were grown on resampled problems; each leaf has some of the problems."""
     rng = np.random.default_rng(SEED)
     features = space.features(known)
     shapes = space.features(_around(rng, known, len(space.inputs)))
@@ -37,7 +37,7 @@ def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
 
 
 def alone(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return the tree grown on the problems themselves."""
+    """Return the tree grown directly on the problems."""
     return grow(space.features(known), costs)
 
 
@@ -86,7 +86,7 @@ GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] =
 
 
 def orders(grown: TreeNode | Formula, space: FeatureSpace, known: Array) -> Array:
-    """Return problems x kernels: the kernels for each problem, the one to call first."""
+    """Return an array (problems x kernels) with the kernels for each problem in the order to call."""
     if isinstance(grown, Formula):
         return np.argsort(grown.costs(space, known), axis=1, kind="stable")
     return np.array([descend(grown, values).order for values in space.features(known)])

@@ -25,7 +25,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Coefficients for each combination of words, the last changing fastest, each terms x kernels.
+    """A coefficient matrix (terms x kernels) for each combination of words, the last word changing fastest.
 
     The terms are 1, each variable, and each product of two, in the order of `terms`.
     """
@@ -34,14 +34,14 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: list[list[list[float]]]
 
     def costs(self, space: FeatureSpace, known: Array) -> Array:
-        """Return problems x kernels: the formula's logarithm of the time over the fastest one."""
+        """Return an array (problems x kernels) of the formula's logarithm of the time over the fastest kernel's."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
         costs: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
         return costs
 
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
-        """Return why it is not a formula of a space, or nothing."""
+        """Return why the formula does not belong to a feature space, or ""."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
             return f"has a formula of {unknown[0]!r}, which is not one of its expressions"
         if len({axis.expression for axis in self.axes}) < len(self.axes):
@@ -52,13 +52,13 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def terms(scaled: Array) -> Array:
-    """Return problems x terms: 1, the variables, and the products of each two, in order."""
+    """Return an array (problems x terms): 1, the variables, and their pairwise products, in order."""
     first, second = np.triu_indices(scaled.shape[1])
     return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, first] * scaled[:, second]])
 
 
 def combination(space: FeatureSpace, known: Array) -> Array:
-    """Return the number of each problem's words; an unknown word counts as the first."""
+    """Return the index of each problem's combination of words; an unknown word counts as the first."""
     numbers = np.zeros(len(known), dtype=np.intp)
     for column, values in enumerate(space.words.values(), start=len(space.inputs)):
         numbers = numbers * len(values) + np.maximum(known[:, column], 0).astype(np.intp)
@@ -66,7 +66,7 @@ def combination(space: FeatureSpace, known: Array) -> Array:
 
 
 def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
-    """Return the formula fitted by least squares, with coefficients that all problems share and some for each word."""
+    """Return the formula fitted by least squares, with shared coefficients and coefficients for each word."""
     values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
     varies = np.ptp(values, axis=0) > 0
     axes = [

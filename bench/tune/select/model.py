@@ -1,4 +1,4 @@
-"""A selector: a tree or a formula over the shapes of one operation in one setting, and its file."""
+"""A selector, a tree or formula over the shapes of an operation in a setting, and its file."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -41,11 +41,11 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node of the tree. If it has an expression, `below` is the next node for values up to the threshold.
+    """A node of the tree. With an expression, `below` is the next node for values up to the threshold.
 
-    A leaf has an order of kernels, by index. problems: how many it was made from. share: the mean share of the oracle's
-    speed on them when held out; worst: the least of these shares. A formula has a leaf for each choice: the problems
-    for which it makes that choice, with the kernels ordered by their mean.
+    A leaf has an order of kernels, by index. problems: the number of its training problems. share: the mean share of
+    the oracle's speed on them when held out; worst: the least share. A formula has a leaf for each choice, with the
+    problems for which it is made, and the kernels ordered by their mean on these.
     """
 
     expression: str = ""
@@ -59,14 +59,14 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class TrainingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A problem that the tree was made from, and the kernel that was fastest on it."""
+    """A training problem, and the kernel that was fastest on it."""
 
     problem: str
     fastest: str
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A selector as it is stored and exported. single: the kernel to call everywhere, "" if a choice is worth it.
+    """A stored selector. single: the kernel to call everywhere, or "" if a selector is worth it.
 
     words: the values of axes with names, which stand for their index in expressions; fixed: the values that all
     problems share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree:
@@ -107,7 +107,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def file_of(op: str, device: str, where: str = AUTO) -> Path:
-    """Return the file of a selector of an operation on a device: the named one, or in the data folder for `auto`."""
+    """Return the file of a selector for an operation on a device: `where`, or for `auto` one in the data folder."""
     if where != AUTO:
         return Path(where)
     return default_store().parent / "selectors" / f"{file_name(op, device)}.json"
@@ -125,7 +125,7 @@ def as_json(model: Model) -> str:
 
 
 def read(path: Path, registry: Registry) -> Model:
-    """Return the selector in a file. Raises UsageError for any other file, or one of another schema."""
+    """Return the selector in a file. Raises UsageError if the file is no selector or has another schema."""
     require_file(path, _MOST_BYTES)
     train = "`kernelmark select --train` makes one"
     try:
@@ -203,13 +203,13 @@ def _is_tree(model: Model) -> bool:
 
 
 def space_in(model: Model, registry: Registry) -> FeatureSpace:
-    """Return the feature space that a selector was made in."""
+    """Return the feature space of a selector."""
     kind = registry.operations[model.op]
     return FeatureSpace(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))
 
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:
-    """Return the selector for a problem on a device of this machine. Raises UsageError for one of another device."""
+    """Return the stored selector for a problem. Raises UsageError if it is for a device of another machine."""
     devices = list(devices_present())
     files = {device: file_of(problem.op, device_name(device), where) for device in devices}
     path = next((path for path in files.values() if path.exists()), None)
@@ -232,7 +232,7 @@ def require_here(path: Path, model: Model) -> None:
 
 
 def chosen(model: Model) -> Counter[str]:
-    """Return for how many training problems each kernel is chosen, the most frequent first."""
+    """Return the number of training problems for which each kernel is chosen, the most frequent first."""
     counts: Counter[str] = Counter()
     for node in model.leaves:
         counts[model.kernels[node.order[0]]] += node.problems

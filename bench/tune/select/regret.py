@@ -1,7 +1,7 @@
 """Regret: the cost of a choice on held-out shapes, compared with choices made without a selector.
 
-The oracle chooses the fastest kernel of each problem from one half of the processes and is timed on the other half,
-then the reverse, so that it gains nothing by luck. All others are timed on both halves; they choose from other shapes.
+The oracle chooses the fastest kernel of each problem from one half of the processes and is timed on the other half, and
+vice versa, so that it gains nothing by luck. All other choices are timed on both halves, and learned from other shapes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ DRAWS, SEED = 1000, 0
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A share of the oracle's speed, the geometric mean over problems. null: an end of an interval from one family."""
+    """A share of the oracle's speed, the geometric mean over problems. low, high: null if there is only one family."""
 
     mean: float
     low: float | None
@@ -31,14 +31,14 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draws(NamedTuple):
-    """Bootstrap draws of families. places: problems of each; chosen: draws x families, how often each was drawn."""
+    """Bootstrap draws of families. places: the problems of each; chosen: (draws x families) counts."""
 
     places: list[Array]
     chosen: Array
 
 
 def drawn(families: Array) -> Draws:
-    """Return the draws of a bootstrap over families, the same ones every time."""
+    """Return reproducible draws of a bootstrap over families."""
     places = [np.flatnonzero(families == name) for name in np.unique(families)]
     rng = np.random.default_rng(SEED)
     picks = rng.integers(0, len(places), (DRAWS, len(places)))
@@ -46,7 +46,7 @@ def drawn(families: Array) -> Draws:
 
 
 def share(logs: Array, draws: Draws) -> Share:
-    """Return the geometric mean of the numbers with these logarithms, and its interval; NaN are left out."""
+    """Return the geometric mean, with interval, of numbers given by logarithms; NaN are left out."""
     ratios = _ratios(logs, np.ones_like(logs), draws)
     ends = None if len(draws.places) < 2 else np.exp(np.nanpercentile(ratios, (2.5, 97.5)))
     mean = float(np.exp(np.nanmean(logs)))
@@ -68,18 +68,18 @@ def _ratios(above: Array, below: Array, draws: Draws) -> Array:
 
 
 FOLDS = 5
-#: What the oracle has to gain over the best single kernel before a choice between kernels is worth its code.
+#: The oracle's least gain over the best single kernel for which a selector is worth its code.
 WORTH = 1.05
 SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest neighbour", "library's own", "as it ran"
-#: From what is learned (rows) to an order of kernels for each problem that is held out.
+#: Returns, from training data and held-out data, an order of kernels for each held-out problem.
 Rule = Callable[[Data, Data], Array]
 
 
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one way to choose.
 
-    problems: the number with a time; right: the share whose chosen kernel is not certainly slower than the fastest.
-    kernel: the one that it chooses everywhere, "" for several.
+    problems: the number with a time; right: the share of choices that are not certainly slower than the fastest.
+    kernel: the only kernel that it chooses, or "".
     """
 
     way: str
@@ -111,12 +111,12 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def is_worth_it(self) -> bool:
-        """Return whether a choice is certainly better than one kernel, and the gap to the oracle is worth closing."""
+        """Return whether the selector is certainly better than one kernel, and the oracle's gain is large enough."""
         return self.gap.mean >= WORTH and self.over_single.low is not None and self.over_single.low > 1
 
 
 class PolicyLosses(NamedTuple):
-    """The logarithm of a way's time over the oracle's, by problem; NaN without a time.
+    """The logarithms of the time of a way to choose over the oracle's, by problem; NaN without a time.
 
     chosen: the index of the kernel, -1 for none.
     """
@@ -127,7 +127,7 @@ class PolicyLosses(NamedTuple):
 
 
 def folds(families: Array) -> list[Array]:
-    """Return the problems of each fold: no family is divided, and the largest goes to the smallest fold so far."""
+    """Return the problems of each fold; families stay whole, and the largest goes to the smallest fold so far."""
     names, counts = np.unique(families, return_counts=True)
     parts: list[list[int]] = [[] for _ in range(FOLDS)]
     sizes = [0] * FOLDS
@@ -139,34 +139,34 @@ def folds(families: Array) -> list[Array]:
 
 
 def by_selector(known: Data, asked: Data, grown: str) -> Array:
-    """Choose by a selector made from the known problems, in one of the ways of `GROWERS`."""
+    """Choose by a selector that is trained on the known problems by one of `GROWERS`."""
     return orders(GROWERS[grown](known.space, known.known, known.costs), known.space, asked.known)
 
 
 def by_single(known: Data, asked: Data) -> Array:
-    """Choose the single kernel that was best."""
+    """Choose the best single kernel for all problems."""
     return np.tile(single(known.times.means, known.costs), (len(asked.known), 1))
 
 
 def by_nearest(known: Data, asked: Data) -> Array:
-    """Choose the fastest kernel of the nearest problem; of several equally near, of the first."""
+    """Choose the fastest kernel of the nearest known problem, the first of equally near ones."""
     nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
     return np.argsort(known.costs[nearest], axis=1, kind="stable")
 
 
 def rules(grown: str) -> dict[str, Rule]:
-    """Return the ways to choose that learn, with a selector made in that way."""
+    """Return the ways to choose that learn from data, with a selector of this kind."""
     return {SELECTOR: partial(by_selector, grown=grown), SINGLE: by_single, NEAREST: by_nearest}
 
 
 def part(data: Data, rows: Array) -> Data:
-    """Return some problems of the data, with all kernels."""
+    """Return the data of some problems, with all kernels."""
     times = data.times.only(rows.tolist(), data.times.kernels)
     return Data(times, data.space, data.known[rows], data.features[rows], data.costs[rows], data.families[rows])
 
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
-    """Return each rule's orders of kernels for problems whose family it has not seen."""
+    """Return each rule's orders of kernels for problems whose family it was not trained on."""
     orders = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
     for fold in folds(data.families):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
@@ -177,7 +177,7 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
 
 
 def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
-    """Return the losses of each way against the oracle; where a kernel has no time, the next in its order is taken.
+    """Return each way's losses relative to the oracle; if a kernel has no time, the next in the order is used.
 
     chosen: the orders of the first kernels of the table; the selector's own rows may be a column after those.
     """
@@ -193,7 +193,7 @@ def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
 
 
 def candidates(times: Times) -> int:
-    """Return how many of the kernels can be chosen: all but the selector itself, which is the last."""
+    """Return the number of kernels that can be chosen: all except the selector itself, which is the last."""
     return len(times.kernels) - times.kernels[-1].endswith(SELECTED)
 
 
@@ -217,7 +217,7 @@ def _taken(means: Array, chosen: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return the score of each way to choose, with bootstrap intervals over families."""
+    """Return the regret, with the score of each way to choose and bootstrap intervals over families."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
     tree, one = by_way[SELECTOR], by_way[SINGLE]

@@ -1,4 +1,4 @@
-"""Rows of a store as training data: logarithms of times by problem and kernel, all of one setting."""
+"""Read training data from a store: logarithms of times by problem and kernel, in one setting."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ SELECTED = "kernelmark.selected"
 
 
 class ModelSetting(NamedTuple):
-    """The conditions that all rows of a model share."""
+    """The setting that all rows of a model share."""
 
     op: str
     device: str
@@ -49,8 +49,9 @@ _WORDS = {
 class Times(NamedTuple):
     """The time of each kernel on each problem.
 
-    logs: 2 x problems x kernels, logarithms of seconds from two halves of the processes, NaN without a time; both
-    halves are equal if a row has one process. rows: the latest row of each pair. processes: the fewest of any pair.
+    logs: (2 x problems x kernels) logarithms of seconds from two halves of the processes, NaN without a time; both
+    halves are equal if a row has one process. rows: the latest row of each problem and kernel. processes: the fewest of
+    any row.
     """
 
     setting: ModelSetting
@@ -62,12 +63,12 @@ class Times(NamedTuple):
 
     @property
     def means(self) -> Array:
-        """Return the mean of the logarithms of both halves, problems x kernels."""
+        """Return the mean of both halves' logarithms (problems x kernels)."""
         means: Array = self.logs.mean(axis=0)
         return means
 
     def only(self, chosen: Sequence[int], kernels: Sequence[str]) -> "Times":
-        """Return some of the problems, with these kernels in this order; NaN for a kernel that was not measured."""
+        """Return the times of some problems, with these kernels in this order; NaN for a kernel without times."""
         none = np.full((2, len(chosen), 1), np.nan)
         columns = [
             self.logs[:, chosen, self.kernels.index(name)][:, :, None] if name in self.kernels else none
@@ -78,7 +79,7 @@ class Times(NamedTuple):
 
 
 def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
-    """Return the times of runs. selected: include the selector's rows. Raises UsageError for no time or two settings.
+    """Return the times of runs. selected: include the selector's rows. Raises UsageError unless there is one setting.
 
     Kernels that read the buffers as column-major matrices compute another product, and are left out.
     """

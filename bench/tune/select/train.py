@@ -32,9 +32,9 @@ from kernelmark.bench.tune.select.tree import TreeNode, leaf
 
 
 def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
-    """Return the selector made from the data; it always chooses one kernel if a choice is not worth it.
+    """Return the selector trained on the data; it always chooses the same kernel if more is not worth it.
 
-    lost: losses of selectors that have not seen the families of the problems.
+    lost: the losses of selectors that were trained without the problems' families.
     """
     setting, space, kernels = data.times.setting, data.space, data.times.kernels
     best = single(data.times.means, data.costs)
@@ -94,14 +94,14 @@ def _judged(leaf: Split, rows: Array, data: Data, lost: PolicyLosses) -> Split:
 
 
 class Trained(NamedTuple):
-    """A selector, and the regret of each way to choose on held-out problems."""
+    """A trained selector, and the losses of each way to choose on held-out problems."""
 
     model: Model
     lost: list[PolicyLosses]
 
 
 def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequence[str]) -> Trained:
-    """Return the selector of some runs; with tests, its regret is measured on theirs. Raises UsageError."""
+    """Train a selector on runs, and measure its regret on held-out families or on `tests`. Raises UsageError."""
     times = rows.read(store, registry, runs)
     held = _held_out(store, registry, times, tests) if tests else None
     if held is not None:

@@ -1,9 +1,9 @@
 """Training data of a selector: features, families, and the cost of each kernel.
 
-A selector takes the inputs of a problem, and expressions of them that are written alike in Python and in C. A tree
-compares each expression with a threshold, so a logarithm would change no choice, and neither would a division by the
-size of a cache, since a selector is for one device. Without both, the expressions are exact in both languages. A
-formula takes the logarithms of a few of them.
+A selector uses the inputs of a problem, and expressions of them in the common syntax of Python and C. A tree compares
+each expression with a threshold, so a logarithm would change no choice, and neither would a division by the size of a
+cache, since a selector is for one device. Without these, expressions are exact in both languages. A formula uses the
+logarithms of a few expressions.
 """
 
 import math
@@ -27,7 +27,7 @@ def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes whose values are names: layout, direction, place; not those that kernels declare.
+    """Return the axes whose values are names, such as layout, direction or place, except those that kernels declare.
 
     The distribution of operands is left out too, since a caller does not know it.
     """
@@ -38,24 +38,24 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes that no expression contains, so that all problems of a model share their value."""
+    """Return the axes that no expression contains, whose values all problems of a model must share."""
     contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in contained)
 
 
 def expressions(kind: type[Problem], words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return the expressions of an operation; `direction == 2` is true for the third of the listed words."""
+    """Return the expressions of an operation; in `direction == 2`, 2 is the index of the direction in `words`."""
     known = kind.features.expressions or inputs_of(kind)
     return (*known, *(f"{name} == {i}" for name, values in words.items() for i in range(len(values))))
 
 
 def slopes_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the expressions whose logarithms a formula has for an operation."""
+    """Return the expressions whose logarithms a formula uses for an operation."""
     return kind.features.slopes or inputs_of(kind)
 
 
 def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]:
-    """Return the inputs of a problem, and the number of each of its words; -1 for a word that is not listed."""
+    """Return the inputs of a problem, and the index of each of its words, or -1 for an unlisted word."""
     found = [float(getattr(problem, name)) for name in inputs_of(type(problem))]
     for name, values in words.items():
         value = getattr(problem, name)
@@ -64,9 +64,9 @@ def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]
 
 
 def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
-    """Return the value of each expression, a column each, for rows of inputs in the order `names`.
+    """Return a column with the values of each expression, for rows of inputs in the order `names`.
 
-    known: declared by an operation; text from a file is never evaluated.
+    known: the expressions that operations declare; no other text is evaluated.
     """
     scope: dict[str, Any] = {"__builtins__": {}, **dict(zip(names, rows.T, strict=True))}
     return np.column_stack([np.asarray(eval(text, scope), dtype=np.float64) for text in known])
@@ -90,14 +90,14 @@ class FeatureSpace(NamedTuple):
     slopes: tuple[str, ...]
 
     def numbers(self, problems: Sequence[Problem]) -> Array:
-        """Return problems x columns: each input, then the number of the word on each axis."""
+        """Return an array (problems x columns): the inputs, then the index of the word on each axis."""
         return np.array([numbers(problem, self.words) for problem in problems])
 
     def features(self, known: Array) -> Array:
         return evaluated((*self.inputs, *self.words), self.texts, known)
 
     def apart(self, one: Array, others: Array) -> Array:
-        """Return the distance of each other problem from one, in octaves; infinite if a word differs."""
+        """Return the distance of each problem in `others` from `one`, in octaves; infinite if a word differs."""
         count = len(self.inputs)
         octaves = np.log2(others[:, :count]) - np.log2(one[:count])
         is_like = (others[:, count:] == one[count:]).all(axis=1)
@@ -107,7 +107,7 @@ class FeatureSpace(NamedTuple):
 
 
 def space_of(problems: Sequence[Problem]) -> FeatureSpace:
-    """Return the space of problems of one operation. Raises UsageError if another axis differs."""
+    """Return the feature space of problems of one operation. Raises UsageError if any other axis differs."""
     kind = type(problems[0])
     fixed = {name: getattr(problems[0], name) for name in others_of(kind)}
     for name, value in fixed.items():
@@ -126,7 +126,8 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
 class Data(NamedTuple):
     """Times with the features of their problems.
 
-    known: problems x inputs; features: problems x expressions; costs: problems x kernels; families: of each problem.
+    known: (problems x inputs); features: (problems x expressions); costs: (problems x kernels); families: of each
+    problem.
     """
 
     times: Times
@@ -145,7 +146,7 @@ def data_of(times: Times, space: FeatureSpace) -> Data:
 
 
 def families_of(problems: Sequence[Problem]) -> Array:
-    """Return a number for the family of each problem: those whose sizes round to the same powers of two.
+    """Return the number of each problem's family, whose sizes round to the same powers of two.
 
     All layouts, directions and places of a shape are in one family, so that they are held out together.
     """
@@ -174,16 +175,16 @@ def require_enough(where: str, data: Data) -> None:
             "--problem chooses problems that one takes"
         )
     if len(data.times.kernels) < 2:
-        raise UsageError(f"{where}: has times of {data.times.kernels[0]} alone; a choice needs two kernels")
+        raise UsageError(f"{where}: has times of only {data.times.kernels[0]}; a choice needs two kernels")
 
 
 def everywhere(means: Array) -> Array:
-    """Return, for each kernel, whether it has a time on every problem."""
+    """Return for each kernel whether it has a time on every problem."""
     complete: Array = np.asarray(~np.isnan(means).any(axis=0))
     return complete
 
 
 def single(means: Array, costs: Array) -> Array:
-    """Return the kernels sorted by their cost over all problems; kernels that take every problem come first."""
+    """Return the kernels sorted by cost over all problems; kernels that take every problem come first."""
     mean: Array = costs.mean(axis=0)
     return np.lexsort((mean, ~everywhere(means)))

@@ -1,4 +1,4 @@
-"""A regression tree over shapes: at each leaf an order of kernels, the one to call first.
+"""A regression tree over shapes, with an order of kernels at each leaf.
 
 Each node splits at the threshold for which the costs of all kernels together vary least on both sides (CART, Breiman et
 al., 1984, with a number of outputs); the cost of a kernel is the logarithm of its time over the fastest one's. It is a
@@ -22,7 +22,7 @@ MISSING = math.log(100)
 
 
 class TreeNode(NamedTuple):
-    """A node of a tree, with the problems that it was made from; a node with `below` and `above` has a split.
+    """A node of a tree, with its training problems; a node with `below` and `above` has a split.
 
     feature: the column that is compared; below: the node for values up to the threshold.
     """
@@ -36,21 +36,21 @@ class TreeNode(NamedTuple):
 
 
 def costs_of(times: Array) -> Array:
-    """Return the cost of each kernel on each problem, from logarithms of times; `MISSING` without a time."""
+    """Return the cost of each kernel on each problem, from logarithms of times; NaN becomes `MISSING`."""
     costs = times - np.nanmin(times, axis=1, keepdims=True)
     return np.where(np.isnan(costs), MISSING, costs)
 
 
 def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
-    """Return the tree of problems (rows) by features (columns) and the cost of each kernel.
+    """Grow a tree on the features of problems (rows) and the cost of each kernel.
 
-    least: problems in each leaf.
+    least: the fewest problems in a leaf.
     """
     return _grown(np.arange(len(features)), features, costs, DEPTH, least)
 
 
 def order_of(costs: Array) -> Array:
-    """Return the kernels by their cost over some problems, the cheapest first."""
+    """Return the kernels sorted by their cost over some problems, the cheapest first."""
     return np.argsort(costs.mean(axis=0), kind="stable")
 
 

@@ -22,7 +22,7 @@ CHOICES = (TableColumn("kernel"), TableColumn("problems", "right"), TableColumn(
 
 
 def trained(model: Model) -> str:
-    """Return the result of a training: the verdict, the ways to choose, and how often each kernel is chosen."""
+    """Return the text on a training: the verdict, the ways to choose, and how often each kernel is chosen."""
     found = model.regret
     head = paragraph(
         f"{model.subject}, from {' and '.join(model.runs)}: {count(len(model.measured), 'problem')}. Held out: "
@@ -36,7 +36,7 @@ def trained(model: Model) -> str:
 
 
 def remarks(model: Model) -> list[str]:
-    """Return the remarks on the limits of the shares."""
+    """Return remarks on the limits of the figures."""
     found = model.regret
     parts = [found.noise] if found.noise else []
     if found.processes < 2:
@@ -45,12 +45,12 @@ def remarks(model: Model) -> list[str]:
             "`kernelmark run SUITE --processes 5` makes runs of several."
         )
     if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in found.lines):
-        parts.append("The library's own choice has no row in these runs; `kernelmark doctor` names what is missing.")
+        parts.append("The library's own choice has no row in these runs; `kernelmark doctor` reports what is missing.")
     return [paragraph(part, "  ", "  ") for part in parts]
 
 
 def verdict(model: Model) -> str:
-    """Return the verdict: whether a choice is worth it, or else which kernel to use."""
+    """Return the verdict: to use a selector, or a single kernel, and why."""
     found = model.regret
     gap = f"the oracle is {words(found.gap)} as fast as the best single kernel"
     if model.single and found.gap.mean < WORTH:

@@ -1,1 +1,1 @@
-"""Watch one .cu file while a user tunes it: compile, verify and time each version in turn with the one before."""
+"""Watch a .cu file while a user edits it: compile, verify and time each version in turn with the previous one."""

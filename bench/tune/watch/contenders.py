@@ -1,4 +1,4 @@
-"""The kernel that a .cu belongs to, its competitors, and the job that times two versions in turn."""
+"""The kernel of a .cu file, its competitors, and the job that times two versions in turn."""
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ from kernelmark.bench.tune.watch.source import Version
 def watched_kernel(
     registry: Registry, file: Path, problem: Problem, wanted: str | None, device: DeviceLimits
 ) -> CudaKernel:
-    """Return the kernel of `file` that takes `problem`; `wanted` selects one of several. Raises UsageError."""
+    """Return the kernel in `file` that takes `problem`; `wanted` selects one of several. Raises UsageError."""
     kernels = [
         k
         for k in registry.kernels.values()
@@ -37,12 +37,12 @@ def watched_kernel(
     if tile:
         named = [k.with_tile(parse_tile(tile, f"--kernel {wanted}")) for k in named]
     if not named:
-        raise UsageError(f"--kernel {wanted}: is not of {file}; expected one of {_ids(kernels)}")
+        raise UsageError(f"--kernel {wanted}: is not in {file}; expected one of {_ids(kernels)}")
     able = [k for k in named if k.op == problem.op and k.refuses(problem, device) is None]
     if len(able) > 1:
         raise UsageError(f"{file}: is the source of {_ids(able)}; choose one with --kernel")
     if not able:
-        raise UsageError(f"{problem.id}: {_refusal(named, problem, device)}; take another problem")
+        raise UsageError(f"{problem.id}: {_refusal(named, problem, device)}; choose another problem")
     return able[0]
 
 
@@ -52,7 +52,7 @@ def with_tile(kernel: CudaKernel, tile: Mapping[str, int], problem: Problem, dev
         return kernel
     fixed = kernel.with_tile({**kernel.tile, **tile})
     if reason := fixed.refuses(problem, device):
-        raise UsageError(f"--tile: {reason}; take another tile or problem")
+        raise UsageError(f"--tile: {reason}; choose another tile or problem")
     return fixed
 
 
@@ -69,7 +69,7 @@ def _refusal(kernels: list[CudaKernel], problem: Problem, device: DeviceLimits) 
 def counterparts(
     registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None, device: DeviceLimits = H100
 ) -> tuple[str, ...]:
-    """Return the GPU kernels that take the problem and match `glob`; by default the vendor's of the same arithmetic.
+    """Return the GPU kernels that take the problem and match `glob`; by default the vendor's with the same numerics.
 
     Raises UsageError if the glob matches none.
     """
@@ -98,9 +98,9 @@ for name, source in {sources!r}.items():
 
 
 class VersionTiming(msgspec.Struct, frozen=True):
-    """A comparison to time: versions of a kernel on a problem, and its counterparts; declared by the plug-ins.
+    """The kernel, problem, counterparts and plug-ins of comparisons between versions.
 
-    The kernel's id names the tile that they all take, if they do.
+    If all versions use the same tile, the kernel's id contains it.
     """
 
     kernel: str
@@ -117,7 +117,7 @@ class VersionTiming(msgspec.Struct, frozen=True):
 
 
 def compare(comparison: VersionTiming, current: Version, previous: Version | None) -> list[Measurement]:
-    """Verify and time the versions and their counterparts in a fresh process; the present version's row comes first.
+    """Verify and time the versions and their counterparts in a fresh process; the current version's row comes first.
 
     Raises UsageError if another run holds the GPU.
     """
@@ -126,7 +126,7 @@ def compare(comparison: VersionTiming, current: Version, previous: Version | Non
 
 
 def job_of(comparison: VersionTiming, current: Version, previous: Version | None) -> Job:
-    """Return a job with the versions as contenders, declared by a plug-in that is written beside the present one."""
+    """Return a job with the versions as contenders, declared by a plug-in that is written beside the current one."""
     versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
     sources = {kernel.partition("@")[0].partition(".")[2]: str(version.source) for kernel, version in versions.items()}
     plugin = current.source.with_name("versions.py")

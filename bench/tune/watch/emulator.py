@@ -1,4 +1,4 @@
-"""Run one kernel in the emulator (docs/emulator.md), every tile on small problems; report each bug once."""
+"""Run every tile of a kernel in the emulator (docs/emulator.md) on small problems, and report each bug once."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ from kernelmark.bench.report.layout import paragraph
 
 
 class Emulated(msgspec.Struct, frozen=True):
-    """The emulator's reports and their cases. chosen: the tile that a run takes for the problem.
+    """The emulator's reports and their cases. chosen: the tile that a run uses for the problem.
 
     untested: tiles that take the problem, but none of the small problems. skipped: why nothing was tested. refused: why
-    the emulator cannot take the source or its plan, with the compiler's log. left: cases after the first timeout. own:
-    how much of the problem itself was run.
+    the emulator refuses the source or its plan, with the compiler's log. left: cases after the first timeout. own: how
+    much of the problem itself was run.
     """
 
     chosen: Tile
@@ -40,9 +40,9 @@ class Emulated(msgspec.Struct, frozen=True):
 
 
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
-    """Run each tile of the kernel on the CPU, every access checked, on the sweep's problems of this problem's kind.
+    """Run each tile of the kernel on the CPU, with all accesses checked, on the sweep's problems of the same kind.
 
-    On the problem itself, it runs the blocks that fit into seconds.
+    On the problem itself, run as many blocks as a few seconds allow.
     """
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
@@ -128,7 +128,7 @@ FAMILIES = {"race": "order", "uninitialised-read": "order"} | dict.fromkeys(
 
 @dataclass
 class Bug:
-    """One report: faults of one family at connected lines, or wrong results, wherever they were seen."""
+    """A bug: faults of one family at connected lines, or wrong results, in all cases where they occurred."""
 
     family: str
     lines: set[tuple[str, int]]
@@ -146,10 +146,10 @@ class Bug:
 
 
 def bugs(findings: Sequence[Defect]) -> list[Bug]:
-    """Return each bug once, in the order in which they were found.
+    """Return the bugs without duplicates, in order of appearance.
 
-    A race is the same whichever of its lines comes first, and one that shares a line with another comes from the same
-    barrier. A wrong result beside another report follows from it, and is no bug of its own.
+    The order of a race's lines does not matter, and races that share a line come from the same barrier. A wrong result
+    is a consequence of any other report, not a separate bug.
     """
     reported = {finding.case.id for finding in findings if finding.report}
     found: list[Bug] = []
@@ -174,7 +174,7 @@ def _lines(finding: Defect) -> set[tuple[str, int]]:
 
 
 def verdict(found: Emulated) -> str:
-    """Return PASS or FAIL with how much was tested, the reports, and a line for each tile."""
+    """Return a text with PASS or FAIL, the extent of the tests, the reports, and a line for each tile."""
     if found.refused:
         return f"FAIL: {found.refused}"
     if reports := bugs(found.findings):

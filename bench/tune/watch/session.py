@@ -1,4 +1,4 @@
-"""Show each version for `watch`, choose the version that the next one is compared with, and keep a history."""
+"""Report on each version for `watch`, choose the version to compare the next one with, and store a history."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ from kernelmark.bench.tune.watch.source import Files, Version
 
 
 def change_table(now: Counts, before: Counts | None) -> str:
-    """Return the totals of a version, with the old value beside each that has changed."""
+    """Return a table of a version's totals, with the old value beside each changed one."""
     old = dict(_figures(before or now))
     cells = [(name, new if new == old[name] else f"{new} (was {old[name]})") for name, new in _figures(now)]
     ran = sum(launch.run_blocks for launch in now.launches)
@@ -66,7 +66,7 @@ _SHOWN = {
 
 
 def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> str:
-    """Return a column for each launch, with the old value beside each that has changed. Sizes are in bytes."""
+    """Return a table with a column for each launch, and old values beside changed ones. Sizes are in bytes."""
     known = {row.entry: row for row in before}
     cells = [[name, *(_beside(row, known.get(row.entry), field) for row in rows)] for name, field in _SHOWN.items()]
     return table([TableColumn("launch"), *(TableColumn(row.entry, wraps=12) for row in rows)], cells)
@@ -83,9 +83,9 @@ def _shown(value: object) -> str:
 
 
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
-    """Return a table of the present version, in the first row, against each other kernel, from samples taken in turn.
+    """Return a table of the current version (first row) against each other kernel, from samples taken in turn.
 
-    names: for kernels that have no id of their own. Below the table are the kernels without a time, and why.
+    names: names of kernels that are versions. Below the table are the kernels without a time, with reasons.
     """
     columns = (
         TableColumn("kernel"),
@@ -124,9 +124,9 @@ def _against(other: Measurement, present: Measurement) -> str:
 
 @dataclass
 class Tried:
-    """A version that was tried, and the one to compare it with, `beside`. against: its failures, in a few words.
+    """A version that was tried, and the version to compare it with, `beside`. against: its failures, in a few words.
 
-    judged: it ran on a device or in the emulator, and was right. rows: all rows of its job, its own first.
+    judged: whether it ran on a device or in the emulator. rows: all rows of its job, its own first.
     """
 
     version: Version
@@ -139,7 +139,7 @@ class Tried:
 
     @property
     def time_s(self) -> float | None:
-        """Return the median time in its own job, if it has one."""
+        """Return the version's median time in its job, or None."""
         interval = self.rows[0].interval if self.rows and self.rows[0].status == Status.OK else None
         return interval.median if interval else None
 
@@ -155,7 +155,7 @@ class Tried:
 
 
 class WatchSession:
-    """Versions of one kernel on one problem. comparison: None without a GPU. vs: compare each version with this."""
+    """Versions of a kernel on a problem. comparison: None without a GPU. vs: compare each version with this one."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class WatchSession:
         return bool(self.tried) and self.tried[-1].good
 
     def look(self, version: Version) -> Iterator[str]:
-        """Yield the report on a version, part by part. The next is compared with the last version that is right."""
+        """Yield the parts of the report on a version. The next version is compared with the last right one."""
         tried = Tried(version, beside=self.beside)
         self.tried.append(tried)
         yield from map(version.told, self._looked_at(tried))
@@ -263,7 +263,7 @@ class WatchSession:
         return self._known_counts[version]
 
     def summary(self) -> str:
-        """Return how many versions were tried, the best version that passed, and the verdict on the last."""
+        """Return a summary: the number of versions, the best version that passed, and the verdict on the last."""
         if not self.tried:
             return "no version was tried"
         good = [tried for tried in self.tried if tried.good]
@@ -279,14 +279,14 @@ class WatchSession:
 
 
 class Log:
-    """The history of the session's kernel on its problem, which each tried version is added to."""
+    """The history of the session's kernel on its problem."""
 
     def __init__(self, store: Store, session: WatchSession) -> None:
         self._store, self._session = store, session
         self._numbers: dict[int, int] = {}
 
     def add(self, files: Files) -> None:
-        """Add the version that the session has tried last; files: as they were saved. Raises UsageError."""
+        """Add the version that the session tried last. files: the saved contents. Raises UsageError."""
         tried = self._session.tried[-1]
         sources = _sources(tried.version, files)
         self._numbers[tried.version.number] = self._store.add_version(self._version(tried), sources)

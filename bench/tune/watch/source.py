@@ -1,4 +1,4 @@
-"""Watch the file and the headers beside it, and keep each saved version of them separately."""
+"""Watch a file and the headers beside it, and copy each saved version to a separate folder."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ Files = Mapping[str, bytes]
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A saved version of the file: a copy, beside copies of the headers in its folder. number: 0 for another file."""
+    """A saved version of the file: a copy, with copies of the headers in its folder. number: 0 for another file."""
 
     number: int
     source: Path
@@ -23,16 +23,16 @@ class Version(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """`version 2`, or `other.cu` for the file that versions are compared with."""
+        """Return `version 2`, or `other.cu` for the file that versions are compared with."""
         return f"version {self.number}" if self.number else self.original.name
 
     def told(self, text: str) -> str:
-        """Return the text of a compiler or a checker with the user's names of the files."""
+        """Return the output of a compiler or checker with the names of the user's files."""
         return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
 
 
 def saves(file: Path) -> Iterator[Files]:
-    """Yield the contents now, and again each time that they have changed."""
+    """Yield the contents of the files now, and after each change."""
     known: Files | None = None
     looked_at: object = None
     while True:
@@ -70,7 +70,7 @@ def contents(file: Path) -> Files | None:
 
 
 def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
-    """Copy this version to a folder below `folder`, so that a later save does not change it."""
+    """Copy this version to a folder in `folder`, so that a later save does not change it."""
     place = folder / str(number)
     place.mkdir()
     for name, content in files.items():
