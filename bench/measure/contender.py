@@ -36,7 +36,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.verdict import Verdict
 
-OF_A_TIMED_CALL = "the output of a timed call, after a few elements of its operands had changed:  "
+OF_A_TIMED_CALL = "the output of a timed call, after a few elements of its operands had changed: "
 
 
 class Contender:
