@@ -6,16 +6,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from kernelmark.bench.measure.present import module_missing
+from kernelmark.bench.run.broker import load_config
 from support.pages import DOCS, save_files
 from support.shards import LOCAL, asked, config_file, dispatch, measure, rows, suite_file
 from support.tools import needed
 
 if reason := module_missing("parsl"):
     needed(reason)
-
-from parsl.providers.kubernetes import kube
-
-from kernelmark.bench.run.broker import load_config
 
 QUICK = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1")
 SMALL = "copy/m3n5/f32"
@@ -82,6 +79,8 @@ def test_an_executor_whose_blocks_fail_ends_the_run_with_what_they_print(refused
 
 
 def test_parsl_loads_the_configurations_of_the_docs(tmp_path, monkeypatch):
+    from parsl.providers.kubernetes import kube
+
     save_files((DOCS / "cluster.md").read_text(), tmp_path)
     for name in ("client", "config"):  # of the package kubernetes, which would ask for a cluster
         monkeypatch.setattr(kube, name, MagicMock(), raising=False)
