@@ -95,7 +95,7 @@ class Tasks:
     def __init__(self, registry: Registry, limits: DeviceLimits, device: str = "cuda") -> None:
         self._registry, self._limits, self._device = registry, limits, device
         self._kernels = [kernel for kernel in registry.kernels.values() if kernel.device == device]
-        self.smallest = cache(self._smallest)
+        self.smallest, self._takes = cache(self._smallest), cache(self._would_take)
         self._codes: dict[str, tuple[str, ...]] = {}
         #: Why tasks were left out: a line for each whose digest cannot be formed.
         self.refused: list[str] = []
@@ -143,7 +143,7 @@ class Tasks:
         where: dict[str, Any] = {"problems": tuple(problems), "kernels": names}
         yield Task(name=name, kind=kind, value=value_, digest=digest, seconds=seconds, basis=basis, **where, **more)
 
-    def _takes(self, kernel: str, problem: str) -> bool:
+    def _would_take(self, kernel: str, problem: str) -> bool:
         if kernel.partition("@")[0] not in self._registry.kernels:  # its way of launching is timed wrong
             return False
         found, wanted = self._registry.named(kernel), self._registry.problem(problem)
