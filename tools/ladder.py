@@ -54,9 +54,9 @@ ARCHS = ("sm_80", "sm_90a")
 HEADERS = ("kernel", "idea", "threads", "registers", "shared", "occupancy")
 INTRODUCTION = """# The ladder
 
-Each kernel is one idea in one file below `cuda/`, whose head names owners of tiles, preconditions and the
+Each kernel is one idea in a file of `cuda/`, whose head names tile owners, preconditions and the
 limit. Resources are those of `kernelmark inspect` for the launch with the most registers, on sm_80 / sm_90a where they
-differ: threads and bytes of shared memory a block, registers a thread, occupancy. The tile is that of
+differ: threads and shared bytes per block, registers per thread, occupancy. The tile is that of
 problems of 4096 in each dimension. Rates are in GPU reports
 ([H200](../reports/nvidia-h200/tables.md))."""
 LARGE = 4096

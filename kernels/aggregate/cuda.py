@@ -145,11 +145,11 @@ def _codes(form: Format, rows: int, count: int, whose: str) -> tuple[Scratch, Sc
 
 @cuda_kernel("aggregate", **_quantised("onebit", "OneBit"))
 def onebit(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """One bit per element and two means per block of 512, with error feedback; a ballot collects the signs."""
+    """One bit per element and two means per block of 512, with error feedback; signs by ballot."""
     return _exchange(p, t, "onebit", "OneBit")
 
 
 @cuda_kernel("aggregate", **_quantised("int8", "Int8"))
 def int8(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """A byte per element and a scale, from the largest magnitude, per block of 256, with error feedback."""
+    """A byte per element and a scale per block of 256, with error feedback."""
     return _exchange(p, t, "int8", "Int8")

@@ -32,7 +32,7 @@ def _supports(p: FftProblem) -> str | None:
 
 @cuda_kernel("fft", source="fft/small.cu", entry="fft_small_{kind}", supports=_supports)
 def small(p: FftProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Powers of two up to 32 x 32: columns and rows are transformed in registers and exchanged in shared memory."""
+    """Powers of two up to 32 x 32: columns and rows in registers, exchanged in shared memory."""
     form, side = shape(p) or ("PLANE", SIDES[0])
     together = (side if form == "ROWS" else 1) * (1 if p.kind == "c2c" else 2)
     blocks = ceil_div(p.b, together * THREADS[p.dtype] // side)

@@ -38,7 +38,7 @@ def ffma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 @cuda_kernel("fma", source="roofline/ffma_fed.cu", entry="ffma_fed", dtypes=("f32",), units=("fed",), supports=_c_int)
 def ffma_fed(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Fused multiply-adds with factors from shared memory, 6 reads of 16 bytes per 128 multiply-adds."""
+    """Fused multiply-adds with factors from shared memory, 6 reads of 16 bytes per 128."""
     return _call(p, FED_SUMS)
 
 

@@ -67,7 +67,7 @@ def stages_bytes(t: Tile) -> int:
     **F32,
 )
 def blocktile1d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A column of TM elements a thread, each read of B used TM times."""
+    """A column of TM elements per thread, each read of B used TM times."""
     return [KernelCall(grid(p, t), t.BM * t.BN // t.TM, arguments(p))]
 
 
@@ -87,7 +87,7 @@ def blocktile1d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCal
     **F32,
 )
 def blocktile2d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """TM x TN elements a thread, as a sum of outer products."""
+    """TM x TN elements per thread, as a sum of outer products."""
     return [KernelCall(grid(p, t), t.BM * t.BN // (t.TM * t.TN), arguments(p))]
 
 
@@ -107,7 +107,7 @@ def blocktile2d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCal
     **F32,
 )
 def vectorised(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """TM x TN elements a thread, memory and shared memory accessed four words at a time."""
+    """TM x TN elements per thread, with memory and shared memory accessed four words at a time."""
     return [KernelCall(grid(p, t), t.BM * t.BN // (t.TM * t.TN), arguments(p), entry=packed(VECTORISED, p))]
 
 
@@ -127,17 +127,17 @@ def vectorised(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     **F32,
 )
 def warptile(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A tile per warp, panels staged through double-buffered shared memory."""
+    """A tile per warp, with panels staged through double-buffered shared memory."""
     return [KernelCall(grid(p, t), warps(t), arguments(p), entry=packed(WARPTILE, p))]
 
 
 def tiles(p: GemmProblem, t: Tile) -> int:
-    """Return how many tiles cover C, in all products of the batch."""
+    """Return the number of tiles of C in all products of the batch."""
     return int(np.prod(grid(p, t)))
 
 
 def useful(p: GemmProblem, t: Tile) -> float:
-    """Return the share of the tiles' elements that lie in C."""
+    """Return the share of the tiles' elements that are in C."""
     return p.m * p.n * p.batch / float(tiles(p, t) * t.BM * t.BN)
 
 
@@ -164,7 +164,7 @@ ASYNC_TILES = by_waves(CHOICES, tiles, useful, warps, _tiles.pipeline)
     **F32,
 )
 def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A tile per warp, panels copied several steps ahead by cp.async."""
+    """A tile per warp, with panels copied several steps ahead by cp.async."""
     return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes(t), piped(ASYNC, p, t))]
 
 
@@ -210,7 +210,7 @@ def _sliced(choice: Choice) -> dict[str, Tunable]:
     **F32,
 )
 def splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Slices of k multiplied by blocks of their own, their sums added in order by a second launch."""
+    """Slices of k are multiplied by separate blocks; a second launch adds their sums in order."""
     depth, count = slices(p, t)
     lda, ldb, ldc, stride_a, stride_b, stride_c = arguments(p)[8:]
     partials = Scratch("partials", 4 * p.batch * count * p.m * p.n if count > 1 else 0)
@@ -224,7 +224,7 @@ def splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 class Dealt(NamedTuple):
-    """How stream-K deals out its tiles: `whole` of them one at a time, the steps of the rest in equal shares."""
+    """The schedule of stream-K: `whole` tiles go to blocks undivided, and the steps of the rest in equal shares."""
 
     tiles: int
     whole: int
@@ -266,7 +266,7 @@ def dealt(p: GemmProblem, t: Tile) -> Dealt:
     **F32,
 )
 def streamk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """All steps along k dealt out evenly to a persistent grid, divided tiles added in order by a second launch."""
+    """A persistent grid shares all steps along k evenly; a second launch adds divided tiles in order."""
     d = dealt(p, t)
     partials = Scratch("partials", 2 * d.blocks * 4 * t.BM * t.BN if d.divides else 0)
     a, b, c, *sizes = arguments(p)

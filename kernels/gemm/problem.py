@@ -42,7 +42,7 @@ STRASSEN = ("strassen", "strassen64")
 
 
 class GemmOperands(Protocol):
-    """Operands of a GEMM kernel's set-up: views of A, B and C as stored, thread count, stream and scratch.
+    """The operands of a GEMM kernel's set-up: views of A, B and C as stored, thread count, stream and scratch.
 
     bias, v: of the epilogues that have them. scale_a, scale_b: of products with scales.
     """
@@ -166,18 +166,18 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """All sizes equal or a little apart, and a layer of a decoder at sixteen tokens; those with most rows first."""
+        """Yield equal or slightly different sizes, and a decoder layer with sixteen tokens, the most rows first."""
         decoder = {"m": 16, "n": 4096, "k": 4096}
         yield from sorted([*super().typical(), decoder], key=lambda sizes: -sizes["m"])
 
     @property
     def op_a(self) -> str:
-        """`N` where A is stored m x k, `T` where it is stored k x m."""
+        """Return `N` if A is stored m x k, `T` if it is stored k x m."""
         return self.layout[0]
 
     @property
     def op_b(self) -> str:
-        """`N` where B is stored k x n, `T` where it is stored n x k."""
+        """Return `N` if B is stored k x n, `T` if it is stored n x k."""
         return self.layout[1]
 
     def words(self) -> list[str]:
@@ -241,7 +241,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def group_rows(self) -> tuple[int, ...]:
-        """Return where each group's rows begin, and where the last ones end."""
+        """Return the first row of each group, and the end of the last group."""
         return _groups.edges(self.m, self.groups, self.grouping)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Reference | _groups.GroupedReference:
@@ -267,7 +267,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return next((verdict for verdict in found if verdict.reason), found[0])
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Weighted sums of all rows, or all elements after an activation; None for products with scales or groups."""
+        """Return a check of weighted row sums, or of all elements after an activation; None with scales or groups."""
         if (self.scale, self.grouping) != ("none", "none"):
             return None
         if self.epilogue in ("bias-relu", "sigmoid"):
@@ -350,21 +350,21 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def halvings(self) -> int:
-        """Return how often Strassen's algorithm halves sizes at most."""
+        """Return the most halvings of Strassen's algorithm."""
         return max(1, (min(self.m, self.n, self.k) // _LEAF).bit_length() - 1)
 
     @property
     def largest(self) -> int:
-        """The largest of sizes, batch and leading dimensions."""
+        """Return the largest of the sizes, the batch and the leading dimensions."""
         return max(self.m, self.n, self.k, self.batch, self.groups, *(operand.ld for operand in self.operands()))
 
     @property
     def flop(self) -> int:
-        """Multiply-adds, each as two; 0 if alpha is 0, since BLAS then need not read A and B."""
+        """Return two operations per multiply-add; 0 if alpha is 0, since BLAS then need not read A and B."""
         return 2 * self.batch * self.m * self.n * self.k if self.alpha else 0
 
     def least_flop(self, numerics: str) -> int:
-        """Strassen's algorithm has seven products of halves instead of eight."""
+        """Return the least operations; each halving of Strassen's algorithm has seven products instead of eight."""
         return self.flop * 7**self.halvings // 8**self.halvings if numerics in STRASSEN else self.flop
 
     @property

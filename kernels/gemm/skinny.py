@@ -1,4 +1,4 @@
-"""Products whose A has few rows, as for a token or a few tokens: B's bytes decide how long they take."""
+"""Products with few rows of A, as for one or a few tokens, whose time is determined by reading B."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel, split_dtype
 from kernelmark.kernels._cuda import GRID_LIMIT, beyond_block, ceil_div, multiprocessors
@@ -25,12 +25,12 @@ def itemsize(p: GemmProblem) -> int:
 
 
 def rows(p: GemmProblem) -> int:
-    """Return how many rows a warp sums: all rows of A in FP32; in 16 bits a multiple of eight, as in mma.sync."""
+    """Return the rows that a warp sums: all rows of A in FP32; in 16 bits a multiple of eight, as in mma.sync."""
     return p.m if itemsize(p) == 4 else 8 * ceil_div(p.m, 8)
 
 
 def step(p: GemmProblem) -> int:
-    """Return the number of elements along k that a warp takes at once."""
+    """Return the number of elements along k that a warp processes at a time."""
     return MEMBERS * (VECTOR // itemsize(p) if p.op_b == "T" else MEMBERS)
 
 
@@ -72,7 +72,7 @@ def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return how deep the slices of k are and how many, to fill the device; none less than DEPTH deep if k allows."""
+    """Return the depth and number of the slices of k to fill the device; at least DEPTH deep if k allows."""
     blocks = ceil_div(p.n, t.COLS) * p.batch
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // blocks, p.k // t.DEPTH, GRID_LIMIT))
     stride = t.UNROLL * step(p)
@@ -111,7 +111,7 @@ _EIGHT_LOADS = ((64, 2), (32, 2), (16, 4))
     ),
 )
 def skinny(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A of at most 16 rows: B streamed once through registers, k divided between warps and blocks."""
+    """At most 16 rows of A: B is streamed once through registers, k divided among warps and blocks."""
     depth, count = slices(p, t)
     entry = SKINNY.replace("{ROWS}", str(rows(p))).replace("{W}", str(width(p)))
     stored = DTYPES[split_dtype(p.dtype)[1]].ctype

@@ -36,7 +36,7 @@ def tnn_geam(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", **_NT, **_OWN)
 def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """B transposed out of place by our own vectorised kernel, then cuBLAS as NN."""
+    """B transposed out of place by kernelmark's vectorised kernel, then cuBLAS as NN."""
     turned = x.scratch((problem.k, problem.n), problem.dtype)
     shape = f"transpose/m{problem.n}n{problem.k}/{problem.dtype}/out"
     transpose = x.launch("transpose/cuda.vectorised", shape, a=x.b, b=turned)
@@ -45,7 +45,7 @@ def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", **_NT, **_OWN)
 def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """B transposed in place by our own kernel, cuBLAS as NN, B transposed back."""
+    """B transposed in place by kernelmark's kernel, cuBLAS as NN, B transposed back."""
     n, k, dtype = problem.n, problem.k, problem.dtype
     name = "transpose/cuda.vectorised_inplace" if n == k else "transpose/cuda.c2r"
     there = x.launch(name, f"transpose/m{n}n{k}/{dtype}/in", a=x.b)
@@ -55,7 +55,7 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", layouts=("TN",), betas=(1.0,), modules=("cupy",), **_CUBLAS)
 def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """CuBLAS GEMM into scratch, then C += alpha * product by geam: gradient and update separate."""
+    """GEMM of cuBLAS to scratch, then C += alpha * product by geam: separate gradient and update."""
     product = x.scratch((problem.m, problem.n), problem.dtype)
     gradient = msgspec.structs.replace(problem, alpha=1.0, beta=0.0)
     multiply = cublas.gemm(gradient, SimpleNamespace(a=x.a, b=x.b, c=product, stream=x.stream))

@@ -99,7 +99,7 @@ def fits_wmma(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def copied(p: GemmProblem) -> int:
-    """Return the elements of A and B that one copy may move: 16 bytes, 4 or one element, as rows are aligned."""
+    """Return the elements of A and B that a copy may move, given their alignment: 16 bytes, 4 bytes or one element."""
     a, b, _ = p.operands()
     size = DTYPES[a.dtype].itemsize
     for nbytes in (16, 4):
@@ -114,7 +114,7 @@ def named(entry: str, p: GemmProblem) -> str:
 
 
 def mma_call(p: GemmProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
-    """The launch of gemm/mma.cuh's kernel."""
+    """Return the launch of the kernel in gemm/mma.cuh."""
     stages_bytes = t.STAGES * t.BK * (t.BM + t.BN) * DTYPES[split_dtype(p.dtype)[0]].itemsize
     entry = named(MMA.replace("ARITHMETIC", arithmetic), p)
     return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes, entry)]
@@ -131,7 +131,7 @@ def mma_call(p: GemmProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
     **SIXTEEN,
 )
 def wmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Fragments of nvcuda::wmma, tiles of A, B and C in shared memory."""
+    """Fragments of nvcuda::wmma, with tiles of A, B and C in shared memory."""
     over_c = (ceil_div(p.n, t.T), ceil_div(p.m, t.T), p.batch)
     return [KernelCall(over_c, 128, arguments(p), entry=named(WMMA, p))]
 
@@ -147,7 +147,7 @@ _MMA: dict[str, Any] = {"entry": MMA, "supports": within_grid("m", 64), "valid":
     **_MMA | SIXTEEN,
 )
 def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """16-bit operands by mma.sync, panels copied several steps ahead, fragments read one product ahead."""
+    """16-bit operands by mma.sync, panels copied several steps ahead, fragments one ahead."""
     return mma_call(p, t, "Sixteen<{ctype}>")
 
 
@@ -183,7 +183,7 @@ def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     **_MMA | TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
 )
 def mma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """FP32 operands as sums of two TF32 each, three products by mma.sync, their sums added in FP32."""
+    """FP32 operands split into two TF32 numbers, three products by mma.sync, sums added in FP32."""
     return mma_call(p, t, "ThreeTf32")
 
 
@@ -195,5 +195,5 @@ def mma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     **_MMA | F64,
 )
 def mma_f64(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """FP64 operands and sums by mma.sync, 16 rows of A at once from Hopper on, 8 before."""
+    """FP64 operands and sums by mma.sync, 16 rows of A at a time from Hopper on, 8 before."""
     return mma_call(p, t, f"Double<{16 if device.capability >= 90 else 8}>")

@@ -50,7 +50,7 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 def _as_int_mm(problem: GemmProblem) -> str | None:
     if problem.batch > 1:
-        return "has no batched path; take batch 1"
+        return "has no batched path; use batch 1"
     if problem.ldc_pad:
         return f"ldc is padded by {problem.ldc_pad}, expected 0: C must be contiguous"
     turned = [name for name, op in (("m", problem.op_a), ("n", problem.op_b)) if op == "T"]
@@ -70,7 +70,7 @@ def _as_int_mm(problem: GemmProblem) -> str | None:
     library_version=lambda p: _implementations()[p],
 )
 def int_mm(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """PyTorch's torch._int_mm into C, for which it has no public name: 8-bit integers by oneDNN, added in 32 bits."""
+    """PyTorch's torch._int_mm, which has no public equivalent: 8-bit integers by oneDNN, added in 32 bits."""
     from kernelmark.kernels._torch import implementation, on_threads, tensor
 
     multiply = import_module("torch")._int_mm
@@ -83,7 +83,7 @@ def int_mm(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 def _as_grouped_mm(problem: GemmProblem) -> str | None:
     if (problem.alpha, problem.beta) != (1, 0):
-        return "has neither alpha nor beta; take 1 and 0"
+        return "has neither alpha nor beta; use 1 and 0"
     for operand in problem.operands()[:2]:
         if (pitch := operand.ld * DTYPES[operand.dtype].itemsize) % 16:
             return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of 16"

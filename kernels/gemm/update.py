@@ -22,7 +22,7 @@ from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
     supports=plain,
 )
 def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SciPy's GEMM into scratch, then C += alpha * product by SciPy's axpy: gradient and update separate."""
+    """SciPy's GEMM to scratch, then C += alpha * product by SciPy's axpy: separate gradient and update."""
     from scipy.linalg import blas
 
     gemm, axpy = (blas.sgemm, blas.saxpy) if problem.dtype == "f32" else (blas.dgemm, blas.daxpy)

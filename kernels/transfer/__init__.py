@@ -1,1 +1,1 @@
-"""Transfer: B = A over a link, between memories of host and device, or within the host's."""
+"""Transfer: B = A over a link, between the memories of host and device or within the host's memory."""

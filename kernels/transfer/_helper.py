@@ -1,4 +1,4 @@
-"""The other process of a transfer between two: it maps files in memory, and sends what lies in them when it is asked.
+"""The helper process of a transfer between two processes, which maps memory files and sends their data on request.
 
 Run as a script with two descriptors, a socket of requests and the writing end of a pipe; imports nothing but Python's
 own library, so that it is there within a moment. It ends when the socket does, which a worker that is killed closes.
@@ -31,12 +31,12 @@ class Mapped:
         self.address = ctypes.addressof(self._first)
 
     def bytes(self, start: int, nbytes: int) -> memoryview:
-        """Return a part of it, without a copy."""
+        """Return a part of the file, without a copy."""
         return memoryview(self._map)[start : start + nbytes]
 
 
 def main(requests_fd: int, pipe_fd: int) -> None:
-    """Answer requests until the socket ends."""
+    """Answer requests until the socket closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run decides what an interrupt does
     requests = socket.socket(fileno=requests_fd)
     known: dict[int, Mapped] = {}

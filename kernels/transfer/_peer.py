@@ -1,4 +1,4 @@
-"""A helper process and what the worker asks of it: spawned once for each lane, and gone when the worker is."""
+"""Helper processes, one per lane, that the worker starts and sends requests to; they end with the worker."""
 
 import ctypes
 import fcntl
@@ -95,7 +95,7 @@ class Peer:
                 target = target[count:]
 
     def read(self, address: int, target: int, nbytes: int) -> None:
-        """Copy from the helper's memory into ours, by one system call for each 2 GB at most."""
+        """Copy from the helper's memory to this process, by one system call per 2 GB at most."""
         while nbytes:
             own, there = Vector(target, nbytes), Vector(address, nbytes)
             count = _libc.process_vm_readv(self.pid, ctypes.byref(own), 1, ctypes.byref(there), 1, 0)

@@ -1,4 +1,4 @@
-"""Copies of the driver's on streams: beside the timed one, in pieces, and through pinned memory of our own."""
+"""The driver's copies on streams: on a second stream, in pieces, and through pinned buffers."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ LEAST_BYTES = 2**18
 
 
 class Side:
-    """A stream beside the timed one, which it is forked from and joined to."""
+    """A second stream, which is forked from the timed one and joined to it."""
 
     def __init__(self, timed: Any) -> None:
         import cupy
@@ -51,7 +51,7 @@ def _copy(kind: str, target: int, source: int, nbytes: int, stream: Any) -> Laun
 
 
 def pieces(elements: int, itemsize: int, nbytes: int) -> list[slice]:
-    """Return elements in pieces of that many bytes; all but the last are whole units of 16 bytes."""
+    """Cut elements into pieces of `nbytes` bytes; all except the last are whole units of 16 bytes."""
     step = nbytes // itemsize
     return [slice(first, min(first + step, elements)) for first in range(0, elements, step)]
 

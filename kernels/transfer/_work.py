@@ -26,7 +26,7 @@ affine = cast(Any, intrinsic(_affine))
 
 @jit
 def work(b, a, scale, shift, steps, size):  # type: ignore[no-untyped-def]
-    """Compute b = a after all steps, in groups of `size`; the remaining elements one by one. b may be a."""
+    """Store a after all steps in b, in groups of `size`, and the remaining elements one by one; b may be a."""
     whole = a.size // size * size
     for start in range(0, whole, size):
         affine(b, a, start, scale, shift, steps)
@@ -73,7 +73,7 @@ def wait(counts, at, value):  # type: ignore[no-untyped-def]
 
 @jit
 def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
-    """Copy b = a in pieces of `step`, counted in counts[0]; at most `ahead` are not yet counted in counts[8]."""
+    """Copy a to b in pieces of `step`, counted in counts[0], at most `ahead` pieces before counts[8]."""
     for piece in range((a.size + step - 1) // step):
         wait(counts, 8, piece - ahead + 1)  # type: ignore[no-untyped-call]
         start = piece * step
@@ -83,7 +83,7 @@ def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
 
 @jit
 def work_on_arrival(b, scale, shift, steps, size, step, counts):  # type: ignore[no-untyped-def]
-    """Work on each piece of b as soon as it is counted in counts[0], and count it in counts[8]."""
+    """Process each piece of b once it is counted in counts[0], and count it in counts[8]."""
     for piece in range((b.size + step - 1) // step):
         wait(counts, 0, piece + 1)  # type: ignore[no-untyped-call]
         own = b[piece * step : (piece + 1) * step]

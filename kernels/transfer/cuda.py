@@ -39,7 +39,7 @@ def _driver_copies(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @kernel("transfer", directions=BETWEEN, synchronises=True, supports=_from_host, **COPY)
 def pageable(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """The driver's copy from and to pages as NumPy allocates them, which the driver stages."""
+    """The driver's copy from and to pageable memory, which the driver stages."""
     bind_to_node(x.a, problem.node)
     return _driver_copies(problem, x)
 
@@ -77,13 +77,13 @@ SLOTS: dict[str, Any] = {"directions": ("h2d", "d2h"), "synchronises": True, "su
 
 @kernel("transfer", library_scratch=lambda _: Slot.NBYTES, **SLOTS)
 def staged(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Pages as NumPy allocates them, in pieces by way of one pinned buffer."""
+    """Pageable memory, in pieces through one pinned buffer."""
     return _by_slots(1, problem, x)
 
 
 @kernel("transfer", library_scratch=lambda _: 3 * Slot.NBYTES, **SLOTS)
 def pipelined(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Pages as NumPy allocates them by way of three pinned buffers: the host copies a piece while another crosses."""
+    """Pageable memory through three pinned buffers: the host copies a piece while another crosses the link."""
     return _by_slots(3, problem, x)
 
 
@@ -103,7 +103,7 @@ def peer(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @kernel("transfer", **WORKED)
 def serial(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Copies all from pinned memory, then works on it."""
+    """Copies everything from pinned memory, then works on it."""
     require_node(problem.node)
     return in_turn(copied("h2d", x.b, x.a, x.stream), _arrived(problem, x, slice(None)))
 

@@ -35,7 +35,7 @@ def _blocks(p: TransferProblem, t: Tile) -> int:
     prefer=PREFER,
 )
 def mapped(p: TransferProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
-    """A kernel of ours reads or writes the host's memory in place, 128 bits at once."""
+    """A kernel reads or writes the host's memory in place, 128 bits at a time."""
     return [KernelCall(_blocks(p, t), t.THREADS, ("a", "b", np.int64(p.n)))]
 
 

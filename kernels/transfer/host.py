@@ -37,7 +37,7 @@ def small_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="huge", **H2H)
 @threads_that_pay(compiled=False)
 def huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """NumPy copyto between huge pages, which the system is asked for."""
+    """NumPy copyto between huge pages, which are requested from the system."""
     return copied(x, problem.node)
 
 
@@ -51,21 +51,21 @@ def shared_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="small", **H2H)
 @threads_that_pay(compiled=False)
 def fresh_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """NumPy copyto into pages that were given back before: the first store to each is a page fault."""
+    """NumPy copyto to pages that were released before, so that the first store to each is a page fault."""
     return in_turn(give_back(x.b), copied(x, problem.node))
 
 
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="huge", **H2H)
 @threads_that_pay(compiled=False)
 def fresh_huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """NumPy copyto into huge pages that were given back before."""
+    """NumPy copyto to huge pages that were released before."""
     return in_turn(give_back(x.b), copied(x, problem.node))
 
 
 @kernel("transfer", provider="numba", modules=("numba",), **H2H)
 @threads_that_pay()
 def streaming(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Bands of bytes, one per thread, stored past the caches."""
+    """Bands of bytes, one per thread, by streaming stores."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.copy._numba import stream
 

@@ -96,7 +96,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """One element, less than a vector, less than a block, whole rounds of one, and rounds with a rest."""
+        """Return sizes: one element, below a vector, below a block, whole rounds, and rounds with a remainder."""
         return EmulatedSizes([{"n": n} for n in (1, 3, 31, 264, 1031, 4096, 4099, 9001)], long_from=4096)
 
     def dims(self) -> dict[str, int | float | str]:
@@ -139,11 +139,11 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return compare(name, got, want, self.tolerance(numerics), self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """The whole check, which takes hardly longer than reading both."""
+        """Return the full check, which takes hardly longer than reading both arrays."""
         return lambda outputs, now, changes, numerics: self.check(outputs, self.reference(now, rng), numerics).reason
 
     def tolerance(self, numerics: str) -> float:
-        """Each step of work rounds the product and the sum, to at most u each.
+        """Return the bound: each step of work rounds the product and the sum, by at most u each.
 
         An error of one step shrinks by SCALE in each that follows; SCALE^work is exact to far below that.
         """
@@ -155,10 +155,10 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def traffic_bytes(self) -> int:
-        """Bytes across the link, each once; `bidir` has n elements each way."""
+        """Return the bytes across the link, counted once; `bidir` has n elements in each direction."""
         return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
 
     def link(self, footprint_bytes: int) -> str:
-        """The transfer in this direction, of operands of this size, whose rate is the ceiling."""
+        """Return the transfer in this direction, with operands of this size, whose rate is the ceiling."""
         operands = 4 if self.direction == "bidir" else 2
         return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

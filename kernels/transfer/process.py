@@ -46,7 +46,7 @@ def shared(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @kernel("transfer", **PROCESS)
 def readv(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """One copy by process_vm_readv, out of the memory of another process."""
+    """One copy by process_vm_readv from the memory of another process."""
 
     def move(helper: Peer, source: Shared, start: int, target: Any) -> None:
         helper.read(source.address + start, target.ctypes.data, target.nbytes)

@@ -48,7 +48,7 @@ def _lanes(threads: int) -> int:
 
 @kernel("transfer", **WORKED)
 def serial(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Copies all, then works on it: one thread for each two."""
+    """Copies everything, then works on it, on half of the threads."""
     bind_to_node(x.a, problem.node)
 
     def band(start: int, stop: int) -> Launch:
@@ -60,7 +60,7 @@ def serial(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @kernel("transfer", **WORKED)
 def arrived(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Works on data that have arrived already, without the copy: one thread for each two."""
+    """Works on data that have arrived, without the copy, on half of the threads."""
     bind_to_node(x.a, problem.node)
     lanes = _lanes(x.threads)
     return in_bands(problem.n, lanes, lambda i, j: _work(problem, x.b[i:j], x.a[i:j]))

@@ -15,7 +15,7 @@ AHEAD = 4 * LINE_BYTES
 
 
 def width(itemsize: int) -> int:
-    """Return the elements a side of a block: a cache line, at most 16, since a row is a register and 32 are many."""
+    """Return the side of a block in elements: a cache line, at most 16, since each row takes a register."""
     return min(16, LINE_BYTES // itemsize)
 
 

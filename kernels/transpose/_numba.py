@@ -83,7 +83,7 @@ def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
 
 @jit
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
-    """Transpose each of the m x n matrices start:stop that lie one after the other in x, through s.
+    """Transpose each of the consecutive m x n matrices start:stop in x, through the scratch s.
 
     They are copied into s and not back from there, since a copy reads memory faster than blocks do. If blocks divide
     all quarters, the lower right one waits until the left half is written, so that less lies in s: a matrix and all of
@@ -135,7 +135,7 @@ def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
 
 @jit
 def save(x, kept, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
-    """Save chunks that one segment overwrites and another one needs."""
+    """Save chunks that one segment overwrites and another needs."""
     for e in range(start, stop):
         move(kept, e * chunk, x, saved[e] * chunk, chunk)
 
@@ -171,7 +171,7 @@ def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
 
 @jit
 def append(x, border):  # type: ignore[no-untyped-def]
-    """Copy the border to the end of x, behind the columns that were moved."""
+    """Copy the border to the end of x, after the moved columns."""
     move(x, x.size - border.size, border, 0, border.size)
 
 

@@ -59,7 +59,7 @@ def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
 
 
 def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
-    """Return a launch that transposes the m x n matrix at `address` in place, as far as its caller can see.
+    """Return a launch that transposes the m x n matrix at `address` in place, though with internal scratch.
 
     Raises MemoryError if the system does not give what imatcopy allocates, which would end the process.
     """

@@ -1,4 +1,4 @@
-"""How the longer side of a matrix is cut into strips to be transposed in place; pure arithmetic."""
+"""Cut the longer side of a matrix into strips for transposition in place; pure arithmetic."""
 
 from typing import NamedTuple
 

@@ -71,7 +71,7 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 )
 @threads_that_pay()
 def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
-    """Blocks of a cache line a side transposed in registers, written past the caches where rows are aligned."""
+    """Blocks with the side of a cache line are transposed in registers; streaming stores if rows are aligned."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.transpose import _numba as moves
     from kernelmark.kernels.transpose._blocks import width
@@ -106,7 +106,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 )
 @threads_that_pay()
 def tiles(problem: TransposeProblem, x: TransposeOperands) -> Launch:
-    """In place: chunks along the cycles of their grid, then strips in cache; squares by swapping blocks."""
+    """In place: chunks move along the cycles of their grid, then strips in cache; squares swap blocks."""
     from kernelmark.kernels.transpose._tiles import rectangle, square
 
     if 1 in (problem.m, problem.n):

@@ -62,7 +62,7 @@ def _out_of_place(p: TransposeProblem, tile: tuple[int, int], block: tuple[int, 
     **BITS,
 )
 def naive(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """One thread an element, coalesced reads and strided writes."""
+    """One thread per element, with coalesced reads and strided writes."""
     return _out_of_place(p, (32, 8), (32, 8))
 
 
@@ -76,7 +76,7 @@ _TILED = BITS | {"places": ("out",), "tunables": _TILE, "supports": _rows_within
     **_TILED,
 )
 def unpadded(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Through a tile in shared memory whose columns each lie in one bank."""
+    """Through a tile in shared memory, with each column in one bank."""
     return _out_of_place(p, (t.TILE, t.TILE), (t.TILE, t.ROWS))
 
 

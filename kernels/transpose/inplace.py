@@ -28,12 +28,12 @@ class View(NamedTuple):
 
     @property
     def common(self) -> int:
-        """The greatest common divisor of the sides."""
+        """Return the greatest common divisor of the sides."""
         return math.gcd(self.rows, self.cols)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row in shared memory: whole groups of 32, within which elements are spread over the banks."""
+        """Return the bytes of a row in shared memory: whole groups of 32, with elements spread over the banks."""
         return ceil_div(self.cols, 32) * 32 * self.itemsize
 
     @property
@@ -42,16 +42,16 @@ class View(NamedTuple):
         return self.cols // self.common >= LONG_RUN
 
     def stripe_bytes(self, width: int, stages: int = 1) -> int:
-        """Stripes of columns, one for each stage."""
+        """Return the bytes of the stripes of columns, one for each stage."""
         return self.rows * width * self.itemsize * stages
 
     def stripe_threads(self, width: int, stages: int) -> int:
-        """Threads of a block that moves stripes; one with a ring often has a multiprocessor to itself."""
+        """Return the threads of a block that moves stripes; one with a ring often has a multiprocessor to itself."""
         return threads_for(self.rows * width, _THREADS if stages == 1 else BLOCK_THREADS)
 
 
 def view(p: TransposeProblem) -> View:
-    """The view of a problem's buffer."""
+    """Return the view of a problem's buffer."""
     return View(min(p.m, p.n), max(p.m, p.n), DTYPES[p.dtype].itemsize, p.m > p.n)
 
 
@@ -64,7 +64,7 @@ class Stages(NamedTuple):
 
     @property
     def most_blocks(self) -> int:
-        """The most blocks with a part of the scratch each."""
+        """Return the most blocks that have a part of the scratch each."""
         return BLOCKS_PER_SM * self.device.multiprocessors
 
     @property
@@ -79,12 +79,12 @@ class Stages(NamedTuple):
 
     @property
     def row_is_shared(self) -> bool:
-        """Whether rows are staged in shared memory."""
+        """Return whether rows are staged in shared memory."""
         return not self.tile.SCRATCH and self.view.row_bytes <= self.device.block_shared_bytes
 
     @property
     def stripe_is_shared(self) -> bool:
-        """Whether stripes are staged in shared memory."""
+        """Return whether stripes are staged in shared memory."""
         nbytes = self.view.stripe_bytes(self.tile.W, self.tile.STAGES)
         return not self.tile.SCRATCH and nbytes <= self.device.block_shared_bytes
 
@@ -200,10 +200,10 @@ def _columns(p: TransposeProblem, stages: Stages, step: str) -> KernelCall:
 
 
 def flag(value: bool) -> str:
-    """The C++ name of a truth value."""
+    """Return the C++ name of a truth value."""
     return str(value).lower()
 
 
 def threads_for(elements: int, most: int = _THREADS) -> int:
-    """Return the threads of a block that moves that many elements: whole warps."""
+    """Return the threads, in whole warps, of a block that moves this many elements."""
     return min(most, ceil_div(elements, _WARP * _EACH) * _WARP)

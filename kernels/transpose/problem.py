@@ -112,7 +112,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         return moved(name, outputs[name].reshape(reference.shape), reference, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """The whole check, on a stored reference: only the changed elements are transposed for a call."""
+        """Return the full check with a stored reference, in which only changed elements are transposed per call."""
         reference = self.reference(inputs, rng)
         turned = reference.swapaxes(-1, -2)
 

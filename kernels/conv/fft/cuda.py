@@ -148,7 +148,7 @@ def _executed_fused(p: ConvProblem, side: int) -> int:
     ),
 )
 def fft_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """FFT of overlapping tiles of few channels, which are transformed, multiplied and transformed back in one block."""
+    """FFT of overlapping tiles of few channels, with transforms and products in one block."""
     a, b, c = spectra(p, t.T)
     teams, inputs, outputs = THREADS // t.T, b.cut.channels, c.cut.channels
     filters = inputs * outputs * p.groups

@@ -69,7 +69,7 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
     **DOMAIN,
 )
 def winograd(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Winograd F(2x2,3x3), with transforms and products in one kernel; a first kernel transforms the filters."""
+    """Winograd F(2x2,3x3): filters transformed first, then transforms and products in one kernel."""
     v, (depth, count) = view(p), slices(p, t)
     ldk = round_up(v.k, t.BK)
     stages, exchange = 2 * CHANNELS * (t.BK + TILES), 32 * TILES
