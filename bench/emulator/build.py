@@ -27,11 +27,12 @@ _RUNTIME_FLAGS = ("-std=c++20", "-O3", "-fno-pie", "-Wall", "-Wextra")
 # tsan's instrumentation without its library: each access calls the runtime's hooks. -O1 keeps lines exact; the loop
 # distribution would turn the kernel's loops into memset, and the scalar replacement of aggregates a load of a __half2
 # into two, which hides its misalignment. Dominator optimisation takes a quarter of the compiler's time and removes no
-# access. DWARF 4 is what every addr2line reads, and lines alone are enough for it.
+# access. A struct that a call takes from memory or returns to it is instrumented only where a function copies it.
+# DWARF 4 is what every addr2line reads, and lines alone are enough for it.
 _KERNEL_FLAGS = (
     *("-std=c++20", "-O1", "-gdwarf-4", "-g1", "-fno-pie", "-ffp-contract=off", "-ftls-model=local-exec"),
     *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "-fno-tree-loop-distribute-patterns"),
-    *("-fno-tree-sra", "-fno-ipa-sra", "-fno-tree-dominator-opts"),
+    *("-fno-tree-sra", "-fno-ipa-sra", "-fno-tree-dominator-opts", "-fno-elide-constructors"),
     *("-fno-extern-tls-init", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused"),
 )
 #: The attributes of a static shared variable for g++. Unused bytes after each catch an index past its end.

@@ -12,6 +12,8 @@ Index = tuple[int, int, int]
 
 #: `// emulator: allow race: last block reads what the fence before the ticket published`
 WAIVER = re.compile(r"//\s*emulator:\s*allow\s+([\w-]+)\s*:?\s*(.*)")
+#: The mangled name of a function that copies or moves a struct.
+_COPY = re.compile(r"(?:aS|C\d)E(?:RK|O)S\w*_$")
 
 
 @dataclass(frozen=True)
@@ -82,19 +84,23 @@ def locate(program: Path, raw: Sequence[RawReport]) -> list[Diagnostic]:
 
 
 def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
-    """Return file and line of each address: the innermost inlined call that is not one of the emulator's headers."""
+    """Return file and line of each address: the innermost inlined call that is not one of the emulator's headers.
+
+    A struct is copied where the copy is asked for, and not where the struct is declared.
+    """
     if not addresses:
         return {}
-    command = ["addr2line", "-a", "-i", "-e", str(program), *addresses]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = ["addr2line", "-a", "-i", "-f", "-e", str(program), *addresses]
+    answer = iter(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
     lines: dict[str, tuple[str, int]] = {}
-    address = ""
-    for line in answer.splitlines():
-        if line.startswith("0x"):
-            address = f"{int(line, 16):x}"
-        elif address not in lines and not line.startswith((str(HERE / "include"), "?")):
-            file, _, number = line.split(" (")[0].rpartition(":")
+    address, is_copy = "", False
+    for function in answer:
+        if function.startswith("0x"):
+            address, is_copy = f"{int(function, 16):x}", False
+        elif not (place := next(answer)).startswith((str(HERE / "include"), "?")) and (is_copy or address not in lines):
+            file, _, number = place.split(" (")[0].rpartition(":")
             lines[address] = (file, int(number) if number.isdigit() else 0)
+            is_copy = bool(_COPY.search(function))
     return lines
 
 

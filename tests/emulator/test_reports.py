@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from emulator.fixtures import intrinsic, outcomes_of, read, reports_of, written
-from kernelmark.bench.emulator.build import CUDA, HostCompileError, missing_tool
+from kernelmark.bench.emulator.build import CUDA, HostCompileError, missing_tool, program, source_folder
 from kernelmark.bench.emulator.report import Diagnostic, Thread, unwaived
-from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Launch, WorkerError
+from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Launch, WorkerError, run
 
 X = np.arange(64, dtype=np.float32)
 LAUNCH = Launch("f", 2, 32, ("x", "y"))
@@ -224,6 +224,43 @@ def test_struct_of_two_floats_may_lie_at_any_float_and_a_float2_may_not() -> Non
     buffers = {"x": read(np.ones(65, np.float32)), "y": written(65)}
     found = [reports_of(text, Launch(f"f<{type_}>", 1, 32, ("x", "y")), buffers) for type_ in ("Pair", "float2")]
     assert [[report.kind for report in reports] for reports in found] == [[], ["misaligned"]]
+
+
+STRUCTS = """#define CALLED __device__ __attribute__((noinline))
+struct Own { float a, b, c; };
+struct Big { float v[12]; };
+struct Sum { float a, b; Sum() = default; CALLED Sum operator+(Sum o) const { return {a + o.a, b + o.b}; }
+             CALLED Sum(float a, float b) : a(a), b(b) {} };
+union Bits { float4 four; float each[4]; };
+template <class T> CALLED T passed(T v) { return v; }
+CALLED float4 deep(float4 v, int n) { return n ? deep(v, n - 1) : v; }
+struct Functor { CALLED double2 operator()(double2 v) const { return v; } };
+float4 (*volatile pointer)(float4) = passed<float4>;
+const auto lambda = [] CALLED (float4 v) { return v; };
+"""
+CALLS = {
+    "passed(x[threadIdx.x])": ("float4", "double2", "uchar2", "Own", "Big", "Bits"),
+    **dict.fromkeys(("deep(x[threadIdx.x], 2)", "pointer(x[threadIdx.x])", "lambda(x[threadIdx.x])"), ("float4",)),
+    "Functor()(x[threadIdx.x])": ("double2",),
+    "Sum(0, 0) + x[threadIdx.x]": ("Sum",),
+}
+CALLED = [(type_, call) for call, types in CALLS.items() for type_ in types]
+
+
+@pytest.mark.parametrize("number", range(len(CALLED)), ids=lambda number: " ".join(CALLED[number]))
+def test_structs_that_a_call_takes_from_memory_and_returns_to_it_are_checked(number: int) -> None:
+    text, names = STRUCTS, [f"f{i}" for i in range(len(CALLED))]
+    for name, (type_, call) in zip(names, CALLED, strict=True):
+        text += f"__global__ void {name}(const {type_} *x, {type_} *y) {{ y[threadIdx.x] = {call}; }}\n"
+    worker = program(source_folder({"kernel.cu": text}) / "kernel.cu", names)
+    size = {"uchar2": 2, "Own": 12, "Big": 48, "Sum": 8}.get(CALLED[number][0], 16)
+    launch, found = Launch(f"f{number}", 1, 2, ("x", "y")), []
+    for inputs, outputs in ((2, 2), (1, 2), (2, 1)):
+        buffers = {"x": read(np.zeros(inputs * size, np.uint8)), "y": written(outputs * size, np.uint8)}
+        (outcome,) = run(worker, buffers, [launch], orders=("forward",))
+        found += [(report.kind, report.line, report.message.split()[0]) for report in outcome.reports]
+    line = STRUCTS.count("\n") + 1 + number
+    assert found == [("out-of-bounds", line, "read"), ("out-of-bounds", line, "write")]
 
 
 def test_waiver_with_a_reason_allows_its_kind_only() -> None:

@@ -36,12 +36,17 @@ constexpr int warpSize = 32;
 
 namespace emu {
 
-template <class T> EMU_UNCHECKED T load_argument(void *from) { return *static_cast<T *>(from); }
+// The value at an address, by an access of the emulator's: a constructor that copies it would be instrumented.
+template <class T> EMU_UNCHECKED T value_at(const void *from) {
+  struct Bytes { char each[sizeof(T)]; };
+  if constexpr (std::is_trivially_copyable_v<T>) return __builtin_bit_cast(T, *static_cast<const Bytes *>(from));
+  else return *static_cast<const T *>(from);
+}
 
 template <auto kernel> struct Call;
 template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
   template <size_t... I> static void apply(void **arguments, std::index_sequence<I...>) {
-    kernel(load_argument<Args>(arguments[I])...);
+    kernel(value_at<Args>(arguments[I])...);
   }
   __attribute__((no_sanitize("thread"))) static void call(void **arguments) {
     void *copies[sizeof...(Args) + 1];
