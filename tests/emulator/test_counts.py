@@ -430,6 +430,27 @@ def test_box_of_the_tma_takes_the_sectors_of_its_rows(column: int, sectors: int)
     assert boxes["shared"].cost == 32
 
 
+REMOTE = """#include <cooperative_groups.h>
+__global__ void remote(float *out) {
+  __shared__ float s[32 * 32];
+  auto cluster = cooperative_groups::this_cluster();
+  s[threadIdx.x] = 1.0f;
+  cluster.sync();
+  out[blockIdx.x * 32 + threadIdx.x] = cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[STRIDE * threadIdx.x];
+  cluster.sync();
+}
+"""
+
+
+@pytest.mark.parametrize(("stride", "cost"), [(1, 2), (32, 64)])
+def test_shared_memory_of_another_block_takes_the_wavefronts_that_ones_own_would(stride: int, cost: int) -> None:
+    folder = source_folder({"remote.cu": REMOTE})
+    worker = program(folder / "remote.cu", ["remote"], defines=[f"STRIDE={stride}"], counts=True)
+    found = tallies_of(worker, {"out": written(64)}, Launch("remote", 2, 32, ("out",), cluster=2)).sites.items()
+    (load,) = [tally for site, tally in found if (site.does, site.space) == ("load", "shared")]
+    assert (load.cost, load.least) == (cost, 2)
+
+
 @pytest.mark.parametrize("grid", [28, (40, 30), (6, 5, 4), (2, 1000), 10_007, (64, 1, 7)])
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_sample_stands_for_every_block(grid: int | tuple[int, ...], cluster: int) -> None:

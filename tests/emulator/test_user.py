@@ -19,7 +19,7 @@ FILES = Path(__file__).parent / "user"
 ENTRIES = {
     "groups.cu": ("softmax", "filter", "tiles", "staged", "grid_sum", "ranks", "cluster_histogram", "cluster_sum"),
     "instructions.cu": ("copy", "product", "singles", "words", "counted"),
-    "intrinsics.cu": ("bits", "reals", "bytes", "layer_norm"),
+    "intrinsics.cu": ("bits", "reals", "bytes", "layer_norm", "pairs<__half2>", "pairs<__nv_bfloat162>"),
     "products.cu": ("wmma_gemm", "cp_async_gemm", "pipeline_gemm", "attention"),
     "sweeps.cu": (
         *("stencil_1d", "stencil_3d", "rms_norm", "block_scan", "look_back", "segmented", "bitonic_sort", "quantise"),
@@ -211,6 +211,13 @@ def test_layer_norm_of_halves() -> None:
     wide = x.astype(np.float64)
     want = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * scale
     assert np.allclose(y, want, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["__half2", "__nv_bfloat162"])
+def test_halves_of_pairs_are_doubled_exchanged_and_joined(kind: str) -> None:
+    buffers = {"x": read(np.arange(1, 5, dtype=np.uint16)), "y": written(12, np.uint16)}
+    y = outputs(Launch(f"pairs<{kind}>", 1, 1, ("x", "y")), buffers)["y"]
+    assert y.reshape(6, 2).tolist() == [[1, 1], [2, 2], [1, 3], [2, 4], [2, 1], [4, 3]]
 
 
 @pytest.mark.parametrize(

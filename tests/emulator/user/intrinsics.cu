@@ -1,5 +1,6 @@
 // Functions of CUDA that kernels of users call.
 #include <assert.h>
+#include <cuda_bf16.h>
 #include <cuda_fp8.h>
 #include <math_constants.h>
 #include <stdio.h>
@@ -34,6 +35,17 @@ __global__ void bytes(const float *x, float *y, int n) {
   const float2 pair = float2(__nv_fp8x2_e4m3(make_float2(x[i], -x[i])));
   y[2 * n + i] = pair.x + pair.y;
 }
+
+// Halves of pairs that are doubled, exchanged and joined, once in each type of 16 bits.
+__device__ void halves(__half2 a, __half2 b, __half2 *y) {
+  y[0] = __low2half2(a), y[1] = __high2half2(a), y[2] = __lows2half2(a, b), y[3] = __highs2half2(a, b);
+  y[4] = __lowhigh2highlow(a), y[5] = __halves2half2(__high2half(b), __low2half(b));
+}
+__device__ void halves(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bfloat162 *y) {
+  y[0] = __low2bfloat162(a), y[1] = __high2bfloat162(a), y[2] = __lows2bfloat162(a, b), y[3] = __highs2bfloat162(a, b);
+  y[4] = __lowhigh2highlow(a), y[5] = __halves2bfloat162(__high2bfloat16(b), __low2bfloat16(b));
+}
+template <class T> __global__ void pairs(const T *x, T *y) { halves(x[0], x[1], y); }
 
 // Layer norm in half precision, a row a block.
 __global__ void layer_norm(const __half2 *x, const __half2 *scale, __half2 *y, int pairs, float eps) {
