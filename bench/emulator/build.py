@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kernelmark.bench.emulator import multiply_adds, ptx
+from kernelmark.bench.emulator import loops, multiply_adds, ptx
 from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import cache_folder
@@ -98,20 +98,24 @@ def program(
     defines: Iterable[str] = (),
     include: Path = CUDA,
     counts: bool = False,
+    trips: bool = False,
     arch: int = 900,
 ) -> Path:
     """Return the worker program for `source` with these name expressions. Raises HostCompileError.
 
-    include: the folder of `#include "common.cuh"`, even if the source's folder also has one. counts: count the kernel's
-    work instead of checking it.
+    include: the folder of `#include "common.cuh"`, even if that lies beside the source. counts: the program counts the
+    kernel's work instead of checking it. trips: it counts how often loops go round.
     """
     flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
     files = with_includes(source, include)
     foreign = any(ptx.FOREIGN.search(text) for path, text in files.items() if include not in path.parents)
-    texts = [*files.values(), *([multiply_adds.own_text()] if counts else []), *([ptx.own_text()] if foreign else [])]
-    key = _digest([_toolchain(), *_variant(counts), _PLACE, str(source), str(include), *flags, *entries], texts)
+    changes = [module for module, used in ((multiply_adds, counts), (ptx, foreign), (loops, trips)) if used]
+    texts = [*files.values(), *(module.own_text() for module in changes)]
+    key = _digest(
+        [_toolchain(), *_variant(counts), str(trips), _PLACE, str(source), str(include), *flags, *entries], texts
+    )
     target, compiled = programs() / f"{source.stem}-{key}", [*flags, f"-I{source.parent}", f"-I{include}"]
-    _once(target, lambda built: _compile(source, _unit(source, entries), compiled, built, counts, foreign))
+    _once(target, lambda built: _compile(source, _unit(source, entries), compiled, built, counts, foreign, trips))
     target.touch()  # still wanted
     _forget_old(target.parent)
     return target
@@ -170,24 +174,29 @@ const int entry_count = {len(entries)};
 """
 
 
-def _rewritten(command: list[str], unit: str, refused: str) -> str:
-    """Return the preprocessed unit, with nvcc's extensions replaced by C++. Raises HostCompileError."""
-    unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}'
+def _rewritten(command: list[str], unit: str, refused: str, foreign: bool, trips: bool) -> str:
+    """Return the preprocessed unit, with nvcc's extensions replaced by C++, and with counters of trips.
+
+    Raises HostCompileError.
+    """
+    unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}' if foreign else unit
     text = _run([*command, "-x", "c++", "-E", "-fpch-preprocess", "-"], refused, unit)
     text = re.sub(r"^#pragma GCC pch_preprocess.*$", "", text, flags=re.MULTILINE)
-    text = _SHARED_ALIGNED.sub(r"\2 \1", text)
+    text = loops.counted(text) if trips else text
+    if not foreign:
+        return text
     try:
-        return ptx.rewritten(text)
+        return ptx.rewritten(_SHARED_ALIGNED.sub(r"\2 \1", text))
     except ptx.UnknownPtxError as error:
         raise HostCompileError(f"{error}; {PAGE} lists its features") from None
 
 
-def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: bool, foreign: bool) -> None:
+def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: bool, foreign: bool, trips: bool) -> None:
     assembly, kernel = (built.with_name(name) for name in ("kernel.s", "kernel.o"))
     overlay = [f"-I{HERE / 'include'}", "-include", str(_precompiled(counts) / "emulator.h")]
     refused = f"{source.name} does not compile for the emulator"
-    if foreign:
-        unit = _rewritten([compiler(), *flags, *overlay], unit, refused)
+    if foreign or trips:
+        unit = _rewritten([compiler(), *flags, *overlay], unit, refused, foreign, trips)
     _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
     text = SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text())
     assembly.write_text(multiply_adds.counted(text) if counts else text)

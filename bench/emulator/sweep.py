@@ -233,12 +233,13 @@ def looks(
     cuda: Path = CUDA,
     limit_s: int = LIMIT_S,
     sample: Mapping[int, int] = MappingProxyType({}),
+    trips: bool = False,
 ) -> Iterator[tuple[Outcome, list[Defect]]]:
     """Yield each run, one order after the other, with the kernel's faults in it.
 
     names: all entries to compile the source with. cuda: the folder of the sources. sample: the only clusters that run;
-    their accesses are checked, and results are not. Raises HostCompileError if the source does not compile and
-    WorkerError if the plan does not fit it.
+    their accesses are checked, and results are not. trips: count them. Raises HostCompileError if the source does not
+    compile and WorkerError if the plan does not fit it.
     """
     rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
     operands = case.problem.operands()
@@ -247,7 +248,7 @@ def looks(
     reference = None if sample else case.problem.reference(views, rng)
     planned = [replace(launch, sample=sample) for launch in launches(case, buffers)]
     try:
-        worker = program(cuda / case.kernel.source, names, include=cuda, arch=case.device.capability * 10)
+        worker = program(cuda / case.kernel.source, names, include=cuda, trips=trips, arch=case.device.capability * 10)
     except HostCompileError as error:
         raise HostCompileError(f"{case.kernel.id}: {error}") from None
     for outcome in run(worker, buffers, planned, orders=ORDERS, limit_s=limit_s):

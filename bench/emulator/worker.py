@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelmark.bench.emulator.loops import Loop
 from kernelmark.bench.emulator.report import Diagnostic, RawReport, locate, parse
 from kernelmark.bench.measure.tensormap import extents
 
@@ -89,7 +90,8 @@ class Launch:
 class Outcome:
     """One run of the launches under one order of threads and blocks.
 
-    peak_bytes: of the worker's memory so far. counts: lines of a counting program.
+    peak_bytes: of the worker's memory so far. counts: lines of a counting program. trips: the most of each loop
+    that was reached, in a program that counts them.
     """
 
     order: str
@@ -100,12 +102,14 @@ class Outcome:
     time_s: float = 0.0
     peak_bytes: int = 0
     counts: tuple[tuple[str, ...], ...] = ()
+    trips: Mapping[Loop, int] = field(default_factory=dict)
 
 
 @dataclass
 class _Reply:
     raw: list[RawReport] = field(default_factory=list)
     counts: list[tuple[str, ...]] = field(default_factory=list)
+    trips: dict[Loop, int] = field(default_factory=dict)
     outputs: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -203,6 +207,9 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
             reply.raw.append(parse(line))
         elif verb in ("count", "traffic", "footprint"):
             reply.counts.append((verb, *words))
+        elif verb == "trips":
+            loop, most = Loop(words[0], int(words[1]), words[2]), int(words[3])
+            reply.trips[loop] = max(most, reply.trips.get(loop, 0))
         elif verb == "buffer":
             size = int(words[1])
             reply.outputs[words[0]], at = stdout[at : at + size], at + size
@@ -210,5 +217,7 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
             outputs = {n: np.frombuffer(b, buffers[n].data.dtype) for n, b in reply.outputs.items()}
             switches, accesses, time_s, peak = int(words[0]), int(words[1]), float(words[2]), int(words[3]) * 1024
             reports = locate(program, reply.raw)
-            yield Outcome(next(left), outputs, reports, switches, accesses, time_s, peak, tuple(reply.counts))
+            yield Outcome(
+                next(left), outputs, reports, switches, accesses, time_s, peak, tuple(reply.counts), reply.trips
+            )
             reply = _Reply()

@@ -1,40 +1,18 @@
-"""Count how often loops go round in cases of a kernel, whose source is compiled with a counter in each loop."""
+"""Loops of a kernel beside the trips that the sweep owes them."""
 
-import os
+import json
 import re
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
-from unittest import mock
 
-from emulator.mutation import blank_comments, closing
-from emulator.proof import included
-from kernelmark.bench.emulator.build import source_folder
-from kernelmark.bench.emulator.sweep import ROUNDS, EmulatedCase, entries, findings
+from emulator.mutation import blank_comments
+from kernelmark.bench.emulator import loops
+from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.emulator.sweep import ROUNDS, EmulatedCase, entries, looks
 from kernelmark.bench.plan.kernel import Tile
 
-#: Stands before the text of a .cu: the most trips of each loop, which are appended to a file at the end.
-_COUNTERS = """#include <cstdio>
-#include <cstdlib>
-struct EmuTrips {
-  static inline unsigned most[NUMBER];
-  __attribute__((noinline, no_sanitize("thread"))) static void reach(unsigned number, unsigned trips) {
-    if (trips > most[number]) most[number] = trips;
-  }
-  unsigned number, trips = 0;
-  bool is_first = true;
-  bool once() { return is_first && !(is_first = false); }
-  bool turn() { return reach(number, ++trips), true; }
-};
-static struct EmuTripsEnd {
-  ~EmuTripsEnd() {
-    std::FILE *file = std::fopen(std::getenv("EMULATOR_TRIPS"), "a");
-    for (unsigned trips : EmuTrips::most) std::fprintf(file, "%u ", trips);
-    std::fclose(file);
-  }
-} emu_trips_end;
-"""
-_HEAD = re.compile(r"\bfor ?\(")
+_COUNTER = re.compile(r'emu_trips\{("(?:[^"\\]|\\.)*")\}')
 #: Names of the code's own in a bound: those of templates and constants are in capitals.
 _OWN_NAME = re.compile(r"\b[a-z]\w*\b(?!:)")
 _GRID_STRIDE = re.compile(r"gridDim\.x(?! \* blockDim)|\bstride\(\)|\bround\b|\bown\.step\b")
@@ -81,43 +59,29 @@ class Trips(NamedTuple):
 
 def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
     """Return what each loop of one kernel that is entered has, or that is written in the kernel's own .cu."""
-    source = cases[0].kernel.source
-    texts, loops = _counted(included(source))
-    folder = source_folder(texts | {source: _COUNTERS.replace("NUMBER", str(len(loops))) + texts[source]})
-    found = {loop: Trips(0, 1, cases[0]) for loop in loops if loop.file == source}
     names = entries(list(cases))
+    found = {loop: Trips(0, 1, cases[0]) for loop in _written(cases[0].kernel.source)}
     for case in cases:
-        with tempfile.NamedTemporaryFile() as file, mock.patch.dict(os.environ, EMULATOR_TRIPS=file.name):
-            assert not list(findings(case, names, folder))
-            counts = map(int, file.read().split())
-        for loop, count in zip(loops, counts, strict=True):
-            reached = Trips(count, loop.least(case.tile), case)
-            if count and (loop not in found or reached.beyond > found[loop].beyond):
-                found[loop] = reached
+        for outcome, defects in looks(case, names, trips=True):
+            assert not defects
+            for place, count in outcome.trips.items():
+                loop = _loop(place)
+                reached = Trips(count, loop.least(case.tile), case) if loop else None
+                if loop and reached and count and (loop not in found or reached.beyond > found[loop].beyond):
+                    found[loop] = reached
     return found
 
 
-def _counted(texts: Mapping[str, str]) -> tuple[dict[str, str], list[Loop]]:
-    loops: list[Loop] = []
-    changed = {}
-    for file, text in texts.items():
-        end, parts = 0, []
-        for start, begin, semicolon, close in _heads(text):
-            number, condition = len(loops), text[begin:semicolon].strip()
-            loops.append(Loop(file, text.count("\n", 0, start) + 1, condition, text[semicolon + 1 : close].strip()))
-            parts += [text[end:start], f"for (EmuTrips emu_trips{{{number}}}; emu_trips.once();) ", text[start:begin]]
-            parts += [f" ({condition or 'true'}) && emu_trips.turn()"]
-            end = semicolon
-        changed[file] = "".join(parts) + text[end:]
-    return changed, loops
+def _loop(place: loops.Loop) -> Loop | None:
+    parts = place.head.split(";")
+    file = str(Path(place.file).relative_to(CUDA))
+    return Loop(file, place.line, parts[1].strip(), parts[2].strip()) if len(parts) == 3 else None
 
 
-def _heads(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Yield where each loop begins, its condition begins and ends, and its head ends."""
-    code = blank_comments(text)
-    for head in _HEAD.finditer(code):
-        opening = head.end() - 1
-        close = closing(code, opening)
-        semicolons = [at for at in range(opening, close) if code[at] == ";"]
-        if semicolons:  # not over all of an array
-            yield head.start(), semicolons[0] + 1, semicolons[1], close
+def _written(source: str) -> Iterator[Loop]:
+    """Yield the loops of a .cu."""
+    text = loops.counted(f'# 1 "{CUDA / source}"\n{blank_comments((CUDA / source).read_text())}')
+    for counter in _COUNTER.finditer(text):
+        place = loops.Loop(str(CUDA / source), text.count("\n", 0, counter.start()), json.loads(counter[1]))
+        if loop := _loop(place):
+            yield loop

@@ -54,6 +54,23 @@ def test_only_the_tiles_asked_for_are_tested(opened, folder):
     assert "H=4" not in said
 
 
+LOOPS = """  int row = 0;
+  while (row < i) row += 1;
+  while (row > i) row -= 1;
+  for (int part = 0; part < H; part += 8)
+    for (int k = j; k < n; k += 1 << 20)
+      if (i < m) b[k * m + row] = a[row * n + k];
+"""
+
+
+def test_loops_that_never_go_round_twice_are_named_where_their_bound_is_no_constant(look):
+    said = look(SOURCE.replace("  if (i < m && j < n) b[j * m + i] = a[i * n + j];\n", LOOPS)).splitlines()
+    assert [line for line in said if "second round" in line] == [
+        "  not tested: a second round of the loop in turned.cu:7, `row > i`",
+        "  not tested: a second round of the loop in turned.cu:9, `int k = j; k < n; k += 1 << 20`",
+    ]
+
+
 @pytest.mark.parametrize(
     ("tile", "said"),
     [

@@ -1,5 +1,6 @@
 // What compiled kernels call for each access. They are built with -fsanitize=thread and linked without libtsan: these
 // are its entry points, and they call the checker.
+#include <algorithm>
 #include <cstring>
 
 #include "machine.hpp"
@@ -82,6 +83,10 @@ void note_write(void *p, size_t bytes) { write(p, bytes, EMU_CALLER); }
 void note_atomic(void *p, size_t bytes) {
   machine.checker.access(uintptr_t(p), bytes, Access::atomic, EMU_CALLER);
   EMU_COUNTING(count(p, bytes, Does::atomic, EMU_CALLER);)
+}
+void note_trips(const char *head, unsigned trips, Site site) {
+  unsigned &most = machine.trips[{site.file_name(), site.line(), head}];
+  most = std::max(most, trips);
 }
 void note_compared(const void *p, const void *expected, size_t bytes) {
   machine.checker.compare(uintptr_t(p), expected, bytes);

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "async_copy.hpp"
@@ -131,6 +132,7 @@ struct Machine {
   uint32_t grid_synchronised = 0;  // time of the last barrier of the grid
   uint64_t switches = 0;
   std::vector<Agent> agents;  // of this launch
+  std::map<std::tuple<const char *, unsigned, const char *>, unsigned> trips;  // the most of each loop: file, line, head
 
   char *static_shared = nullptr, *dynamic_shared = nullptr;
   unsigned static_window = 0, dynamic_window = 0;  // their addresses for PTX

@@ -47,6 +47,10 @@ void write_run([[maybe_unused]] const Job &job) {
     for (const size_t at : buffer.places) std::fwrite(buffer.data + at, 1, buffer.piece, reply);
   }
 #endif
+  for (const auto &[loop, most] : machine.trips) {
+    const auto &[file, line, head] = loop;
+    std::fprintf(reply, "trips\t%s\t%u\t%s\t%u\n", file, line, head, most);
+  }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - began;
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -184,6 +188,7 @@ void run_job(Job &job, const Run &run, const Image &image) {
   machine.checker.reset();
   machine.aborted = false;
   machine.switches = 0;
+  machine.trips.clear();
   restore_buffers(job);
   map_memory(job, image);
   for (PlannedLaunch &plan : job.launches)

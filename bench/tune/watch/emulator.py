@@ -1,15 +1,19 @@
 """Run every tile of a kernel in the emulator (docs/emulator.md) on small problems, and report each bug once."""
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from kernelmark.bench.emulator.build import HostCompileError, missing_tool
-from kernelmark.bench.emulator.sweep import Defect, EmulatedCase, cases, entries, findings, looks
-from kernelmark.bench.emulator.worker import ORDERS, WorkerError
+from kernelmark.bench.emulator.loops import Loop
+from kernelmark.bench.emulator.sweep import Defect, EmulatedCase, cases, entries, looks
+from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, WorkerError
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
@@ -26,7 +30,7 @@ class Emulated(msgspec.Struct, frozen=True):
 
     untested: tiles that take the problem, but none of the small problems. skipped: why nothing was tested. refused: why
     the emulator refuses the source or its plan, with the compiler's log. left: cases after the first timeout. own: how
-    much of the problem itself was run.
+    much of the problem itself was run. once: loops that were reached and never went round twice.
     """
 
     chosen: Tile
@@ -37,6 +41,7 @@ class Emulated(msgspec.Struct, frozen=True):
     refused: str = ""
     left: tuple[EmulatedCase, ...] = ()
     own: str = ""
+    once: tuple[Loop, ...] = ()
 
 
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
@@ -53,16 +58,17 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     chosen = _of_kind(cases(registry, kernel, device), problem)
     taken = [case.tile for case in chosen]
     untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unwanted(problem, t, device) is None]
+    trips: dict[Loop, int] = {}
     try:
-        looked = list(_looked_at(chosen))
+        looked = list(_looked_at(chosen, trips))
         own, more = "", list[Defect]()
         if not any(some for _, some in looked):
-            own, more = _of_itself(EmulatedCase(kernel, problem, tile, device))
+            own, more = _of_itself(EmulatedCase(kernel, problem, tile, device), trips)
     except (HostCompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
         return Emulated(tile, refused=str(error))
     found = (*(finding for _, some in looked for finding in some), *more)
     tested = tuple(case for case, _ in looked)
-    return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]), own=own)
+    return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]), own=own, once=_once(trips))
 
 
 #: Operations and bytes that are emulated in seconds, and bytes of operands, whose records take eight times as many.
@@ -71,7 +77,7 @@ SECONDS_WORTH, HELD_BYTES = 30_000_000, 2**28
 SAMPLED, OWN_S = 9, 60
 
 
-def _of_itself(case: EmulatedCase) -> tuple[str, list[Defect]]:
+def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[Defect]]:
     """Run the problem, or a sample of its blocks; return how much was run, or why not, and what was found."""
     problem, calls = case.problem, case.calls
     work, needed = problem.flop + problem.traffic_bytes, problem.footprint_bytes
@@ -90,7 +96,9 @@ def _of_itself(case: EmulatedCase) -> tuple[str, list[Defect]]:
         steps = min(most, SAMPLED) - 1
         sample = {i * (clusters - 1) // steps if steps else clusters - 1: 1 for i in range(steps + 1)}
         extent = f"{len(sample) * calls[0][1].cluster:,} of {blocks:,} blocks, whose results were not compared,"
-    defects = [defect for _, some in looks(case, entries([case]), limit_s=OWN_S, sample=sample) for defect in some]
+    defects, reached = _look(case, entries([case]), OWN_S, sample)
+    if not sample:
+        _add(trips, reached)
     return f"{problem.id} itself: {extent} in {len(ORDERS)} schedules", defects
 
 
@@ -105,15 +113,49 @@ def _kind(problem: Problem) -> Iterator[str]:
             yield str(getattr(problem, axis))
 
 
-def _looked_at(chosen: list[EmulatedCase]) -> Iterator[tuple[EmulatedCase, list[Defect]]]:
-    """Yield the cases with what was found in each, up to the first timeout: a kernel that hangs would take minutes."""
+def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[tuple[EmulatedCase, list[Defect]]]:
+    """Yield the cases with what was found in each, up to the first timeout: a kernel that hangs would take minutes.
+
+    Adds the trips of the loops that were reached.
+    """
     names = entries(chosen)
     with ThreadPoolExecutor(cpu_count()) as pool:
-        for case, found in zip(chosen, pool.map(lambda case: list(findings(case, names)), chosen), strict=True):
+        for case, (found, reached) in zip(chosen, pool.map(lambda case: _look(case, names), chosen), strict=True):
+            _add(trips, reached)
             yield case, found
             if any(finding.report and finding.report.kind == "timeout" for finding in found):
                 pool.shutdown(cancel_futures=True)
                 return
+
+
+def _look(
+    case: EmulatedCase, names: tuple[str, ...], limit_s: int = LIMIT_S, sample: Mapping[int, int] = MappingProxyType({})
+) -> tuple[list[Defect], dict[Loop, int]]:
+    """Return what was found in a case, and the most trips of each loop that was reached."""
+    defects, trips = list[Defect](), dict[Loop, int]()
+    for outcome, some in looks(case, names, limit_s=limit_s, sample=sample, trips=True):
+        defects += some
+        _add(trips, outcome.trips)
+    return defects, trips
+
+
+def _add(trips: dict[Loop, int], more: Mapping[Loop, int]) -> None:
+    trips |= {loop: max(most, trips.get(loop, 0)) for loop, most in more.items()}
+
+
+#: A size that is not the same for all problems: a name with a small letter, other than those of the block.
+_SIZE = re.compile(r"\b(?!blockDim\b|warpSize\b|sizeof\b|unsigned\b|int\b)(?<![.\w])[a-z]\w*\b(?!:)")
+
+
+def _once(trips: Mapping[Loop, int]) -> tuple[Loop, ...]:
+    """Return the loops that never went round twice, without those whose bound is constant."""
+    return tuple(sorted(loop for loop, most in trips.items() if most < 2 and _SIZE.search(_bound(loop))))
+
+
+def _bound(loop: Loop) -> str:
+    """Return the condition of a loop without the variable that it begins with."""
+    parts = loop.head.split(";")
+    return re.sub(r"^\s*\w+", "", parts[1] if len(parts) == 3 else loop.head)
 
 
 #: More reports would fill the screen without being of use.
@@ -200,8 +242,12 @@ def _problems(found: Emulated) -> list[str]:
     """Return which problems have passed, and how much of the one asked for; nothing where some have not."""
     if found.findings or found.left or not found.tested:
         return []
+    once = [
+        f"  not tested: a second round of the loop in {Path(loop.file).name}:{loop.line}, `{loop.head}`"
+        for loop in found.once
+    ]
     ordered = sorted({case.problem for case in found.tested}, key=lambda problem: problem.footprint_bytes)
-    return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [found.own])]
+    return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [found.own]), *once]
 
 
 def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
+#include <type_traits>
 
 #include "tensor_map.h"
 #include "vector_types.h"
@@ -40,6 +41,23 @@ void note_write(void *address, size_t bytes);
 void note_atomic(void *address, size_t bytes);
 // A compare and swap is about to compare with these bytes.
 void note_compared(const void *address, const void *expected, size_t bytes);
+
+// A loop has gone round so many times.
+void note_trips(const char *head, unsigned trips, Site site);
+
+// Stands around a loop whose trips are counted (bench/emulator/loops.py), also in a function that is constexpr.
+struct Trips {
+  const char *head;
+  Site site;
+  unsigned trips = 0;
+  bool is_first = true;
+  [[gnu::always_inline]] constexpr explicit Trips(const char *head, Site site = Site::current()) : head(head), site(site) {}
+  [[gnu::always_inline]] constexpr ~Trips() {
+    if (!std::is_constant_evaluated()) note_trips(head, trips, site);
+  }
+  [[gnu::always_inline]] constexpr bool once() { return is_first && !(is_first = false); }
+  [[gnu::always_inline]] constexpr bool turn() { return ++trips; }
+};
 
 // The 32-bit window of shared memory that PTX addresses: the block's rank in its cluster << 24, plus the offset in the
 // block. The last two take an address of the running block.
