@@ -11,7 +11,7 @@ import msgspec
 
 from kernelmark.bench.cli.listing import remedied
 from kernelmark.bench.cli.options import db_option
-from kernelmark.bench.cli.output import as_json
+from kernelmark.bench.cli.output import indented
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.machine import environment
@@ -70,7 +70,7 @@ def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
     Also shows the ceilings of the latest run.
     """
     parts = examine(db or default_store())
-    click.echo(as_json(list(map(_examined, parts))) if prints_json else render(parts, everything))
+    click.echo(indented(list(map(_examined, parts))) if prints_json else render(parts, everything))
 
 
 def examine(store: Path) -> list[Diagnosis]:

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.options import Choice, plugin_option
-from kernelmark.bench.cli.output import as_json
+from kernelmark.bench.cli.output import indented
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
@@ -78,10 +78,10 @@ def list_command(
         registry.problem_class(wanted, "--op" if operation is None else "list")
     if only_suites:
         listed = suites()
-        click.echo(as_json(listed) if prints_json else _table(SUITE_COLUMNS, listed))
+        click.echo(indented(listed) if prints_json else _table(SUITE_COLUMNS, listed))
     else:
         rows = kernels(registry, wanted, device)
-        click.echo(as_json(rows) if prints_json else render(rows, everything))
+        click.echo(indented(rows) if prints_json else render(rows, everything))
 
 
 def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> list[ListedKernel]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import write_text, writing
@@ -20,9 +21,9 @@ def reading(db: Path | None, selection: Selection | None = None) -> Store:
     return store
 
 
-def as_json(document: object) -> str:
+def indented(document: object) -> str:
     """Return a document as indented JSON, without a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(document).decode(), indent=2)
+    return msgspec.json.format(as_json(document), indent=2)
 
 
 def print_or_write(text: str, output: Path | None) -> None:

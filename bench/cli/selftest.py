@@ -5,7 +5,7 @@ from itertools import count
 import click
 
 from kernelmark.bench.cli.options import AGAINST, OK
-from kernelmark.bench.cli.output import as_json
+from kernelmark.bench.cli.output import indented
 from kernelmark.bench.cli.progress import show_line
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.report.layout import paragraph
@@ -45,7 +45,7 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     left_out = [name for name in checks.NAMES if name not in names]
     findings = _with_progress(names, seeds)
     if prints_json:
-        click.echo(as_json(Checks(findings, left_out)))
+        click.echo(indented(Checks(findings, left_out)))
     else:
         click.echo(table(findings))
         if left_out:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.options import AGAINST, OK, complete_runs, db_option, file_option, json_option, plugin_option
-from kernelmark.bench.cli.output import as_json, print_or_write, reading
+from kernelmark.bench.cli.output import indented, print_or_write, reading
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.declared import is_foreign, require_figures
@@ -84,7 +84,7 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
                     locks.enter_context(held_run(store.path, run.run_id, "end it with Ctrl-C"))
                 store.remove([run.run_id for run in listed])
     if json_to is not None:
-        click.echo(as_json(listed), json_to)
+        click.echo(indented(listed), json_to)
         return
     click.echo(runs_table(listed))
     if delete or prune:

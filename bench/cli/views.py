@@ -24,7 +24,7 @@ from kernelmark.bench.cli.options import (
     run_argument,
     select_options,
 )
-from kernelmark.bench.cli.output import as_json, print_or_write, reading
+from kernelmark.bench.cli.output import indented, print_or_write, reading
 from kernelmark.bench.cli.progress import print_run
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.devices import devices_present
@@ -315,7 +315,7 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
         discover().problem(problem_id)
     document = history_document(kernel_id, problem_id, versions)
     if json_to is not None:
-        click.echo(as_json(document), json_to)
+        click.echo(indented(document), json_to)
         return
     click.echo("\n\n".join(history_page(document, diff)))
 

@@ -29,6 +29,7 @@ from kernelmark.bench.compare.ratios import as_row as ratio_row
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.export import check_writable, write_text
 from kernelmark.bench.report.format import count, interval, percent, seconds
@@ -320,7 +321,7 @@ def compare_runs(
             verdicts = dict(findings.verdicts)
             ratios = [ratio_row(pair) for pair in compared_pairs(comparison.base, comparison.new)]
             document = CompareDocument(one, other, machines, differs, margin, verdicts, *alone, cases, lines, ratios)
-            json_to.write(msgspec.json.encode(document).decode() + "\n")
+            json_to.write(as_json(document) + "\n")
         parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, findings)]
         return "\n\n".join(filter(None, parts)), fails
 

@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 #: The most characters of a complaint or a reason.
 MOST = 300
 #: Matches terminal commands: control sequences, strings and escapes of ECMA-48, complete or not.
@@ -10,6 +12,8 @@ _COMMANDS = re.compile(
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x9c|\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?"
 )
+#: Matches characters that a terminal obeys, or that reorder or hide what it shows.
+_HIDDEN = re.compile("[\x80-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def escaped(text: str) -> str:
@@ -35,3 +39,9 @@ def plain(text: str) -> str:
     """Return lines of text without colours, titles, cursor movements and other control characters."""
     lines = _COMMANDS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return "".join(c for c in lines if c.isprintable() or c in "\n\t")
+
+
+def as_json(value: object) -> str:
+    r"""Return a value as JSON on one line, which a terminal may show: `\u202e`."""
+    text = msgspec.json.encode(value).decode()
+    return text if text.isascii() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

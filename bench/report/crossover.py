@@ -11,6 +11,7 @@ import msgspec
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry, Sweep
+from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
@@ -334,7 +335,7 @@ def write_json(suite: Suite, store: Reader, run_id: str, found: Sequence[Contest
     """Write a `CrossoverDocument`."""
     problems = len({entry.problem.id for entry in suite.entries()})
     document = CrossoverDocument(summary_of(store, run_id), suite.name, problems, list(rows(suite, run_id, found)))
-    out.write(msgspec.json.encode(document).decode() + "\n")
+    out.write(as_json(document) + "\n")
 
 
 def rows(suite: Suite, run_id: str, found: Sequence[Contest]) -> Iterator[CrossoverRow]:

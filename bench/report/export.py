@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import msgspec
-
 from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.numbers import DECIMAL
+from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.table import Table, cells
@@ -134,15 +133,15 @@ def write_json(store: Store, run_ids: Sequence[str], out: IO[str], options: Opti
 
 
 def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) -> None:
-    out.write(f'{{"run": {msgspec.json.encode(facts(store, run_id)).decode()},\n"results": [')
+    out.write(f'{{"run": {as_json(facts(store, run_id))},\n"results": [')
     for i, (values, dims, samples) in enumerate(records(store, run_id, samples=names is None)):
         found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
         if names is not None:
             found = {name: value for name, value in found.items() if name in names}
         # Several times as fast as json.dumps, for which a run's samples are most of the work.
-        out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())
+        out.write(("" if i == 0 else ",") + "\n" + as_json(found))
     ceilings = [{**nameless(store, found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
-    out.write(f'\n],\n"ceilings": {msgspec.json.encode(ceilings).decode()}}}\n')
+    out.write(f'\n],\n"ceilings": {as_json(ceilings)}}}\n')
 
 
 def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.plan.text import as_json, escaped
 from kernelmark.bench.record.merge import MERGED, Campaign, Merged, ShardPlace, differing
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Dims, RowCount, RunFacts
@@ -140,10 +140,10 @@ class RunDocument(msgspec.Struct, frozen=True):
 def write_run(store: Reader, run_id: str, out: IO[str]) -> None:
     """Write a `RunDocument` of the selected rows of a run."""
     with store.snapshot():
-        summary = msgspec.json.encode(summary_of(store, run_id)).decode()
+        summary = as_json(summary_of(store, run_id))
         out.write(f'{{"run": {summary},\n"results": [')
         for i, (result, dims) in enumerate(store.results(run_id)):
-            out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(_row(store, result, dims)).decode())
+            out.write(("" if i == 0 else ",") + "\n" + as_json(_row(store, result, dims)))
         out.write("\n]}\n")
 
 

@@ -10,11 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import IO, Any
 
-import msgspec
-
 from kernelmark.bench.measure.stats import quantile
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.plan.text import as_json, one_line
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import is_timed
 from kernelmark.bench.report.format import interval, row_time
@@ -110,7 +108,7 @@ def _only(run_ids: Sequence[str], style: str) -> str:
 
 
 def _json(found: Any) -> str:
-    return msgspec.json.encode(found).decode()
+    return as_json(found)
 
 
 def _write_joined(out: IO[str], brackets: str, texts: Iterable[str]) -> None:

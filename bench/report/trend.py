@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from kernelmark.bench.measure.disturbance import was_noisy
-from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.plan.text import as_json, escaped
 from kernelmark.bench.record.records import PointRow, RunFacts
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count, factor, percent, seconds, short, spread
@@ -170,9 +170,9 @@ def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
 def write_json(found: TrendDocument, out: IO[str]) -> None:
     """Write the document case by case, since hundreds of thousands of points in one text would use too much memory."""
     head = {name: getattr(found, name) for name in found.__struct_fields__ if name != "cases"}
-    out.write(msgspec.json.encode(head).decode()[:-1] + ',\n"cases": [')
+    out.write(as_json(head)[:-1] + ',\n"cases": [')
     for i, case in enumerate(found.cases):
-        out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(case).decode())
+        out.write(("" if i == 0 else ",") + "\n" + as_json(case))
     out.write("\n]}\n")
 
 

@@ -21,6 +21,7 @@ from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.space import Space
+from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
@@ -158,7 +159,7 @@ def _row(
     fits = occupancy(typical(arch), threads, used.registers, shared)
     return InspectRow(
         kernel=kernel.id,
-        tunables=msgspec.json.encode(vars(tile)).decode() if vars(tile) else "",
+        tunables=as_json(vars(tile)) if vars(tile) else "",
         arch=arch,
         registers=used.registers,
         static_shared_bytes=used.static_shared_bytes,

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.defaults import default_map
 from kernelmark.bench.cli.documents import DOCUMENTS, schema
-from kernelmark.bench.cli.output import as_json
+from kernelmark.bench.cli.output import indented
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
@@ -308,7 +308,7 @@ def test_a_history_is_valid_also_of_a_kernel_without_versions(called, store):
 
 def test_findings_of_the_selftest_are_valid():
     findings = [Finding("durations: a", "1 us", "2 us", True), Finding("cold", "none", "", None)]
-    assert valid(as_json(Checks(findings, ["wrong"])), "selftest")["left_out"] == ["wrong"]
+    assert valid(indented(Checks(findings, ["wrong"])), "selftest")["left_out"] == ["wrong"]
 
 
 def test_verify_prints_json_alone_and_all_else_on_standard_error(called):

@@ -15,7 +15,7 @@ from kernelmark.bench.plan.discovery import discover, load_plugin
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.sweep import Entry
-from kernelmark.bench.plan.text import MOST, escaped, one_line, plain
+from kernelmark.bench.plan.text import MOST, as_json, escaped, one_line, plain
 from kernelmark.bench.run.job import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,6 +178,12 @@ def test_a_broken_entry_point_is_named_with_its_file_and_line(tmp_path, refused)
 )
 def test_control_characters_are_written_out(text, shown):
     assert escaped(text) == shown == one_line(text)
+
+
+def test_json_has_no_character_that_a_terminal_obeys():
+    text = "\x9b2J \u202egnp.exe \x1b[2J größer als 中 😀"
+    assert as_json([text]) == r'["\u009b2J \u202egnp.exe \u001b[2J größer als 中 😀"]'
+    assert json.loads(as_json([text])) == [text]
 
 
 def test_what_is_one_line_already_stays_as_it_is():

@@ -18,6 +18,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import Kernel, Launch
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY, Registry
+from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.tune.select.answer import choice
 from kernelmark.bench.tune.select.model import AUTO, Model, file_of, read, require_here
@@ -113,7 +114,7 @@ def _files() -> list[Path]:
 
 
 def _plugin(model: Model) -> Path:
-    text = msgspec.json.encode(model).decode()
+    text = as_json(model)
     name = f"{model.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
     path = file_of(model.op, model.device_name).with_name(name)
     lines = (
