@@ -19,7 +19,15 @@ FILES = Path(__file__).parent / "user"
 ENTRIES = {
     "groups.cu": ("softmax", "filter", "tiles", "staged", "grid_sum", "ranks", "cluster_histogram", "cluster_sum"),
     "instructions.cu": ("copy", "product", "singles", "words", "counted"),
-    "intrinsics.cu": ("bits", "reals", "bytes", "layer_norm", "pairs<__half2>", "pairs<__nv_bfloat162>"),
+    "intrinsics.cu": (
+        "bits",
+        "reals",
+        "bytes",
+        "layer_norm",
+        "pairs<__half2>",
+        "pairs<__nv_bfloat162>",
+        "added<__half2>",
+    ),
     "products.cu": ("wmma_gemm", "cp_async_gemm", "pipeline_gemm", "attention"),
     "sweeps.cu": (
         *("stencil_1d", "stencil_3d", "rms_norm", "block_scan", "look_back", "segmented", "bitonic_sort", "quantise"),
@@ -218,6 +226,12 @@ def test_halves_of_pairs_are_doubled_exchanged_and_joined(kind: str) -> None:
     buffers = {"x": read(np.arange(1, 5, dtype=np.uint16)), "y": written(12, np.uint16)}
     y = outputs(Launch(f"pairs<{kind}>", 1, 1, ("x", "y")), buffers)["y"]
     assert y.reshape(6, 2).tolist() == [[1, 1], [2, 2], [1, 3], [2, 4], [2, 1], [4, 3]]
+
+
+def test_atomics_on_pairs_of_halves_are_no_races() -> None:
+    x = np.arange(6, dtype=np.float16)
+    y = outputs(Launch("added<__half2>", 1, 3, ("x", "y")), {"x": read(x), "y": inout(np.zeros(2, np.float16))})["y"]
+    assert y.tolist() == [6, 9]
 
 
 @pytest.mark.parametrize(
