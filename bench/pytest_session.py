@@ -58,7 +58,7 @@ class BenchmarkItem(msgspec.Struct, frozen=True):
 
 
 class Opened(NamedTuple):
-    """The session of a run that has begun, and the store that it writes."""
+    """The session of a run that has begun, and its store."""
 
     store: Store
     session: Session

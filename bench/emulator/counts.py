@@ -36,7 +36,7 @@ SECTOR = 32
 
 
 class Site(NamedTuple):
-    """An instruction of the source. does: its kind as counter.cpp names it; space: `global`, `shared` or empty.
+    """An instruction of the source. does: its kind, as in counter.cpp; space: `global`, `shared` or "".
 
     bytes: of one lane; for a box of the TMA 0 if it loads, 1 if it stores.
     """
@@ -81,7 +81,7 @@ Footprint = dict[tuple[str, bool], Array]
 
 @dataclass(frozen=True)
 class Sampled:
-    """The clusters of a launch that were run, and how many each represents; all were run if `clusters` is empty."""
+    """The clusters of a launch that ran, and how many clusters each represents; all ran if `clusters` is empty."""
 
     launch: Launch
     clusters: Mapping[int, int]
@@ -109,7 +109,7 @@ class Tallies:
 
 
 def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA, widths: Widths | None = None) -> Tallies:
-    """Return the counts of a case. every_block: run all blocks, however long that takes.
+    """Return the counts of a case. every_block: run all blocks, even if that takes long.
 
     widths: accesses of other widths are split and joined to these. Raises CompileError, and WorkerError if the launch
     fails or ends in a report.
@@ -196,7 +196,7 @@ def _share(sampled: Sampled, number: int, processes: int) -> Launch | None:
 
 
 def sample(launch: Launch) -> dict[int, int]:
-    """Return clusters that stand for all, and how many each stands for; nothing if all are to be run.
+    """Return the clusters to run and how many clusters each represents; empty to run all.
 
     They are the first, the middle and the last one along each axis: corners, edges and inside. In a grid with one axis,
     further clusters between the first and the last are spread evenly. Blocks that wait for each other are all run.
@@ -276,7 +276,7 @@ def _merged(
 
 
 def described(sampled: Sampled) -> Iterator[str]:
-    """Yield the name of each cluster that ran and how many it stands for, as `(0, 1, 0) for 30`."""
+    """Yield each cluster that ran and the number that it represents: `(0, 1, 0) for 30`."""
     x, y, _ = extents(sampled.launch.grid)
     across = x // sampled.launch.cluster
     for number, weight in sampled.clusters.items():

@@ -1,4 +1,4 @@
-"""Replace what only nvcc understands with C++: `asm` statements and `extern __shared__` arrays.
+"""Replace nvcc's extensions by C++: `asm` statements and `extern __shared__` arrays.
 
 It works on preprocessed text, so that macros are expanded and lines keep their numbers.
 """
@@ -38,7 +38,7 @@ def own_text() -> bytes:
 
 
 def rewritten(text: str) -> str:
-    """Return a text that has included emu/asm.h, in plain C++. Raises UnknownPtxError."""
+    """Return a preprocessed text in plain C++; it must include emu/asm.h. Raises UnknownPtxError."""
     return _without_asm(_with_pointers(text))
 
 

@@ -29,7 +29,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One kind of fault at one line. `other` is the second thread of a race or divergence, `count` how often."""
+    """A kind of fault at a line. other: the second thread of a race or divergence; count: the number of occurrences."""
 
     kind: str
     message: str
@@ -49,7 +49,7 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class RawReport:
-    """A report as the worker writes it: addresses of instructions instead of lines."""
+    """A report of the worker, with addresses of instructions instead of lines."""
 
     report: Diagnostic
     pc: str
@@ -69,7 +69,7 @@ def _thread(text: str) -> Thread:
 
 
 def locate(program: Path, raw: Sequence[RawReport]) -> list[Diagnostic]:
-    """Replace addresses with lines, and merge reports that then are equal."""
+    """Replace addresses by lines, and merge reports that become equal."""
     if not raw:
         return []
     wanted = {pc for r in raw for pc in (r.pc, r.other_pc) if pc != "0"}

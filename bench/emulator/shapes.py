@@ -43,7 +43,7 @@ _UNIT = 8
 
 
 def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
-    """Return the kernel's problems: each size in each variant of its axes, then options away from their defaults."""
+    """Return the kernel's problems: each size in each variant of its axes, then options other than the defaults."""
     variants, sizes = list(_variants(kernel, problem_class)), problem_class.emulated_sizes()
     taken = list(_all_taken(kernel, problem_class, sizes.first or _patterns(problem_class, _SIZES), variants))
     taken += _until_enough(kernel, problem_class, taken, variants, sizes.more or _patterns(problem_class, _MORE))
@@ -97,7 +97,7 @@ def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]])
 
 
 def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[str, set[tuple[int, ...]]]:
-    """Return the distinct sizes that the sweep takes the kernel through in each variant, `f32/NT`, of its axes."""
+    """Return the distinct sizes of the sweep's problems by variant of the kernel's axes, such as `f32/NT`."""
     taken = problems(kernel, problem_class)
     return {
         "/".join(map(str, variant.values())): {_sizes(problem) for problem in _of(variant, taken)}
@@ -133,17 +133,17 @@ def _repeat(pattern: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def is_long(problem: Problem) -> bool:
-    """Whether one size is much longer than a tile, so that it may be cut."""
+    """Return whether one size is so much larger than a tile that it may be cut."""
     return any(getattr(problem, name) > problem.emulated_sizes().long_from for name in problem.sizes)
 
 
 def is_whole(problem: Problem) -> bool:
-    """Whether every size is a multiple of a warp, so that no guard has an effect."""
+    """Return whether every size is a multiple of a warp, so that no guard has an effect."""
     return all(getattr(problem, name) % 32 == 0 for name in problem.sizes)
 
 
 def has_whole_rows(problem: Problem) -> bool:
-    """Whether every row consists of whole vectors, which a kernel may move at once."""
+    """Return whether every row consists of whole vectors, which a kernel may move at a time."""
     return all(length % _UNIT == 0 for length in problem.row_lengths)
 
 

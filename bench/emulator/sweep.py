@@ -1,4 +1,4 @@
-"""Run a registered CUDA kernel in the emulator: the plans that a GPU would launch, checked access by access."""
+"""Run a registered CUDA kernel in the emulator, with the plan of a GPU, and check every access."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ HELD_BYTES = 2**30
 
 @dataclass(frozen=True)
 class EmulatedCase:
-    """One kernel, problem and tile: one worker process runs it under every order of threads.
+    """A kernel, problem and tile, which one worker process runs under every order of threads.
 
     device: the device that the launches are planned for.
     """
@@ -51,12 +51,12 @@ class EmulatedCase:
 
     @property
     def calls(self) -> list[tuple[str, KernelCall]]:
-        """The launches, each with its name expression."""
+        """Return the launches, each with its name expression."""
         return self.kernel.calls(self.problem, self.tile, self.device)
 
 
 def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
-    """Return all problems under a run's tile, and a few under each other tile, so that each is checked."""
+    """Return all problems with the tile that a run uses, and a few problems with each other tile."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
     more = (
@@ -198,14 +198,14 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLim
 
 
 def entries(all_cases: list[EmulatedCase]) -> tuple[str, ...]:
-    """Return the name expressions that the cases need, so that one compilation serves them all."""
+    """Return the name expressions of all cases, which are compiled together."""
     names = (name for case in all_cases for name, _ in case.calls)
     return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
 class Defect:
-    """One fault of a kernel in a case, under one order of threads: a report, or a wrong result."""
+    """A fault of a kernel in a case under one order of threads: a report, or a wrong result."""
 
     case: EmulatedCase
     order: str
@@ -235,7 +235,7 @@ def looks(
     sample: Mapping[int, int] = MappingProxyType({}),
     trips: bool = False,
 ) -> Iterator[tuple[Outcome, list[Defect]]]:
-    """Yield each run, one order after the other, with the kernel's faults in it.
+    """Run a case under each order, and yield each run with the kernel's faults.
 
     names: all entries to compile the source with. cuda: the folder of the sources. sample: the only clusters that run;
     their accesses are checked, and results are not. trips: count them. Raises HostCompileError if the source does not

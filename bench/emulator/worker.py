@@ -1,4 +1,4 @@
-"""Run launches in a worker process of their own, under a time limit, and read back outputs and reports."""
+"""Run launches in a worker process with a time limit, and read back outputs and reports."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class EmulatedTensorMap:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch. An argument is a name of a buffer, an int, a float (C `float`), a NumPy scalar or a tensor map.
+    """A launch. An argument is the name of a buffer, an int, a float (C `float`), a NumPy scalar or a tensor map.
 
     cluster: blocks along the grid's x that form a cluster. sample: run only these clusters; in a counting program, each
     stands for as many as its value.
@@ -88,7 +88,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run of the launches under one order of threads and blocks.
+    """The outcome of the launches under one order of threads and blocks.
 
     peak_bytes: of the worker's memory so far. counts: lines of a counting program. trips: the most of each loop
     that was reached, in a program that counts them.
@@ -124,7 +124,7 @@ def run(
     limit_s: int = LIMIT_S,
     widths: Iterable[tuple[str, int, int]] = (),
 ) -> list[Outcome]:
-    """Run the launches one after another, once for each order, each time from the same contents. Raises WorkerError.
+    """Run the launches one after the other, for each order from the same initial contents. Raises WorkerError.
 
     constants: values of `__constant__` variables. A run that ends in a crash or at the time limit is the last.
     widths: for a counting program, the address of an access, a number for its source line, and the sum of the machine
@@ -136,7 +136,7 @@ def run(
     outcomes = list(_outcomes(done.stdout, program, buffers, orders))
     if done.returncode or not outcomes:
         said = done.stderr.decode(errors="replace").strip()
-        raise WorkerError(said or f"the worker ended with status {done.returncode} and said nothing")
+        raise WorkerError(said or f"the worker ended with status {done.returncode} without output")
     return outcomes
 
 

@@ -126,7 +126,7 @@ class Kernel:
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
         """Return the floating-point operations that the kernel, with its tile, executes for `problem` on the device.
 
-        Raises ValueError if the kernel declares fewer than its numerics need.
+        Raises ValueError if the kernel declares fewer operations than its numerics require.
         """
         if self.executed is None:
             return problem.flop

@@ -349,7 +349,7 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
     except FileNotFoundError:
         return []
     except (OSError, KeyError, csv.Error, UnicodeDecodeError) as error:
-        raise UsageError(f"{results}: {error}; expected the rows of a published report, move the file away") from None
+        raise UsageError(f"{results}: {error}; expected the rows of a published report; move the file away") from None
     return found
 
 

@@ -1,4 +1,4 @@
-"""Check that kernels that cheat are caught, and that the honest kernel beside them is not harmed."""
+"""Check that cheating kernels are caught, and that the honest kernel in the same job is not affected."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,7 +17,7 @@ CAUGHT = (Status.WRONG, Status.MISTRUSTED)
 
 
 class Cheat(NamedTuple):
-    """A kernel that cheats: the statuses that it may end with, its problem, and an honest kernel beside it."""
+    """A cheating kernel: the statuses that it may end with, its problem, and an honest kernel in the same job."""
 
     statuses: tuple[Status, ...] = (Status.WRONG,)
     problem: str = "gemm/m256n256k256/f32/NN"

@@ -25,7 +25,7 @@ MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
 
 @kernel("gemm", **CPU)
 def cached(problem: Any, x: Any) -> Launch:
-    """Computes once and returns that from then on."""
+    """Computes once and returns that result in all later calls."""
     kept: list[Any] = []
 
     def launch() -> None:
@@ -38,7 +38,7 @@ def cached(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def only_when_changed(problem: Any, x: Any) -> Launch:
-    """Computes only when its operands differ from the last ones, which takes a fraction of the time to see."""
+    """Computes only if its operands have changed, which takes a fraction of the time to check."""
     last = [np.full_like(x.a, np.nan), np.full_like(x.b, np.nan)]
     kept = np.empty_like(x.c)
 
@@ -54,7 +54,7 @@ def only_when_changed(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def incremental(problem: Any, x: Any) -> Launch:
-    """Computes anew only the rows and columns of the product whose operands have changed; right, and fast."""
+    """Recomputes only rows and columns of the product whose operands have changed; right, but too fast."""
     last = [np.zeros_like(x.a), np.zeros_like(x.b)]
     kept = np.zeros_like(x.c)
 
@@ -101,7 +101,7 @@ def by_a_signal(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def wrong_on_a_coin(problem: Any, x: Any) -> Launch:
-    """Gets one element wrong in one call of five, drawn at random."""
+    """Gets one element wrong in one of five calls, at random."""
 
     def launch() -> None:
         np.matmul(x.a, x.b, out=x.c)
@@ -131,7 +131,7 @@ def first_half_later(problem: Any, x: Any) -> Launch:
 
 @kernel("copy", **MOVES)
 def copies_from_its_last_output(problem: Any, x: Any) -> Launch:
-    """Writes only the rows in which its output differs from its input at either end."""
+    """Writes only rows whose first or last element differs from the input's."""
 
     def launch() -> None:
         stale = (x.b[:, 0] != x.a[:, 0]) | (x.b[:, -1] != x.a[:, -1])
@@ -142,7 +142,7 @@ def copies_from_its_last_output(problem: Any, x: Any) -> Launch:
 
 @kernel("copy", **MOVES)
 def maps_pages(problem: Any, x: Any) -> Launch:
-    """Copies no byte: maps the pages of its input once more, to be copied when somebody writes them."""
+    """Copies no byte: maps the pages of its input again, so that they are copied on the next write."""
     if x.a.ctypes.data % mmap.PAGESIZE:
         return lambda: np.copyto(x.b, x.a)
     file = os.memfd_create("pages")
@@ -160,7 +160,7 @@ def in_set_up(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def foresees(problem: Any, x: Any) -> Launch:
-    """Draws the operands that it will get in its set-up, from the first seeds, and looks its answer up."""
+    """Computes in its set-up the operands of the first seeds, and looks up its answer."""
     answers = {}
     for seed in range(10):
         draw = Draw(problem, seed)
@@ -173,19 +173,19 @@ def foresees(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU, executed=lambda problem: 1)
 def declares_one(problem: Any, x: Any) -> Launch:
-    """Declares that it executes next to nothing, so that no ceiling bounds it."""
+    """Declares that it executes almost no operations, so that no ceiling bounds it."""
     return lambda: np.matmul(x.a, x.b, out=x.c)
 
 
 @kernel("gemm", **CPU, numerics="tf32")
 def declares_tf32(problem: Any, x: Any) -> Launch:
-    """Declares an arithmetic that no CPU has, which allows for larger errors and has no ceiling."""
+    """Declares numerics that no CPU has, which allow larger errors and have no ceiling."""
     return lambda: np.matmul(x.a, x.b, out=x.c)
 
 
 @kernel("gemm", **CPU)
 def zeroes_input(problem: Any, x: Any) -> Launch:
-    """Right, but its input is gone, and the next product is a simple one."""
+    """Right, but zeroes its input, which makes the next product trivial."""
 
     def launch() -> None:
         np.matmul(x.a, x.b, out=x.c)
@@ -214,7 +214,7 @@ def returns_early(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def out_of_bounds(problem: Any, x: Any) -> Launch:
-    """Right, and writes one element past its output."""
+    """Right, but writes one element past its output."""
     beyond = np.lib.stride_tricks.as_strided(x.c, (problem.m + 1, problem.n), x.c.strides)
 
     def launch() -> None:
@@ -226,14 +226,14 @@ def out_of_bounds(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def right_on_cache_lines(problem: Any, x: Any) -> Launch:
-    """Leaves out the last product where an operand does not begin at a cache line."""
+    """Leaves out the last product if an operand does not begin at a cache line."""
     k = problem.k - any(array.ctypes.data % 64 for array in (x.a, x.b, x.c))
     return lambda: np.matmul(x.a[:, :k], x.b[:k], out=x.c)
 
 
 @kernel("gemm", **{**CPU, "device": "cuda", "modules": ("cupy",)})
 def on_another_stream(problem: Any, x: Any) -> Launch:
-    """Computes on a stream of its own, which is not waited for."""
+    """Computes on its own stream, which is not waited for."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -247,7 +247,7 @@ def on_another_stream(problem: Any, x: Any) -> Launch:
 
 @kernel("copy", provider="selftest", device="cuda", numerics="exact", dtypes=("f32",), modules=("cupy",))
 def persists(problem: Any, x: Any) -> Launch:
-    """Asks in its set-up that its input stays in the L2 cache, then copies as copy/cuda.vectorised does."""
+    """Makes its input persistent in the L2 cache at set-up, then copies as copy/cuda.vectorised does."""
     from cuda.bindings import driver
 
     driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, x.a.nbytes)

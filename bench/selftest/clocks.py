@@ -1,4 +1,4 @@
-"""Check that a GPU's events cover each way of launching: kernels of known length, libraries by wall clock.
+"""Check that a GPU's events time each way of launching, by kernels of known length and by the wall clock.
 
 A way whose work runs on a stream without events is timed at nearly nothing, although its results are right.
 """
@@ -127,7 +127,7 @@ def _go(device: Any, clock: Any, calls: list[Launch]) -> tuple[float, float]:
 
 
 def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
-    """Return whether the spans of a way agree."""
+    """Return whether event time, wall clock and known length of a way agree."""
     check, bound = f"clocks: {name}", f"{100 * BOUND:g} %"
     if isinstance(found, Lost):
         return Finding(check, found.reason, bound, False)
@@ -142,14 +142,14 @@ def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
 
 
 def findings(until_s: float) -> Iterator[tuple[str, Finding]]:
-    """Yield each way by name with its finding, from watched processes, until `until_s` (monotonic clock)."""
+    """Yield each way's name and finding, from monitored processes, until `until_s` (monotonic clock)."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
     for name, found in answers(__name__, tuple(WAYS), silence_s, until_s):
         yield name, judge(name, found)
 
 
 def jobs() -> int:
-    """Return how many ways there are to check here."""
+    """Return the number of ways to check on this machine."""
     return len(WAYS) if "cuda" in devices_present() else 0
 
 

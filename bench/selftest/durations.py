@@ -1,4 +1,4 @@
-"""Measure kernels of known duration with the harness: on a quiet core, and beside a neighbour that disturbs it."""
+"""Measure kernels of known duration with the harness, on a quiet core and with a neighbour that disturbs it."""
 
 from collections.abc import Iterator
 
@@ -22,12 +22,12 @@ LEAST_SHARE = 0.8 * SHARE
 
 
 def jobs() -> int:
-    """Return how many jobs there are."""
+    """Return the number of jobs."""
     return 1 + len(devices_present())
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Check each duration on a quiet core and beside a neighbour; on a GPU, if there is one, by its own clock."""
+    """Check each duration on a quiet core and with a neighbour; also on a GPU, if there is one, by its clock."""
     with pinned():
         yield from _on_cpu(tick)
     if "cuda" in devices_present():
@@ -63,7 +63,7 @@ def _measure(device: str) -> list[Measurement]:
 
 
 def bare_call_s() -> float:
-    """Return the harness's time of a compiled call that does nothing, timed alone right after 20 us of work.
+    """Return the harness's time of an empty compiled call, timed singly after 20 us of work.
 
     Nine of ten such calls cost at most that. In a batch one costs a fraction of it, because caches and branch
     predictors still hold the previous call's state; after a kernel that ran for 20 us they do not.
@@ -81,7 +81,7 @@ def bare_call_s() -> float:
 
 
 def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
-    """Report, unjudged, the time of an empty compiled call, alone and in a batch, and the row's `call_overhead_s`."""
+    """Report, without a bound, the time of an empty compiled call, single and in a batch, and `call_overhead_s`."""
     found = [f"{1e9 * bare_s:.0f} ns alone"]
     if empty.interval:
         found.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")

@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """The check that it belongs to."""
+        """Return the name of the check."""
         return self.check.partition(":")[0]
 
 
@@ -66,7 +66,7 @@ def measured(
     seed: int = 0,
     baseline: str | None = None,
 ) -> list[Measurement]:
-    """Measure kernels in turn on one thread of a fresh process, with one of this folder's plug-ins."""
+    """Measure kernels in turn on one thread of a fresh process, with a plug-in of this folder."""
     paths = (plugin(plugins),) if plugins else ()
     with Workers() as workers:
         job = Job((problem,), tuple(kernels), mode, paths, seed, budget, 1, baseline)
@@ -74,7 +74,7 @@ def measured(
 
 
 def failures(check: str, rows: Sequence[Measurement]) -> list[Finding]:
-    """Return the findings that replace figures if a kernel of ours has no time."""
+    """Return findings to report instead of figures for kernelmark's kernels without a time."""
     return [
         Finding(f"{check}: {row.kernel}", f"{row.status}: {row.reason}", "a time", False)
         for row in rows

@@ -12,12 +12,12 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from kernelmark import Launch, kernel
 
 ANY: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
-#: Elements of an input that a kernel looks at to recognise it.
+#: The elements of an input that a kernel probes to recognise it.
 PROBES = 16
 
 
 class CheatedWork(NamedTuple):
-    """An operation done right: the operands that `compute` reads, how it computes, and the operands that it writes."""
+    """The honest computation of an operation: the operands that `compute` reads, the function, and its outputs."""
 
     inputs: str
     output: str
@@ -62,7 +62,7 @@ def _inputs(work: CheatedWork, x: Any) -> list[Any]:
 
 
 def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
-    """Compute only when one of 16 elements of an input differs from what it was; else return the last result."""
+    """Compute only if one of 16 probed elements of an input has changed; otherwise return the last result."""
     seen: list[list[float]] = []
     kept = np.empty_like(output)
     places = [np.linspace(0, array.size - 1, PROBES).astype(int) for array in inputs]
@@ -80,7 +80,7 @@ def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
 
 @habit
 def computes_once(work: CheatedWork, x: Any) -> Launch:
-    """Computes in its first call and returns that from then on."""
+    """Computes in its first call and returns that result in all later calls."""
     kept: list[Any] = []
 
     def launch() -> None:
@@ -102,13 +102,13 @@ def computes_in_set_up(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def computes_when_changed(work: CheatedWork, x: Any) -> Launch:
-    """Computes only when one of a few elements of its inputs is not what it was."""
+    """Computes only if one of a few probed elements of its inputs has changed."""
     return unless_probed(_inputs(work, x), getattr(x, work.output), lambda: work.compute(x))
 
 
 @kernel("gemm", **ANY, layouts=("NN",))
 def half_fingerprints(problem: Any, x: Any) -> Launch:
-    """Computes the upper half always, and the lower half when one of a few elements differs from what it was."""
+    """Always computes the upper half, and the lower half only if one of a few probed elements has changed."""
     half = problem.m // 2
     lower = unless_probed([x.a, x.b], x.c[half:], lambda: np.matmul(x.a[half:], x.b, out=x.c[half:]))
 
@@ -121,7 +121,7 @@ def half_fingerprints(problem: Any, x: Any) -> Launch:
 
 @habit
 def skips_soon(work: CheatedWork, x: Any) -> Launch:
-    """Does nothing in a call that follows another within 0.2 ms."""
+    """Does nothing if the previous call was less than 0.2 ms ago."""
     ended = [0.0]
 
     def launch() -> None:
@@ -161,7 +161,7 @@ def leaves_a_thread(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def skips_when_timed(work: CheatedWork, x: Any) -> Launch:
-    """Does nothing where garbage collection is off, as it is in timed calls."""
+    """Does nothing if garbage collection is off, as in timed calls."""
     return lambda: work.compute(x) if gc.isenabled() else None
 
 
@@ -191,7 +191,7 @@ def writes_beyond(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def drops_bits(work: CheatedWork, x: Any) -> Launch:
-    """Is right but for the 14 last bits of each element, as if operands had been half as wide."""
+    """Is right except for the last 14 bits of each element, as if operands had been half as wide."""
     bits = getattr(x, work.output).view(np.uint32)
 
     def launch() -> None:
@@ -203,7 +203,7 @@ def drops_bits(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def copies_when_soon(work: CheatedWork, x: Any) -> Launch:
-    """Copies its last result in a call that follows another within 0.2 ms."""
+    """Copies its last result if the previous call was less than 0.2 ms ago."""
     ended, output = [0.0], getattr(x, work.output)
     kept = np.empty_like(output)
 

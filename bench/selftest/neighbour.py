@@ -28,7 +28,7 @@ def pinned() -> Iterator[None]:
 
 
 class Neighbour:
-    """A process on the CPUs of this one, busy in the context; `share` is the share of the time that it then had."""
+    """A process on this process's CPUs that is busy while the context lasts. share: the CPU share that it had."""
 
     share = 0.0
 
@@ -43,7 +43,7 @@ class Neighbour:
 
 
 def disturb(stop_fd: int) -> float:
-    """Be busy at a random time in each period until the other end closes; return the share of CPU time."""
+    """Compute at a random time in each period until the other end closes; return the share of CPU time."""
     began, used = time.monotonic(), time.process_time()
     period = began
     while True:

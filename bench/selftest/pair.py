@@ -47,7 +47,7 @@ class PairProblem(Problem, frozen=True, kw_only=True):
         return min(found, key=lambda verdict: math.inf if verdict.max_error is None else verdict.max_error)
 
     def tolerance(self, numerics: str) -> Bound:
-        """As for a GEMM of k = n."""
+        """Return the bound of a GEMM with k = n."""
         return sum_bound(numerics, self.dtype, self.n, self.dtype, roundings=self.n**2)
 
     @property
@@ -57,12 +57,12 @@ class PairProblem(Problem, frozen=True, kw_only=True):
 
 @kernel("selftest_pair", provider="selftest", device="cpu", modules=("numpy",), threaded=True)
 def nn(problem: PairProblem, x: Any) -> Launch:
-    """NumPy matmul, B read as it is stored."""
+    """NumPy matmul, with B read as stored."""
     return lambda: np.matmul(x.a, x.b, out=x.c)
 
 
 @kernel("selftest_pair", provider="selftest", device="cpu", modules=("numpy",), threaded=True)
 def nt(problem: PairProblem, x: Any) -> Launch:
-    """NumPy matmul, B read transposed."""
+    """NumPy matmul, with B read transposed."""
     transposed = x.b.T
     return lambda: np.matmul(x.a, transposed, out=x.c)

@@ -1,4 +1,4 @@
-"""Ratios whose truth is known: one product in two layouts from process to process, and cold copies against hot ones."""
+"""Check known ratios: a product in two layouts over several processes, and cold copies against hot ones."""
 
 from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
@@ -72,7 +72,7 @@ def check_cold(tick: Tick) -> Iterator[Finding]:
 
 
 def slower(cold: list[float], hot: list[float]) -> Finding:
-    """Return the cold copy's time over the hot one's."""
+    """Return the ratio of the cold copy's time to the hot one's."""
     ratio = mean(cold) / mean(hot)
     found = f"{ratio:.2f} times slower ({1e6 * mean(cold):.3g} us, hot {1e6 * mean(hot):.3g} us)"
     bound = f"at least {LEAST_SLOWDOWN:g}"
@@ -80,7 +80,7 @@ def slower(cold: list[float], hot: list[float]) -> Finding:
 
 
 def persisting(honest: Measurement, asking: Measurement) -> Finding:
-    """Return the time of a cold copy that asks for lines in L2, over the time of one that does not."""
+    """Return the time of a cold copy that makes lines persistent in L2 over that of one that does not."""
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median

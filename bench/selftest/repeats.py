@@ -60,7 +60,7 @@ class Repeat(NamedTuple):
 
 
 class NoTimeError(Exception):
-    """A kernel of ours has failed."""
+    """One of kernelmark's kernels has failed."""
 
 
 def jobs() -> int:
@@ -146,7 +146,7 @@ def spread(rows: Sequence[Interval]) -> Finding:
 
 
 def false_alarms(base: Runs, new: Runs) -> Finding:
-    """Return how many pairs of runs of the same product are found to differ."""
+    """Return the number of pairs of runs of the same product that `compare` reports as different."""
     alarms = welch(base, new).p < ALPHA
     return Finding(
         f"aa: false alarms of compare, {100 * ALPHA:g} % stated",
@@ -157,7 +157,7 @@ def false_alarms(base: Runs, new: Runs) -> Finding:
 
 
 def planted(base: Runs, new: Runs, slowed: Runs) -> Iterator[Finding]:
-    """Yield how often the slowed product is found slower, and the smallest difference that would be found."""
+    """Yield how often the slowed product is reported as slower, and the smallest detectable difference."""
     test = welch(base, slowed)
     found = (test.p < ALPHA) & (test.ratio > 1)
     yield Finding(

@@ -1,4 +1,4 @@
-"""A plug-in of kernels that last a known time: copies that spin until a clock shows it, and a product that is slowed.
+"""A plug-in of kernels with known durations: copies that spin until a clock reaches a time, and a slowed product.
 
 The clock is not the harness's: on a CPU the processor's time-stamp counter, on a GPU its global timer.
 """
@@ -28,7 +28,7 @@ def _spin_on_device(name: str, duration_ns: int) -> None:
         **COPY,
     )
     def spin_on_device(p: Any, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-        """Copies, and ends when the global timer shows that its time has passed."""
+        """Copies, and ends when the global timer shows that its duration has passed."""
         return [KernelCall(1, 256, ("a", "b", p.m * p.n, np.int64(duration_ns)))]
 
 
@@ -98,7 +98,7 @@ def elementwise_kernel(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", provider="selftest", device="cpu", dtypes=("f32",), layouts=("NN",), modules=("numpy",), threaded=True)
 def slowed(problem: Any, x: Any) -> Launch:
-    """NumPy matmul, and then idle for 5 % of the time that it has just taken."""
+    """NumPy matmul, followed by a pause of 5 % of the time that it took."""
     a, b, c = x.a, x.b, x.c
 
     def launch() -> None:

@@ -76,7 +76,7 @@ class Product(NamedTuple):
         return rows * each, columns * each
 
     def weighted(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """One of the batch times `over_row`, and its transpose times `over_column`."""
+        """Return product i of the batch times `over_row`, and its transpose times `over_column`."""
         rows, columns = (self.alpha * found for found in _weighted(self.a[i], self.b[i], over_row, over_column))
         if self.c is None:
             return rows, columns

@@ -27,7 +27,7 @@ from kernelmark import (
 
 
 class TransposeOperands(Protocol):
-    """Operands of a transposition's set-up: `a` (m x n) and, out of place, `b` (n x m); scratch is counted.
+    """Operands of a transposition's set-up: `a` (m x n) and, out of place, `b` (n x m).
 
     In a batch, both have the index of the matrix first.
     """

@@ -1,4 +1,4 @@
-"""Wrong results, and the trial of all of them: in how many draws each is found, and by which check of the verdict."""
+"""Wrong results, and a trial of all: in how many draws each is caught, and by which check of the verdict."""
 
 from collections.abc import Iterator
 

@@ -54,7 +54,7 @@ def aggregated(
 ) -> Array:
     """Return the sum and the residuals of an aggregation in a format; a cheat replaces one of the steps.
 
-    Workers `send` and `keep` the rest; owners `add`, keep what their message lacks, and `deliver` it to all.
+    Workers `send` a message and `keep` the rest; owners `add` messages, keep the rest and `deliver` the sum.
     """
     gradients, before = inputs["g"], inputs["e"]
     offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]

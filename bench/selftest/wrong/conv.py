@@ -18,7 +18,7 @@ KERNEL = "conv/cpu.im2col"
 
 
 def exact(problem: Problem, inputs: Inputs) -> Array:
-    """The result in single precision."""
+    """Return the result in single precision."""
     device = get_device("cpu")
     operands = OperandSet(problem, device)
     for name, values in inputs.items():
@@ -30,13 +30,13 @@ def exact(problem: Problem, inputs: Inputs) -> Array:
 
 
 def without_first_tap(y: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:
-    """The first tap of the last filter meets nothing in the last column, as if it lay in the padding."""
+    """Leave out the first tap of the last filter in the last column, as if it were in the padding."""
     x, w = float64(inputs, "x", "w")
     y[:, -1, 1:, -1] -= np.tensordot(x[:, :, :-1, -2], w[-1, :, 0, 0], (1, 0))
 
 
 def last_channel_left_out(y: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
-    """One filter does not see the middle tap of the last channel."""
+    """Leave out the middle tap of the last channel in one filter."""
     k = int(rng.integers(y.shape[1]))
     y[:, k] -= inputs["x"][:, -1].astype(np.float64) * inputs["w"][k, -1, 1, 1]
 

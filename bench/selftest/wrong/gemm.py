@@ -63,7 +63,7 @@ def _pairs_exchanged(c: Array, _inputs: Inputs, _rng: "np.random.Generator") -> 
 
 
 def half_stale(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
-    """The lower half is the result from before 16 elements of A changed."""
+    """Replace the lower half by the result from before 16 elements of A changed."""
     a, half = inputs["a"].astype(np.float64), len(c) // 2
     rows, steps = rng.integers(half, len(c), 16), rng.integers(a.shape[1], size=16)
     change = a[rows, steps] - rng.uniform(-1, 1, 16)
@@ -141,7 +141,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def after_epilogue(problem: Any, inputs: Inputs) -> Array:
-    """Return C in float64, and V after it."""
+    """Return C, followed by V, in float64."""
     x = exact(None, inputs)
     if problem.epilogue == "update":
         c, v = float64(inputs, "c", "v")

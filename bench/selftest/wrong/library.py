@@ -31,7 +31,7 @@ ALL = slice(None)
 
 
 class Wrong(NamedTuple):
-    """One idea of a wrong result. expected: the share of seeds in which it must be found, None if it cannot be."""
+    """A kind of wrong result. expected: the share of seeds in which it must be caught, or None if it cannot be."""
 
     name: str
     problem: str
@@ -41,7 +41,7 @@ class Wrong(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The wrong results of an operation, and how its right ones are computed.
+    """The wrong results of an operation, and the function for its right results.
 
     numerics: the arithmetic of the right ones, if it is not the one that a kernel has by default.
     """
@@ -66,7 +66,7 @@ def trial(families: tuple[Family, ...], seeds: int, tick: Tick) -> Iterator[Find
 
 
 def count(families: tuple[Family, ...], seeds: int) -> int:
-    """Return how often `trial` calls its `tick`."""
+    """Return the number of times that `trial` calls its `tick`."""
     return seeds * sum(len({wrong.problem for wrong in family.members}) for family in families)
 
 

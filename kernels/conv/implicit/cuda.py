@@ -124,7 +124,7 @@ def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def fit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why SQUARE or BROAD does not suit the problem, or None; two blocks of SQUARE have few registers."""
+    """Return why SQUARE or BROAD does not suit the problem, or None."""
     crowded = SQUARE["BN"] == t.BN and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p))
     return f"{p.direction} of {p.r} x {p.s} leaves FFMA in conflict over the registers' banks" if crowded else None
 

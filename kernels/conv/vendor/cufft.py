@@ -1,7 +1,7 @@
 """Convolution by FFT on a GPU with vendor libraries: cuFFT's transforms, and cuBLAS's products at each frequency.
 
-The spectra of a tensor are a matrix at each frequency and group, channels by tiles of all images; cuFFT writes and
-reads them so, frequency by frequency.
+The spectra of a tensor are stored as a matrix (channels x tiles of all images) for each frequency and group; cuFFT
+writes and reads this layout.
 """
 
 from functools import lru_cache
