@@ -122,7 +122,7 @@ def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call
     job = Job(("gemm/m9n8k7/f32/NN",), kernels, Mode.HOT, (str(plugin),), 0, Budget(0.01), 1, kernels[0])
     rows = workers.run(job, WorkerKey("cpu", 1))
     assert [(row.kernel, row.status) for row in rows] == [(name, "ok") for name in kernels]
-    note = f"our kernels were measured without the plug-ins, which replace {replaced}" if replaced else ""
+    note = f"our kernels were measured without the plug-ins, which had replaced {replaced}" if replaced else ""
     assert all(note in row.disturbed and ("plug-ins" in row.disturbed) == bool(replaced) for row in rows)
     assert (rows[0].job == rows[1].job) == (rows[1].over_baseline is not None) == (not replaced)
 
