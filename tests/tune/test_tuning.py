@@ -164,8 +164,8 @@ def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
 
     tuning = tuned.begin("counted")
     assert complaint(lambda: plan_of(tuned.store, tuning.session.run_id)) == (
-        f"--resume {tuning.session.run_id}: is a run of `kernelmark tune`; the command that began the tuning continues "
-        "with it"
+        f"--resume {tuning.session.run_id}: is a run of `kernelmark tune`; the command that began the tuning "
+        "continues it"
     )
 
 
