@@ -1,4 +1,4 @@
-"""Any library with CBLAS as a contender, by the path of its file: what `--blas` declares."""
+"""Any CBLAS library as a contender, given the path of its file, as `--blas` declares it."""
 
 import ctypes
 import hashlib
@@ -17,7 +17,7 @@ from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 _ROW_MAJOR, _OPS = 101, {"N": 111, "T": 112}
 _REALS: dict[str, tuple[str, Any]] = {"f32": ("cblas_sgemm", ctypes.c_float), "f64": ("cblas_dgemm", ctypes.c_double)}
-#: What builds of OpenBLAS put before and after the names of functions.
+#: Prefixes and suffixes that builds of OpenBLAS add to the names of functions.
 _PREFIXES, _SUFFIXES = ("", "scipy_"), ("", "64_", "_64", "64", "_")
 _VERSIONS = ("openblas_get_config", "bli_info_get_version_str", "armplversion_string")
 
@@ -57,7 +57,7 @@ def _symbol(path: str, name: str) -> Callable[..., Any] | None:
 
 
 def _version(path: str) -> str:
-    """Return the library's file with what it reports of itself, else with the beginning of the file's SHA-256."""
+    """Return the file's name with the version that the library reports, else with the first digits of its SHA-256."""
     for name in _VERSIONS:
         if function := _symbol(path, name):
             function.restype = ctypes.c_char_p  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def _version(path: str) -> str:
 
 @lru_cache
 def _limit(path: str, threads: int) -> object:
-    """Limit the threads of the library, where they can be; those that are used beyond are in the row."""
+    """Limit the library's threads if it allows that; the row records threads used beyond the limit."""
     if function := _symbol(path, "openblas_set_num_threads"):
         function(threads)
     loaded = threadpoolctl.ThreadpoolController().select(filepath=str(Path(path).resolve()))
@@ -79,13 +79,13 @@ def _launch(path: str, problem: GemmProblem, x: GemmOperands) -> Launch:
     name, real = _REALS[problem.dtype]
     function = _symbol(path, name)
     if function is None:
-        raise Unsupported(f"{Path(path).name} has no {name}, with none of the usual prefixes and suffixes")
+        raise Unsupported(f"{Path(path).name} has no {name} with any of the usual prefixes and suffixes")
     function.restype = None  # type: ignore[attr-defined]
     _limit(path, x.threads)
     calls = []
     matrices = [a if a.ndim == 3 else a[None] for a in (x.a, x.b, x.c)]
     for a, b, c in zip(*matrices, strict=True):
-        # A number of 64 bits is read as well by a library whose integers have 32: those are its lower half.
+        # A library with 32-bit integers reads the lower half of each 64-bit number.
         sizes = [ctypes.c_int64(size) for size in (problem.m, problem.n, problem.k)]
         (at_a, at_b, at_c), (lda, ldb, ldc) = _places(a, b, c)
         calls.append(

@@ -1,7 +1,7 @@
-"""cuBLAS's library: found, bound, with a handle, a workspace and the stream of its launches.
+"""The cuBLAS library: its bindings, its handle, its workspace and the stream of its launches.
 
-Called through nvmath's bindings or, where those are absent, by ctypes in the library that CuPy uses: CuPy's own
-wrappers set the stream at every call, which drops the workspace and forbids graph capture.
+It is called through nvmath's bindings or, where these are absent, by ctypes in the library that CuPy uses. CuPy's own
+wrappers set the stream at every call, which drops the workspace and prevents graph capture.
 """
 
 import ctypes
@@ -18,14 +18,14 @@ WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
 # Values of cublas_api.h and library_types.h.
 OP = {"N": 0, "T": 1, "C": 2}
 CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14, "e4m3": 28, "s8": 3, "s32": 10}
-#: Values of cublasComputeType_t: sums in FP32, of products that may be rounded to TF32, in FP64, and of integers.
+#: Values of cublasComputeType_t: FP32 sums, FP32 sums of operands rounded to TF32, FP64 sums, 32-bit integer sums.
 COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_64F, COMPUTE_32I = 68, 77, 70, 72
 #: No TF32 in sgemm, and no 16-bit partial sums in GemmEx: CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION.
 _MATH_MODE = 16
 
 
 class _Ctypes:
-    """The routines of nvmath.bindings.cublas that are used here, by their names there."""
+    """The routines of nvmath.bindings.cublas that kernelmark calls, under the same names."""
 
     def __init__(self) -> None:
         import cuda.pathfinder as pathfinder
@@ -95,18 +95,18 @@ def _nvmath() -> Any | None:
     """Return nvmath's bindings of cuBLAS, or None where they are absent or refuse the other packages' versions."""
     try:
         return importlib.import_module("nvmath.bindings.cublas")
-    except Exception:  # what a package raises that does not fit the others is its own affair
+    except Exception:  # a package of an incompatible version may raise anything
         return None
 
 
 def binding() -> str:
-    """Return `nvmath` or `ctypes`: the binding by which cuBLAS is called here."""
+    """Return `nvmath` or `ctypes`, the binding through which cuBLAS is called."""
     return "nvmath" if _nvmath() else "ctypes"
 
 
 @lru_cache
 def described(problem: object) -> str:
-    """`cublas 13.0.2 by nvmath`: the library's version and how it is called."""
+    """Return the library's version and how it is called: `cublas 13.0.2 by nvmath`."""
     blas = _cublas()
     version = blas.api.get_version(blas.handle)
     return f"cublas {version // 10000}.{version // 100 % 100}.{version % 100} by {binding()}"
@@ -132,7 +132,7 @@ def handle_of(x: GemmOperands) -> _CuBlas:
 
 @cache
 def host_scalar(value: complex, dtype: str) -> Any:
-    """A host scalar that lives as long as the process, since launches hold its address only."""
+    """Return a host scalar that lives as long as the process, since launches hold only its address."""
     return np.array(value, dtype)
 
 
@@ -162,7 +162,7 @@ class Spectrum(NamedTuple):
 
 
 def cgemm3m(x: Any, size: tuple[int, int, int], batch: int, alpha: float, *matrices: Spectrum) -> Launch:
-    """C (m x n) = alpha op(A) op(B) over k for each of a batch; three real products for a complex one."""
+    """Compute C (m x n) = alpha op(A) op(B) for each product of a batch, with three real products per complex one."""
     blas, (a, b, c) = handle_of(x), matrices
     factors = [host_scalar(value, "c8").ctypes.data for value in (alpha, 0.0)]
     inputs = (a.pointer, a.ld, a.stride, b.pointer, b.ld, b.stride)

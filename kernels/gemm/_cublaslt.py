@@ -1,6 +1,6 @@
-"""cuBLASLt: a problem as the library has it, the algorithms that its heuristic lists, and the settings of each.
+"""cuBLASLt: its descriptors of a problem, the algorithms that its heuristic lists, and the settings of each.
 
-Called through nvmath's bindings. Descriptors and lists live as long as the process: launches hold their addresses.
+It is called through nvmath's bindings. Descriptors and lists live as long as the process: launches hold their addresses.
 """
 
 import importlib
@@ -14,14 +14,14 @@ from kernelmark.kernels.gemm._cublas import COMPUTE_32I, CUDA_R, OP, WORKSPACE_B
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 _NOT_SUPPORTED = 15  # CUBLAS_STATUS_NOT_SUPPORTED
-#: How slices of k may be summed, by the type of C: in any way, or COMPUTE_TYPE alone, which is FP32, not C's 16 bits.
+#: Masks of how slices of k may be summed, by C's type: in any way, or only in the compute type (FP32, not 16 bits).
 _SCHEMES = {"f32": 7, "s32": 7, "f16": 2, "bf16": 2}
-#: The first version that has scales of blocks.
+#: The first version that supports block scales.
 _WITH_BLOCKS = 120900
 
 
 class Algorithm(NamedTuple):
-    """An entry of a list: a cublasLtMatmulHeuristicResult_t as an array of one; `address` points into it."""
+    """An algorithm that the heuristic lists: a cublasLtMatmulHeuristicResult_t, in an array with one element."""
 
     entry: Any
 
@@ -53,7 +53,7 @@ def api() -> Any:
     """Return nvmath's bindings of cuBLASLt. Raises Unsupported if they refuse the other packages' versions."""
     try:
         return importlib.import_module("nvmath.bindings.cublasLt")
-    except Exception as error:  # what a package raises that does not fit the others is its own affair
+    except Exception as error:  # a package of an incompatible version may raise anything
         raise Unsupported(f"nvmath.bindings.cublasLt does not load: {error}") from None
 
 
@@ -65,17 +65,17 @@ def handle() -> int:
 
 
 def version(problem: object) -> str:
-    """`cublaslt 13.0.2 by nvmath`: the library's version and how it is called."""
+    """Return the library's version and how it is called: `cublaslt 13.0.2 by nvmath`."""
     number = api().get_version()
     return f"cublaslt {number // 10000}.{number // 100 % 100}.{number % 100} by nvmath"
 
 
 @cache
 def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) -> Described:
-    """Describe a product whose sums are of the type `compute`, with scalars of the same 32 bits.
+    """Describe a product whose sums have the type `compute`, and whose alpha and beta have the same 32-bit type.
 
-    scales: the addresses of scale_a and scale_b, of a problem that has them. Raises Unsupported if the library has no
-    such scales.
+    scales: the addresses of scale_a and scale_b if the problem has scales. Raises Unsupported if the library does not
+    support them.
     """
     lt = api()
     product = lt.matmul_desc_create(compute, CUDA_R["s32" if compute == COMPUTE_32I else "f32"])
@@ -85,7 +85,7 @@ def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) 
     ]
     if scales:
         if lt.get_version() < _WITH_BLOCKS:
-            raise Unsupported(f"{version(problem)} has no scales of blocks, which 12.9 is the first to have")
+            raise Unsupported(f"{version(problem)} has no block scales, expected 12.9 or newer")
         words += [
             (lt.MatmulDescAttribute.A_SCALE_MODE, lt.MatmulMatrixScale.BLK128x128_32F, "i4"),
             (lt.MatmulDescAttribute.A_SCALE_POINTER, scales[1], "u8"),
@@ -114,7 +114,7 @@ def _layout(problem: GemmProblem, operand: Any) -> int:
 def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...] = ()) -> tuple[Algorithm, ...]:
     """Return at most `most` algorithms that the heuristic lists for a product, the one it expects to be fastest first.
 
-    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32. scales: as above.
+    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32. scales: as in `described`.
     """
     lt, product = api(), described(problem, compute, scales)
     found = np.zeros(most, lt.matmul_heuristic_result_dtype)
@@ -133,7 +133,7 @@ def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...
 
 @cache
 def _preference(result: str) -> int:
-    """What the heuristic may choose from where C has this storage type."""
+    """Return the limits on the heuristic's choice if C has this storage type."""
     lt = api()
     preference: int = lt.matmul_preference_create()
     for attribute, value in (
@@ -171,5 +171,5 @@ def _setting(algorithm: Algorithm, attribute: Any) -> int:
 
 
 def _name(kind: Any, value: int) -> str | int:
-    """Return `128x256` for TILE_128x256, and the number of what the bindings have no name for."""
+    """Return `128x256` for TILE_128x256, or the number itself if the bindings have no name for it."""
     return next((str(member.name).partition("_")[2] for member in kind if member == value), value)

@@ -1,6 +1,6 @@
-"""Epilogues: what becomes of x = alpha op(A) op(B) + beta C before it is stored; their truth in float64, their errors.
+"""Epilogues: operations on x = alpha op(A) op(B) + beta C before it is stored, with their references and error bounds.
 
-A gradient and its update by a plain learning rate need none: they are one product with alpha = -lr and beta = 1.
+A gradient step with a plain learning rate needs no epilogue: it is one product with alpha = -lr and beta = 1.
 """
 
 import math
@@ -17,16 +17,16 @@ Epilogue = Literal["plain", "bias-relu", "sigmoid", "update"]
 EPILOGUES: tuple[Epilogue, ...] = ("bias-relu", "sigmoid", "update")
 #: The step of `update`: learning rate, momentum and weight decay (5e-4 in AlexNet), which every storage type holds.
 RATE, MOMENTUM, DECAY = 2.0**-6, 0.875, 2.0**-11
-#: The error of 1 / (1 + exp(-x)) itself in units of its result's roundoff: exp within 2.5 units in the last place, as
-#: NumPy has it, an addition and a division; the largest, and the rms. In float64 the reference errs as much.
+#: The largest and the rms error of computing 1 / (1 + exp(-x)), in units of the result's roundoff: exp is within 2.5
+#: units in the last place, as in NumPy, and an addition and a division follow. The float64 reference errs as much.
 _SIGMOID, _SIGMOID_RMS = 8.0, 2.0
 ALL = slice(None)
-#: How steep the sigmoid is at the most.
+#: The steepest slope of the sigmoid.
 _SLOPE = 0.25
 
 
 def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
-    """Return the operands of an epilogue beside A, B and C: the bias, or the velocity, which is stored like C."""
+    """Return an epilogue's operands in addition to A, B and C: the bias, or the velocity, which is stored like C."""
     *batch, _, n = c.shape
     found = {
         "bias-relu": (Operand("bias", (*batch, n), c.dtype, "in", specials=c.specials, others=c.others),),
@@ -36,27 +36,27 @@ def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
 
 
 class Activation(NamedTuple):
-    """A product that an activation follows; bias (batch, n), where there is one."""
+    """A product followed by an activation. bias: (batch, n), or None."""
 
     epilogue: Epilogue
     product: Product
     bias: Array | None
 
     def reference(self, rng: "np.random.Generator") -> Reference:
-        """Return the reference of all elements of C: no sum of activations follows from sums of operands."""
+        """Return the reference of all elements of C, since sums of activations do not follow from sums of operands."""
         found = reference(self.product, rng, whole=True)
         if self.bias is not None:
             added = self.bias[:, None].astype(np.float64)
             unit = np.hypot(found.unit, added * (3 / math.sqrt(self.product.a.shape[2])))
             return found._replace(values=np.maximum(found.values + added, 0.0), unit=unit)
         with np.errstate(over="ignore"):  # where exp is infinite, its inverse is 0
-            # The sigmoid itself errs by as much however small x is.
+            # The error of the sigmoid itself does not shrink with x.
             return found._replace(values=1 / (1 + np.exp(-found.values)), unit=np.maximum(found.unit, 1.0))
 
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
 
-        known: the reference before changes of operands. rows, columns: the changed ones, as batch numbers and indices.
+        known: the reference before operands changed. rows, columns: those that changed, as batch numbers and indices.
         """
         right, rng = within(c, known.values, bound._replace(unit=known.unit)), np.random.default_rng(0)
         for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():
@@ -76,7 +76,7 @@ def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Produc
 
 
 def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Changed]:
-    """Return changes of A, B, C and V as changes of the product and of the term that one of the outputs adds."""
+    """Return changes of A, B, C and V as changes of the product and of the term that `output` adds to it."""
     factors = {"c": float(output == "c") - RATE * DECAY, "v": MOMENTUM}
     added = [(*changed[name][:3], *(factor * x for x in changed[name][3:])) for name, factor in factors.items()]
     which, row, column, new, old = map(np.concatenate, zip(*added, strict=True))
@@ -84,7 +84,7 @@ def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Chang
 
 
 def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
-    """Return the reference of C and, beside it, of V, which are both linear in the product."""
+    """Return the reference of C, with that of V in its `beside`; both outputs are linear in the product."""
     found = steps(product, weights, velocity)
     v = reference(found["v"], rng)._replace(name="v")
     return reference(found["c"], rng)._replace(beside=(v,))
@@ -93,7 +93,7 @@ def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.G
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
     """Bound the errors of C or V: the errors of x times the epilogue's steepest slope, plus its own steps' errors.
 
-    In the reference's units, whose products include the added operand. is_plain: nothing is added, and alpha is 1.
+    It is in the reference's units, which include the added operand. is_plain: alpha is 1, and nothing is added.
     """
     found = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
     if epilogue != "sigmoid":

@@ -1,6 +1,6 @@
-"""Grouped products: groups of rows of A and C, one after another, each multiplied by a B of its own.
+"""Grouped products: the rows of A and C are consecutive groups, and each group is multiplied by its own B.
 
-As in a layer of experts, where each token (a row of A) goes to one of them and the tokens of an expert lie together.
+So are the layers of a mixture of experts: each token (a row of A) goes to one expert, whose tokens are stored together.
 """
 
 from fractions import Fraction
@@ -20,9 +20,9 @@ GROUPED: tuple[Grouping, ...] = ("equal", "skewed")
 
 @cache
 def edges(m: int, groups: int, grouping: Grouping) -> tuple[int, ...]:
-    """Return where each group's rows begin, and where the last ones end: groups + 1 rows from 0 to m.
+    """Return the first row of each group, and the end of the last group: groups + 1 numbers from 0 to m.
 
-    equal: m / groups each. skewed: in proportion to 1, 1/2, 1/3 ... (Zipf's law). Edges are rounded down, so that a
+    equal: m / groups each. skewed: in proportion to 1, 1/2, 1/3 ... (Zipf's law). Edges are rounded down, so a
     group may have no rows if m is small.
     """
     shares = (Fraction(1, i if grouping == "skewed" else 1) for i in range(1, groups + 1))
@@ -31,7 +31,7 @@ def edges(m: int, groups: int, grouping: Grouping) -> tuple[int, ...]:
 
 
 class GroupedReference(NamedTuple):
-    """The references of the groups that have rows, each with the number of its group, its first row and its end."""
+    """The references of the groups that have rows, each as group number, first row, end row and reference."""
 
     parts: tuple[tuple[int, int, int, Reference], ...]
     name: str = "c"

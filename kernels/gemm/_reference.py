@@ -1,6 +1,6 @@
 """The float64 reference of a product: all of it, or a grid of elements and weighted sums of rows and columns.
 
-It is exact where operands are 8-bit integers: float64 holds every sum of their products.
+It is exact for operands of 8-bit integers, since float64 holds every sum of their products.
 """
 
 import math
@@ -13,17 +13,17 @@ from kernelmark import DTYPES, Array, Bound, Verdict, compare, error_variance, i
 
 #: Problems of at most this many multiply-adds are compared with the whole float64 product (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
-#: Larger ones are sampled: rows and columns at BORDERS borders of tiles of each size and right before these, and
-#: SAMPLED others. At most SUSPECTS elements that are 0 are looked at. Rows and columns are summed with SUMS weights.
+#: Larger ones are sampled: the rows and columns on both sides of BORDERS tile borders for each size in TILES, and
+#: SAMPLED random ones. At most SUSPECTS zero elements are checked. Rows and columns are summed with SUMS weights each.
 TILES, BORDERS, SAMPLED, SUSPECTS, SUMS = (8, 16, 32, 64, 128, 256), 4, 32, 16, 2
 BLOCK_ELEMENTS = 2**19
 EDGES = [0, -1]
 
 
 class Product(NamedTuple):
-    """alpha A B + beta C for each of a batch: a (batch, m, k), b (batch, k, n), c (batch, m, n) where beta is not 0.
+    """A batch of alpha A B + beta C: a (batch, m, k), b (batch, k, n), c (batch, m, n), or None if beta is 0.
 
-    added: the size of what is added, where C is itself a sum.
+    added: the magnitude of the added term, for error bounds, if C is itself a sum.
     """
 
     a: Array
@@ -34,13 +34,13 @@ class Product(NamedTuple):
     added: Array | None = None
 
     def part(self, i: int, rows: Any, cols: Any) -> "Product":
-        """Return some rows and columns of one of the batch."""
+        """Return the product that computes some rows and columns of product i of the batch."""
         one = slice(i, i + 1)
         c = None if self.c is None else self.c[one, rows][:, :, cols]
         return self._replace(a=self.a[one, rows], b=self.b[one][:, :, cols], c=c)
 
     def grid(self, rows: Array, cols: Array, batch: slice = slice(None)) -> Array:
-        """The elements where these rows and columns cross, in float64."""
+        """Return the elements where these rows and columns cross, in float64."""
         product = self.a[batch, rows].astype(np.float64) @ self.b[batch][:, :, cols].astype(np.float64)
         if self.c is None:
             return self.alpha * product
@@ -57,7 +57,7 @@ class Product(NamedTuple):
         return found
 
     def largest_unit(self) -> float:
-        """A unit for any sum of products of rows of A and columns of B, aligned or not."""
+        """Return a unit for sums of products of any row of A and any column of B, with their elements paired in any order."""
         a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
         found = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
         if self.c is not None:
@@ -65,7 +65,7 @@ class Product(NamedTuple):
         return found * (3 / math.sqrt(self.a.shape[2]))
 
     def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """Return the sums of `weighted` with the squares of `unit` and of the weights."""
+        """Return the sums of `weighted`, but of the squares of `unit`, with the squares of the weights."""
         weights = over_row**2, over_column**2
         rows, columns = (self.alpha**2 * found for found in _weighted(self.a[i], self.b[i], *weights, squared=True))
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
@@ -85,10 +85,10 @@ class Product(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Weights drawn from a normal distribution, and the float64 sums of all rows (or columns) with them.
+    """Weights drawn from a normal distribution, and the float64 sums of all rows (or columns) with these weights.
 
-    edges: the first and the last column (or row) of the product, which are sums with weights of 0 and 1. squares: sums
-    of the units' squares weighted with the weights' squares, the edges' last.
+    edges: the first and the last column (or row) of the product, computed as sums with weights of 0 and 1. squares: the
+    sums of the squared units with squared weights; those of the edges are last.
     """
 
     weights: Array
@@ -100,7 +100,7 @@ class Sums(NamedTuple):
 class Reference(NamedTuple):
     """`values` of all elements, or of those where `rows` and `cols` cross, with sums over each whole row and column.
 
-    name: of the output. beside: of the problem's other outputs. unit: in which the errors of `values` are bounded.
+    name: the output's name. beside: references of the problem's other outputs. unit: of the error bounds of `values`.
     """
 
     product: Product
@@ -113,7 +113,7 @@ class Reference(NamedTuple):
     unit: Array | float = 1.0
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
-        """Compare an output, (batch, m, n). mixed: the algorithm adds rows and columns, then multiplies."""
+        """Compare an output, (batch, m, n). mixed: the algorithm adds rows and columns before it multiplies."""
         if mixed:
             unit = self.product.largest_unit()
             sums = tuple(
@@ -133,7 +133,7 @@ class Reference(NamedTuple):
         return msgspec.structs.replace(verdict, reason=reason)
 
     def _wrong_edges(self, c: Array, bound: Bound) -> str | None:
-        """Look at all of the first and last rows and columns, where tiles that end early go wrong."""
+        """Check all of the first and last rows and columns, where errors in partial tiles show."""
         for i, (rows, columns) in enumerate(self.sums):
             for name, found, sums in (("columns", c[i][:, EDGES], rows), ("rows", c[i][EDGES].T, columns)):
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
@@ -143,7 +143,7 @@ class Reference(NamedTuple):
         return None
 
     def _wrong_zeros(self, c: Array, bound: Bound) -> str | None:
-        """Look at elements that are 0, which are rare in a right product, and common in one with gaps."""
+        """Check elements that are 0, which are rare in a correct product and common in one with gaps."""
         zeros = c == 0
         places = np.argwhere(zeros)[:SUSPECTS].tolist() if zeros.any() else ()
         for i, row, col in places:
@@ -156,8 +156,8 @@ class Reference(NamedTuple):
         return None
 
     def _wrong_sums(self, c: Array, sample: Array, bound: Bound) -> str | None:
-        """Weighted sums of whole rows and columns, as in Freivalds' check, show what lies beside the sample."""
-        # The sums themselves are chains of n (or m) and of k additions in float64.
+        """Check weighted sums of whole rows and columns, as in Freivalds' check, for errors outside the sample."""
+        # The float64 sums have rounding errors of their own, from n (or m) and k additions in a chain.
         k = self.product.a.shape[2]
         lengths = (c.shape[2], c.shape[1])
         unstored = [error_variance(sample, self.values, bound, length) for length in lengths]
@@ -194,12 +194,12 @@ def reference(product: Product, rng: "np.random.Generator", whole: bool = False)
 
 
 def _squares(weights: Array) -> Array:
-    """The squares of weights, summed, and those of the edges."""
+    """Return the sum of the squares of each set of weights, and of the weights that pick the edges."""
     return np.concatenate([(weights**2).sum(axis=0), np.ones(len(EDGES))])
 
 
 def _weights(length: int, rng: "np.random.Generator") -> Array:
-    """Columns of normally distributed weights, and two that pick the first and the last element."""
+    """Return columns of normally distributed weights, and two columns that pick the first and the last element."""
     weights = np.zeros((length, SUMS + len(EDGES)))
     weights[:, :SUMS] = rng.standard_normal((length, SUMS))
     weights[EDGES, range(SUMS, SUMS + len(EDGES))] = 1
@@ -207,7 +207,7 @@ def _weights(length: int, rng: "np.random.Generator") -> Array:
 
 
 def sampled(size: int, rng: "np.random.Generator") -> Array:
-    """Places along an axis: its ends, at the borders of tiles of every size and right before them, and any others."""
+    """Return places along an axis: its ends, both sides of borders of tiles of every size, and random ones."""
     borders = [
         np.concatenate([places, places - 1])
         for tile in TILES
@@ -219,11 +219,11 @@ def sampled(size: int, rng: "np.random.Generator") -> Array:
 
 
 def _weighted(a: Array, b: Array, over_row: Array, over_column: Array, squared: bool = False) -> tuple[Array, Array]:
-    """A B `over_row` and (A B)^T `over_column`; the smaller of A and B is read twice, the other once.
+    """Return A B `over_row` and (A B)^T `over_column`; the smaller of A and B is read twice, the other once.
 
-    squared: with the squares of the elements of A and B.
+    squared: square the elements of A and B first.
     """
-    how = squared, np.float32 if squared else np.float64  # the norms of operands need no more
+    how = squared, np.float32 if squared else np.float64  # enough for norms of operands
     if a.size <= b.size:
         at_y = both_ways(a, np.empty((a.shape[1], 0)), over_column, *how)[1]
         bx, columns = both_ways(b, over_row, at_y, *how)
@@ -236,8 +236,8 @@ def _weighted(a: Array, b: Array, over_row: Array, over_column: Array, squared: 
 def both_ways(
     matrix: Array, x: Array, y: Array, squared: bool = False, kind: type[np.floating[Any]] = np.float64
 ) -> tuple[Array, Array]:
-    """`matrix @ x` and `matrix.T @ y` (of its elements' squares, if asked for), a block at a time in `kind`."""
-    if matrix.strides[0] < matrix.strides[1]:  # by rows as they lie in memory
+    """Return `matrix @ x` and `matrix.T @ y`, a block at a time in `kind`. squared: square the matrix's elements first."""
+    if matrix.strides[0] < matrix.strides[1]:  # go along rows as stored
         return both_ways(matrix.T, y, x, squared, kind)[::-1]
     rows = max(1, BLOCK_ELEMENTS // matrix.shape[1])
     x, y = x.astype(kind, copy=False), y.astype(kind, copy=False)

@@ -1,6 +1,6 @@
-"""Scales of FP8 operands: op(A) has one for 128 of k in each row, op(B) one for 128 of k in 128 columns.
+"""Scales of FP8 operands: one for each 128 elements of a row of op(A), one for each 128 x 128 block of op(B).
 
-As in DeepSeek-V3 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2), in the layouts of cuBLASLt's
+They are those of DeepSeek-V3 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2), in the layouts of cuBLASLt's
 CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F and CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F.
 """
 
@@ -11,12 +11,12 @@ import numpy as np
 from kernelmark import SPECIALS, Array, Operand
 
 Scale = Literal["none", "blocks"]
-#: Elements of k, and columns of op(B), that have a scale together.
+#: Elements along k, and columns of op(B), that share a scale.
 BLOCK = 128
 
 
 def beside(m: int, n: int, k: int, batch: tuple[int, ...]) -> tuple[Operand, Operand]:
-    """Return scale_a, a row of m for each 128 of k, and scale_b, a row of these for each 128 columns.
+    """Return scale_a (ceil(k / 128) x m) and scale_b (ceil(n / 128) x ceil(k / 128)).
 
     Rows are padded to 16 bytes.
     """

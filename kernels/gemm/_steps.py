@@ -1,4 +1,4 @@
-"""The steps of an epilogue in NumPy, each over all of the rows that it is given."""
+"""The steps of an epilogue in NumPy, each over all rows passed to it."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ from kernelmark.kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
 
 
 class Rows(NamedTuple):
-    """Rows of an epilogue's operands: x, scaled; C; the bias (for all rows) or V; scratch for an update.
+    """Rows of an epilogue's operands: x (already scaled), C, the bias (for all rows) or V, and scratch for an update.
 
-    x is C itself, except for an update, whose `x` is changed.
+    x is C itself, except in an update, which overwrites x.
     """
 
     x: Array
@@ -27,7 +27,7 @@ def finish(epilogue: Epilogue, rows: Rows) -> Launch:
     x, c, bias, v, room = rows
     if epilogue == "bias-relu":
         assert bias is not None
-        below = bias[..., None, :]  # of a batch, each product its own
+        below = bias[..., None, :]  # each product of a batch has its own bias
         return in_turn(lambda: np.add(x, below, out=c), lambda: np.maximum(c, 0, out=c))
     if epilogue == "sigmoid":
         return lambda: _sigmoid(x, c)

@@ -1,6 +1,6 @@
 """Weighted sums of the rows of a product, as in Freivalds' check, for outputs of many calls.
 
-C x is compared with A (B x). Where a few elements of A and B change, the latter is corrected and not computed anew.
+C x is compared with A (B x). If a few elements of A and B change, A (B x) is corrected, not recomputed.
 """
 
 from functools import partial
@@ -10,7 +10,7 @@ import numpy as np
 from kernelmark import DTYPES, Array, Bound, summed
 from kernelmark.kernels.gemm._reference import BLOCK_ELEMENTS, Product, both_ways
 
-#: Changes of A, B or C: which of the batch, rows, columns, the values now and before, in float64.
+#: Changes of A, B or C: the indices in the batch, the rows, the columns, the new and the old values in float64.
 Changed = tuple[Array, Array, Array, Array, Array]
 
 
@@ -39,7 +39,7 @@ class RowSums:
         rows, k, x, squares = self._ab.copy(), a.shape[2], self._x, self._squares.copy()
         which, row, column, new, old = changes["a"]
         np.add.at(rows, (which, row), (new - old) * self._bx[which, column])
-        # Beside the old ones, which the corrected sum was rounded with.
+        # The squares of the old values stay: the sum was rounded with these before it was corrected.
         np.add.at(squares, (which, row), new**2 * self._b_squares[which, column])
         which, row, column, new, old = changes["b"]
         of = (values.tolist() for values in (which, row, new * x[column], old * x[column]))
@@ -65,13 +65,13 @@ class RowSums:
 
 
 def _each_times(matrices: Array, vectors: Array, squared: bool = False) -> Array:
-    """Each of a batch of matrices times a vector of its own."""
+    """Return each matrix of a batch times its own vector."""
     found = [_times(matrices[i : i + 1], vector[:, None], squared) for i, vector in enumerate(vectors)]
     return np.concatenate(found)
 
 
 def _times(matrices: Array, vector: Array, squared: bool = False) -> Array:
-    """Each of a batch of matrices (of their elements' squares, if asked for) times a vector, in float64."""
+    """Return each matrix of a batch times one vector, in float64. squared: square the matrices' elements first."""
     batch, m, n = matrices.shape
     if m * n >= BLOCK_ELEMENTS:
         nothing = np.empty((m, 0))

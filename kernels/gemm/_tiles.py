@@ -1,4 +1,4 @@
-"""Tiles of products whose panels lie in shared memory: the spaces, and what blocks, warps and threads allow."""
+"""Tiles of products with panels in shared memory: their tuning spaces, and the rules of blocks, warps and threads."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from kernelmark.kernels.gemm.problem import GemmProblem
 
 PAD = 4  # floats after each row of a panel, as in panel.cuh
 PACK = 4  # floats of the widest access
-#: Space of a product by fragments of FP32 (fragment.cuh), and with panels copied STAGES - 1 steps ahead (pipeline.cuh).
+#: Tuning spaces of products by FP32 fragments (fragment.cuh); in PIPELINE, panels are copied STAGES - 1 steps ahead.
 FRAGMENTS = {
     "BM": (32, 64, 128, 256),
     "BN": (16, 32, 64, 128, 256),
@@ -19,20 +19,20 @@ FRAGMENTS = {
     "TN": (4, 8, 16),
 }
 PIPELINE = {**FRAGMENTS, "STAGES": (2, 3, 4, 5, 6)}
-#: Space of how a reduction is cut into slices that fill a device, and how deep a slice is at the least.
+#: Tuning space of a reduction in slices that fill a device; DEPTH is the least number of elements along k in a slice.
 SLICES = {"BLOCKS_PER_SM": (1, 2, 3, 4, 6, 8), "DEPTH": (8, 64, 128, 256, 512, 1024)}
 
 Rule = Callable[[GemmProblem, Tile, DeviceLimits], str | None]
 
 
 def pack(p: GemmProblem) -> int:
-    """Return 4 if all stored rows begin and end at 16 bytes, else 1."""
+    """Return 4 if all stored rows begin and end at multiples of 16 bytes, else 1."""
     rows = (length for operand in p.operands() for length in (operand.ld, operand.shape[-1]))
     return 1 if any(length % PACK for length in rows) else PACK
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Return the blocks that the compiler leaves registers for on a multiprocessor, as in panel.cuh."""
+    """Return how many blocks a multiprocessor has registers for, as told to the compiler in panel.cuh."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 
@@ -45,7 +45,7 @@ def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
 
 
 def unlike_fragments(t: Tile) -> str | None:
-    """Return why a block's tile cannot be divided into such warps, or a warp's into such lanes, or None."""
+    """Return why a block's tile does not divide into tiles of warps, or a warp's tile into 32 lanes, or None."""
     if reason := divides(t, ("WM", "BM"), ("WN", "BN"), ("TM", "WM"), ("TN", "WN")):
         return reason
     lanes = (t.WM // t.TM) * (t.WN // t.TN)
@@ -58,7 +58,7 @@ def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | 
     even: all threads have the same number of packs, since each holds its own in registers.
     """
     if across < 1 or threads % across:
-        return f"{threads} threads do not stand in whole rows of {across} packs"
+        return f"{threads} threads do not form whole rows of {across} packs"
     if even and rows % (threads // across):
         return f"{threads} threads do not share {rows} rows of {across} packs evenly"
     return None

@@ -11,8 +11,8 @@ from kernelmark.kernels.gemm.problem import GemmProblem
 
 LARGEST = 128
 PAD = 4  # elements after each row of a panel, as in batched.cu
-PARTS = {64: (8, 4), 32: (4, 4), 16: (2, 2), 8: (1, 1)}  # TM x TN elements a thread of a tile that wide
-SHARED_LIMIT = 99 * 1024  # bytes for the panels of one: two such blocks share a multiprocessor of an H100
+PARTS = {64: (8, 4), 32: (4, 4), 16: (2, 2), 8: (1, 1)}  # TM x TN elements per thread, by the side of the tile
+SHARED_LIMIT = 99 * 1024  # bytes of a block's panels: two such blocks share a multiprocessor of an H100
 
 
 def small(p: GemmProblem) -> str | None:
@@ -23,12 +23,12 @@ def small(p: GemmProblem) -> str | None:
 
 
 def panels_bytes(p: GemmProblem, side: int) -> int:
-    """Shared memory of one product: a panel of A and one of B."""
+    """Return the bytes of shared memory of one product: a panel of A and one of B."""
     return 2 * p.k * (side + PAD) * DTYPES[p.dtype].itemsize
 
 
 def blocks(p: GemmProblem, side: int) -> int:
-    """Tiles of that side over C, batch included."""
+    """Return the number of tiles of this side over C, in all products of the batch."""
     return ceil_div(p.m, side) * ceil_div(p.n, side) * p.batch
 
 
@@ -38,7 +38,7 @@ def shared_limit(device: DeviceLimits) -> int:
 
 
 def side(p: GemmProblem, t: Tile, device: DeviceLimits) -> int:
-    """Return the tile's side: the widest that C does not leave half empty, that fits and fills the device."""
+    """Return the tile's side: SIDE, or else the widest that is not half empty, fits and fills the device."""
     fitting = (s for s in PARTS if s < 2 * min(p.m, p.n) and panels_bytes(p, s) <= shared_limit(device))
     return int(t.SIDE) or next((s for s in fitting if blocks(p, s) >= t.SMS), min(PARTS))
 
@@ -54,8 +54,8 @@ def _unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
     return None if needed <= limit else f"panels take {needed} bytes of shared memory, expected at most {limit}"
 
 
-#: THREADS, KIB: of a block that several products share, at most, and of their panels. SIDE 0 leaves the side to the
-#: problem; with one multiprocessor to fill, that is wide, and products share blocks early.
+#: THREADS, KIB: the most threads of a block that several products share, and the most KiB of its panels. SIDE 0 means
+#: the side that suits the problem; if SMS is 1, that is wide, and even small batches share blocks.
 _SHARED = {"THREADS": 256, "KIB": 48}
 _DEALT: tuple[tuple[Tunable, int], ...] = (
     (multiprocessors, 0),
@@ -83,7 +83,7 @@ _SPACE: dict[str, tuple[Tunable, ...]] = {
     prefer=Prefer(tuple({"SMS": sms, "SIDE": wide, **_SHARED} for sms, wide in _DEALT)),
 )
 def batched(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Small products, all of k in shared memory at once, several products a block."""
+    """Small products with all of k in shared memory at once, several products per block."""
     wide = side(p, t, device)
     tm, tn = PARTS[wide]
     threads = wide * wide // (tm * tn)

@@ -71,7 +71,7 @@ def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", provider="numpy", dtypes=("s8.s32",), **_CPU)
 def widened(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """8-bit integers widened to FP32, or to FP64 where a sum may pass 2^24, NumPy matmul on its BLAS, C narrowed."""
+    """8-bit integers widened to FP32, or to FP64 if a sum may exceed 2^24; NumPy matmul on its BLAS; C narrowed."""
     kind = "f32" if problem.k <= 2**24 // 2**14 else "f64"
     a, b, c = (x.scratch(array.shape, kind) for array in (x.a, x.b, x.c))
     product = multiply(

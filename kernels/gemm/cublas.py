@@ -46,7 +46,7 @@ def _matrices(problem: GemmProblem, x: GemmOperands, order: str) -> dict[str, _M
 
 
 def _arguments(problem: GemmProblem, x: GemmOperands, order: str, scalar: str, types: bool) -> list[Any]:
-    """Arguments after the handle: row-major C (m x n) is column-major C^T (n x m), with A and B in turned places."""
+    """Return the arguments after the handle: row-major C (m x n) is column-major C^T (n x m), with A and B swapped."""
     matrices, batched = _matrices(problem, x, order), problem.batch > 1
     first, second = (matrices["b"], matrices["a"]) if order == "C" else (matrices["a"], matrices["b"])
     m, n = (problem.n, problem.m) if order == "C" else (problem.m, problem.n)
@@ -62,7 +62,7 @@ def _arguments(problem: GemmProblem, x: GemmOperands, order: str, scalar: str, t
 
 
 class _Routine(NamedTuple):
-    """A routine: its names for one product and for a batch, the type of its scalars, what GemmEx takes at the end."""
+    """A routine: its names for one product and for a batch, the type of its scalars, and the last arguments of GemmEx."""
 
     name: str
     batched: str
@@ -96,7 +96,7 @@ def _groups(problem: GemmProblem, x: GemmOperands) -> Iterator[tuple[GemmProblem
 
 
 def gemm(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SGEMM or DGEMM, row-major."""
+    """Return the launch of SGEMM or DGEMM, row-major."""
     return _launch(_SGEMM if problem.dtype == "f32" else _DGEMM, problem, x, "C")
 
 
@@ -109,7 +109,7 @@ def fits_ints(problem: GemmProblem) -> str | None:
 def unpadded(problem: GemmProblem) -> str | None:
     """Return why a column-major reading cannot take `problem`, or None."""
     if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
-        return "reads the buffers column by column, which have no padding that way; take lda, ldb and ldc without it"
+        return "reads the buffers as column-major without padding; take lda, ldb and ldc without it"
     return fits_ints(problem)
 
 
@@ -171,7 +171,7 @@ def loop(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def _aligned(problem: GemmProblem) -> str | None:
-    """Why GemmGroupedBatchedEx cannot take `problem`, or None: m1n1k1 in f16 met a misaligned address."""
+    """Return why GemmGroupedBatchedEx cannot take `problem`, or None: m1n1k1 in f16 accessed a misaligned address."""
     return fits_ints(problem) or (rows_of_16_bytes(problem) if problem.dtype in ("f16", "bf16") else None)
 
 

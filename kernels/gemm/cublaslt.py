@@ -1,9 +1,9 @@
-"""cuBLASLt, row-major as cuBLAS (NT is (OP_T, OP_N)): the algorithm that its heuristic chooses, and each that it lists.
+"""cuBLASLt, row-major like cuBLAS (NT is (OP_T, OP_N)): the algorithm that its heuristic chooses, and each it lists.
 
-The algorithms depend on the problem, the GPU and the version; a row's `tunables` has the settings of its own, and
-`launched` its kernels. FP8 sums in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), 8-bit integers in 32 bits
-(CUBLAS_COMPUTE_32I), and both are taken in NT alone; FP8 with scales of blocks too, if the library has an algorithm
-for them: on Hopper.
+The algorithms depend on the problem, the GPU and the version; a row's `tunables` holds the settings of its algorithm,
+and `launched` its kernels. FP8 products are summed in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), products of 8-bit
+integers in 32 bits (CUBLAS_COMPUTE_32I); both are supported only in NT. FP8 may have block scales where the library has an
+algorithm for them, as on Hopper.
 """
 
 from functools import partial
@@ -15,9 +15,9 @@ from kernelmark.kernels.gemm.cublas import fits_ints
 from kernelmark.kernels.gemm.handwritten import F32, HALF, LAYOUTS
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
-#: Algorithms that are asked for, each a kernel.
+#: Algorithms requested from the heuristic; each is a kernel.
 MOST = 20
-#: What it multiplies in NT alone, in words.
+#: Names of the storage types that cuBLASLt multiplies only in NT.
 _ALONG_K = {"e4m3": "FP8", "s8": "INT8"}
 
 
@@ -36,7 +36,7 @@ def _supports(problem: GemmProblem) -> str | None:
 
 
 def _launch(problem: GemmProblem, x: GemmOperands, compute: int, most: int, number: int) -> Launch:
-    """Multiply by an algorithm of the list by its number. Raises Unsupported where the list is shorter."""
+    """Multiply by algorithm `number` of the heuristic's list. Raises Unsupported if the list is shorter."""
     are_integers = problem.dtype == "s8.s32"
     compute = _cublas.COMPUTE_32I if are_integers else compute
     scales = tuple(int(scale.data.ptr) for scale in (x.scale_a, x.scale_b)) if problem.scale == "blocks" else ()

@@ -1,4 +1,4 @@
-"""CuPy's matmul, as a program calls it: cuBLAS with CuPy's own handle, and its checks and copies before it."""
+"""CuPy's matmul, as a program calls it: CuPy's checks and copies, then cuBLAS with CuPy's own handle."""
 
 import math
 from functools import partial
@@ -17,7 +17,7 @@ def _supports(problem: GemmProblem) -> str | None:
 
 
 def _copied_bytes(problem: GemmProblem) -> int:
-    """Return what CuPy allocates in a call: copies without padding, and those of operands turned in a batch."""
+    """Return the bytes that CuPy allocates in a call: copies of padded operands, and of transposed ones in a batch."""
     copied = 0
     for operand, op in zip(problem.operands(), (*problem.layout, "N"), strict=True):
         *_, rows, columns = operand.shape
@@ -44,7 +44,7 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     import cupy
 
     def typed(matrix: Any, op: str) -> Any:
-        matrix = matrix.view(numpy_dtype(problem.dtype))  # CuPy has bfloat16, which elsewhere stands in integers
+        matrix = matrix.view(numpy_dtype(problem.dtype))  # CuPy has bfloat16; elsewhere its bits are kept in integers
         return matrix.swapaxes(-1, -2) if op == "T" else matrix
 
     return partial(cupy.matmul, typed(x.a, problem.op_a), typed(x.b, problem.op_b), out=typed(x.c, "N"))

@@ -1,4 +1,4 @@
-"""Epilogues on the CPU by threads of our own: over all of C after the product, or over a few rows while cached."""
+"""Epilogues on the CPU by our own threads: over all of C after the product, or over a few rows while cached."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from kernelmark.kernels.gemm._steps import Rows, finish
 from kernelmark.kernels.gemm.cpu import multiply, plain
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
-#: Rows of C that are multiplied before their epilogue: BLAS packs B once for as many.
+#: Rows of C multiplied in one call before their epilogue; BLAS packs B once per call.
 ROWS = 128
 _NUMPY: dict[str, Any] = {
     "provider": "numpy",
@@ -27,13 +27,13 @@ _NUMPY: dict[str, Any] = {
 
 
 def _multiplied(problem: GemmProblem, x: GemmOperands, rows: slice, product: Any) -> Launch:
-    """The product's rows, scaled, into `product`."""
+    """Return the launch that writes these rows of the scaled product into `product`."""
     a, b = x.a.T if problem.op_a == "T" else x.a, x.b.T if problem.op_b == "T" else x.b
     return multiply(a[rows], b, problem, x, product)
 
 
 def _rows(problem: GemmProblem, x: GemmOperands, rows: slice, scratch: Any) -> Rows:
-    """The operands' rows; scratch: x and room of an update, which has no place for them in C."""
+    """Return the operands' rows. scratch: x and `room` of an update, which cannot keep them in C."""
     c = x.c[rows]
     if problem.epilogue == "update":
         return Rows(scratch[0], c, v=x.v[rows], room=scratch[1])
@@ -61,7 +61,7 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
 @kernel("gemm", **_NUMPY)
 @threads_that_pay(compiled=False)
 def fused(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """A band of rows for each thread, a few of them multiplied by NumPy and finished at a time, while cached."""
+    """A band of rows for each thread; a few rows at a time are multiplied by NumPy and finished while cached."""
 
     def band(start: int, stop: int) -> Launch:
         scratch = _scratch(problem, x, min(ROWS, stop - start))

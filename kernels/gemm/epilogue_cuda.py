@@ -1,4 +1,4 @@
-"""Epilogues on a GPU, in strict FP32: by the blocks that have multiplied, or by a second launch."""
+"""Epilogues on a GPU, in strict FP32: by the blocks that multiply, or by a second launch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +15,9 @@ from kernelmark.kernels.gemm.ladder import ASYNC, ASYNC_TILES, grid, piped, stag
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 ROWS, COLUMNS = 8, 32  # threads of a block of the second launch
-#: The types of cuda/gemm/epilogue.cuh, and the operand that each has beside C; C itself stands in for none.
+#: The types of cuda/gemm/epilogue.cuh, and the operand that each reads in addition to C, or C itself if there is none.
 TYPES = {"bias-relu": ("BiasRelu", "bias"), "sigmoid": ("Sigmoid", "c"), "update": ("Update", "v")}
-#: Layouts of a layer's forward pass, whose weights lie as in Caffe or as in TensorFlow, and of their gradient.
+#: Layouts of a layer's forward pass, with weights stored as in Caffe or in TensorFlow, and of the weights' gradient.
 LAYOUTS = {"bias-relu": ("NN", "NT"), "sigmoid": ("NN", "NT"), "update": ("TN",)}
 FUSED = ASYNC.replace("sgemm_async<", "sgemm_async_fused<EPILOGUE, ")
 NUMBERS = np.dtype([(name, np.float32) for name in ("alpha", "beta", "rate", "momentum", "decay")])
@@ -40,25 +40,25 @@ def in_layers(along_y: int) -> Callable[[GemmProblem], str | None]:
     def supports(p: GemmProblem) -> str | None:
         layouts = LAYOUTS[p.epilogue]
         if p.layout not in layouts:
-            return f"the layout is {p.layout}, expected {' or '.join(layouts)} with epi-{p.epilogue}, as layers have it"
+            return f"the layout is {p.layout}, expected {' or '.join(layouts)} with epi-{p.epilogue}, as in a network's layers"
         return covered(p)
 
     return supports
 
 
 def numbers(p: GemmProblem) -> np.void:
-    """The struct Numbers of an epilogue."""
+    """Return an epilogue's argument of the C++ type Numbers."""
     return np.void((p.alpha, p.beta, p.rate, p.momentum, p.decay), NUMBERS)
 
 
 def stride_beside(p: GemmProblem) -> np.int64:
-    """Elements from one product's own operand of the epilogue to the next one's."""
-    own = p.operands()[3:]  # V has rows, a bias none
+    """Return the stride, in elements, of the epilogue's additional operand from one product of a batch to the next."""
+    own = p.operands()[3:]  # V is a matrix, a bias a vector
     return np.int64(own[0].elements // p.batch if own else 0)
 
 
 def named(epilogue: str, p: GemmProblem, t: Tile) -> str:
-    """The entry of the product with an epilogue of that type."""
+    """Return the entry of the product with an epilogue of this C++ type."""
     return piped(FUSED.replace("EPILOGUE", epilogue), p, t)
 
 

@@ -41,7 +41,7 @@ def within_ints(p: GemmProblem) -> str | None:
 
 
 def arguments(p: GemmProblem) -> tuple[Any, ...]:
-    """The arguments of all of them: a, b, c, m, n, k, alpha, beta, the leading dimensions, the strides of a batch."""
+    """Return the arguments that these kernels share: a, b, c, m, n, k, alpha, beta, leading dimensions, batch strides."""
     operands = p.operands()[:3]
     strides = (np.int64(operand.shape[-2] * operand.ld) for operand in operands)
     kind = {"f64": np.float64, "s8.s32": int}.get(p.dtype, float)
@@ -56,7 +56,7 @@ def arguments(p: GemmProblem) -> tuple[Any, ...]:
     **F32,
 )
 def naive(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """One thread an element of C, a warp down a column."""
+    """One thread per element of C, a warp down a column."""
     return [KernelCall((ceil_div(p.m, 32), ceil_div(p.n, 8), p.batch), (32, 8), arguments(p))]
 
 
@@ -68,7 +68,7 @@ def naive(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     **F32,
 )
 def coalesced(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """One thread an element of C, a warp along a row."""
+    """One thread per element of C, a warp along a row."""
     return [KernelCall((ceil_div(p.n, 32), ceil_div(p.m, 8), p.batch), (32, 8), arguments(p))]
 
 
@@ -81,5 +81,5 @@ def coalesced(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
     **F32,
 )
 def tiled(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """One thread an element of C, tiles of A and B staged through shared memory."""
+    """One thread per element of C, tiles of A and B staged through shared memory."""
     return [KernelCall((ceil_div(p.n, t.T), ceil_div(p.m, t.T), p.batch), (t.T, t.T), arguments(p))]

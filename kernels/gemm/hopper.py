@@ -1,4 +1,4 @@
-"""Our own GEMMs on Hopper's tensor cores, by wgmma out of tiles that the TMA copies: `cuda/gemm/wgmma*.cu`."""
+"""Our own GEMMs on Hopper's tensor cores, by wgmma from tiles that the TMA copies: `cuda/gemm/wgmma*.cu`."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -35,28 +35,28 @@ FP8: dict[str, Any] = TF32 | {
 }
 #: And for integers.
 INT8: dict[str, Any] = TF32 | {"dtypes": ("s8.s32",), "numerics": "exact"}
-#: FP8 with scales, of which cuBLASLt has the same types.
+#: FP8 with block scales, for the types that cuBLASLt supports, too.
 FP8_BLOCKS: dict[str, Any] = FP8 | {"dtypes": ("e4m3.f32", "e4m3.bf16"), "scales": ("blocks",)}
 
-BM = 128  # rows of C, a block
-ROW_BYTES = 128  # of the swizzle, and of a tile along k
-BOX = 64  # elements, both ways, of what is copied of an operand that is not stored along k
-ATOM_BYTES = 1024  # to which tiles are aligned in shared memory, and how much that may cost
-BUFFERS = 4  # of 64 rows of ROW_BYTES, in which a warpgroup stores parts of its tile; as many as there are, at most
+BM = 128  # rows of C per block
+ROW_BYTES = 128  # bytes of a swizzled row, which a tile has along k
+BOX = 64  # rows and columns of a copy from an operand that is not stored along k
+ATOM_BYTES = 1024  # alignment of tiles in shared memory, and the most bytes that it may cost
+BUFFERS = 4  # most buffers of 64 rows of ROW_BYTES through which a warpgroup stores parts of its tile
 WARPGROUP = 128
-TALL = 2 * BM  # rows of C, a block that turns columns
+TALL = 2 * BM  # rows of C per block that transposes columns
 
-#: Rows of C of a block that adds slices of k, whose threads own two columns each.
+#: Rows and columns of C of a block that adds slices of k; each thread adds two columns.
 SUM_ROWS, SUM_COLUMNS = 8, 64
-#: Persistent tiles: WIDE reads least for a multiply-add, NARROW and SMALL are for products with few tiles.
+#: Tiles of persistent kernels: WIDE reads least per multiply-add, NARROW and SMALL are for products with few tiles.
 WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 3, "CLUSTER": 2, "SMS": multiprocessors}
 NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 5, "CLUSTER": 2, "SMS": multiprocessors}
 SMALL: dict[str, Tunable] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
-#: The three with their rates: a block reads A once for all of its columns.
+#: The three with their relative rates: a block reads A once for all of its columns, so wide tiles are faster.
 ALL = (Choice(WIDE, 1.0, 1), Choice(NARROW, 0.95, 1), Choice(SMALL, 0.75, 1))
-#: Tiles of TALL rows, with rates by what they move through shared memory for a multiply-add.
+#: Tiles of TALL rows, with rates that follow from the bytes they move through shared memory per multiply-add.
 TURNING = (Choice(NARROW | {"STAGES": 3}, 1.0, 1), Choice(SMALL | {"STAGES": 4}, 0.75, 1))
-#: Their space. Fewer blocks than multiprocessors leave power to each of them, or room beside a product.
+#: Their tuning space. With fewer blocks than multiprocessors, each gets more power, or other kernels have room.
 PERSISTENT: dict[str, tuple[Tunable, ...]] = {
     "BN": (64, 128, 256),
     "STAGES": (2, 3, 4, 5, 6, 7, 8),
@@ -66,7 +66,7 @@ PERSISTENT: dict[str, tuple[Tunable, ...]] = {
 
 
 def maps(p: GemmProblem, columns: int, tf32: bool = False) -> tuple[TensorMap, TensorMap]:
-    """The maps of A and B, for tiles of BM rows and copies of `columns` columns of op(B), which round FP32 to TF32."""
+    """Return the maps of A and B, for tiles of BM rows and copies of `columns` columns of op(B); tf32: copies round."""
     depth = ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize
     a = (BM, depth) if p.op_a == "N" else (depth, BOX)
     b = (columns, depth) if p.op_b == "T" else (depth, BOX)
@@ -74,17 +74,17 @@ def maps(p: GemmProblem, columns: int, tf32: bool = False) -> tuple[TensorMap, T
 
 
 def types(p: GemmProblem) -> str:
-    """The C++ names of the storage types of A and B, and of C."""
+    """Return the C++ names of the storage types of A and B, and of C."""
     return ", ".join(DTYPES[dtype].ctype for dtype in split_dtype(p.dtype))
 
 
 def stages_bytes(t: Tile, rows: int = BM) -> int:
-    """Shared memory of the ring: STAGES tiles of A and of B."""
+    """Return the bytes of the ring in shared memory: STAGES tiles of A and of B."""
     return int(t.STAGES * ROW_BYTES * (rows + t.BN))
 
 
 def store_bytes(p: GemmProblem, t: Tile) -> int:
-    """Shared memory of the results: buffers for parts of both warpgroups' tiles."""
+    """Return the bytes of shared memory of the results: buffers for parts of both warpgroups' tiles."""
     parts = t.BN * DTYPES[p.operands()[2].dtype].itemsize // ROW_BYTES
     return int(BM * ROW_BYTES * min(parts, BUFFERS))
 
@@ -96,7 +96,7 @@ def stride_c(p: GemmProblem) -> np.int64:
 
 
 def supports_wgmma(p: GemmProblem) -> str | None:
-    """Return why the kernel of one block a tile cannot take the problem, or None."""
+    """Return why the kernel with one block per tile cannot take the problem, or None."""
     return rows_of_16_bytes(p) or within_grid("m", BM)(p)
 
 
@@ -110,7 +110,7 @@ def supports_wgmma(p: GemmProblem) -> str | None:
     **HOPPER | HALF,
 )
 def wgmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Warpgroups multiply out of shared memory that the TMA fills."""
+    """Warpgroups multiply from shared memory that the TMA fills."""
     c = p.operands()[2]
     arguments = (*maps(p, t.BN), "c", p.m, p.n, p.k, p.alpha, p.beta, c.ld, stride_c(p))
     entry = f"gemm_wgmma<{types(p)}, {t.BN}, {t.STAGES}, Op::{p.op_a}, Op::{p.op_b}>"
@@ -119,12 +119,12 @@ def wgmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def cluster_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all products, each as large as a cluster of blocks computes."""
+    """Return the number of tiles of all products, where a cluster of blocks computes one tile at a time."""
     return ceil_div(p.m, BM * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch
 
 
 def block_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all products; a block computes one at a time."""
+    """Return the number of tiles of all products, where a block computes one tile at a time."""
     return cluster_tiles(p, t) * int(t.CLUSTER)
 
 
@@ -148,21 +148,21 @@ def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
-    """Prefer a tile unless it fills at most half of the device and the one after it fills more."""
+    """Prefer each tile to the next, unless its blocks fill at most half of the device and the next one's fill more."""
 
     def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
         if after := next((after for tile, after in following if tile == t), None):
             have, more = (blocks(p, tile) for tile in (t, after))
             if have <= t.SMS // 2 and more > have:
-                return f"C has tiles for {have} blocks, expected more than {t.SMS // 2}: smaller ones occupy {more}"
+                return f"C has tiles for {have} blocks, expected more than {t.SMS // 2}: smaller tiles occupy {more}"
         return None
 
     return Prefer(wanted, unless)
 
 
 def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice, rows: int = BM) -> Prefer:
-    """Prefer the tile whose blocks of `rows` x BN elements are fastest in all."""
+    """Prefer the tile of `rows` x BN elements whose blocks finish the whole product first, as `by_waves` estimates."""
 
     def useful(p: GemmProblem, t: Tile) -> float:
         return float(p.m * p.n * p.batch / (blocks(p, t) * rows * t.BN))
@@ -171,7 +171,7 @@ def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice, rows: int = BM
 
 
 def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """The launch of gemm/wgmma_persistent.cu for a problem of any type."""
+    """Return the launch of gemm/wgmma_persistent.cu for a problem of any type."""
     c = p.operands()[2]
     map_c = TensorMap("c", (64, ROW_BYTES // DTYPES[c.dtype].itemsize), "128B")
     scales = ("scale_a", "scale_b") if p.scale == "blocks" else ()
@@ -189,9 +189,9 @@ def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
 for _name, _domain, _choices, _label in (
     ("wgmma_persistent", HOPPER | HALF, ALL, "wgmma in a persistent grid of clusters"),
     ("wgmma_tf32", TF32, ALL, "TF32 wgmma in a persistent grid of clusters, operands stored along k"),
-    ("wgmma_fp8", FP8, ALL[1:], "FP8 wgmma in a persistent grid of clusters, each 128 products promoted to FP32"),
+    ("wgmma_fp8", FP8, ALL[1:], "FP8 wgmma in a persistent grid of clusters, sums of 128 products promoted to FP32"),
     ("wgmma_int8", INT8, ALL, "wgmma of 8-bit integers in a persistent grid of clusters, summed in 32 bits"),
-    ("wgmma_fp8_blocks", FP8_BLOCKS, ALL[1:], "FP8 wgmma in a persistent grid of clusters, scaled as it is promoted"),
+    ("wgmma_fp8_blocks", FP8_BLOCKS, ALL[1:], "FP8 wgmma in a persistent grid of clusters, sums scaled when promoted"),
 ):
     cuda_kernel(
         "gemm",
@@ -210,8 +210,8 @@ for _name, _domain, _choices, _label in (
 #: Groups that a launch can have, and the table that describes them (`Groups` in gemm/wgmma_grouped.cu).
 MOST_GROUPS = 256
 GROUPS = np.dtype([("count", "u4"), ("rows", "u4", MOST_GROUPS), ("tiles", "u4", MOST_GROUPS)])
-#: A cluster is of one group, so that a block alone wastes less where groups are small. It reads all of its columns of
-#: op(B) by itself: half as much again for a multiply-add, hence its rate.
+#: A cluster works on one group, so clusters of one block waste less if groups are small. Such a block reads all of its
+#: columns of op(B) itself, half as much again per multiply-add, hence its rate.
 GROUPED_TILES = (
     *ALL[:2],
     *(Choice({**values, "CLUSTER": 1}, 0.9 * rate, resident) for values, rate, resident in ALL[:2]),
@@ -230,7 +230,7 @@ def grouped_blocks(p: GemmProblem, t: Tile) -> int:
 
 
 def supports_grouped(p: GemmProblem) -> str | None:
-    """Return why the kernel of groups cannot take the problem, or None."""
+    """Return why the grouped kernel cannot take the problem, or None."""
     if p.groups > MOST_GROUPS:
         return f"there are {p.groups} groups, expected at most {MOST_GROUPS}"
     return supports_persistent(p) or whole_16_bytes(p.operands()[2])
@@ -267,7 +267,7 @@ def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
 
 
 def turned_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the tiles of all products, each as large as a block computes from registers."""
+    """Return the number of tiles of all products, for blocks that keep one operand in registers."""
     rows, columns = rows_and_columns(p)
     return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * p.batch * int(t.CLUSTER)
 
@@ -298,7 +298,7 @@ def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[
 
 
 def tall_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all products, for blocks that turn their columns."""
+    """Return the number of tiles of all products, for blocks that transpose their columns."""
     return ceil_div(p.m, TALL * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch * int(t.CLUSTER)
 
 
@@ -326,9 +326,9 @@ def wgmma_tf32_turned(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[Ker
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return the steps of a slice of k and how many slices there are, so that their blocks fill the device once.
+    """Return the steps of a slice of k and the number of slices, whose blocks fill the device once.
 
-    None is less than DEPTH elements deep where k allows.
+    A slice is at least DEPTH elements deep if k allows.
     """
     steps = ceil_div(p.k, ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize)
     wanted = max(1, min(t.SMS // block_tiles(p, t), p.k // t.DEPTH))
@@ -369,7 +369,7 @@ def wgmma_splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
 
 
 def fits_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile is invalid for three products as one, or None. REGISTERS: A is split in registers."""
+    """Return why a tile is invalid for 3xTF32, or None. REGISTERS: A is split in registers."""
     if t.REGISTERS and t.BN < 2 * BOX:
         return f"half of BN = {t.BN} is multiplied at a time, expected at least {BOX} columns"
     return whole_boxes(p, t, device)

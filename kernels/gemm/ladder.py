@@ -12,17 +12,17 @@ from kernelmark.kernels.gemm._tiles import FRAGMENTS, PAD, PIPELINE, SLICES, pac
 from kernelmark.kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
 from kernelmark.kernels.gemm.problem import GemmProblem
 
-#: Tiles of the pipelined kernels. WIDE reads least of shared memory for a multiply-add, and wants many tiles; two
-#: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products, TINY is one warp's. A block
-#: of 128 threads with fragments as large as WIDE's was slower on an H200, though two fit: 0.99 in NN, 0.96 in NT.
+#: Tiles of the pipelined kernels. WIDE reads least from shared memory per multiply-add, and is for products with many
+#: tiles; two blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products; TINY is for one
+#: warp. Blocks of 128 threads with fragments as large as WIDE's were slower on an H200: 0.99 in NN, 0.96 in NT.
 WIDE = {"BM": 128, "BN": 256, "BK": 8, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4}
 MIDDLE = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "STAGES": 4}
 NARROW = MIDDLE | {"BN": 64}
 SMALL = {"BM": 64, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 3}
 TINY = SMALL | {"BM": 32, "BN": 16}
-#: The space of the kernels that wait for their panels.
+#: The tuning space of the kernels that wait for their panels.
 PATCHES = {"BM": (32, 64, 128, 256), "BN": (32, 64, 128, 256), "BK": (4, 8, 16, 32)}
-SUM_ROWS = 8  # of C, a block of the launch that adds the slices
+SUM_ROWS = 8  # rows of C per block of the launch that adds the slices
 
 VECTORISED = "sgemm_vectorised<{BM}, {BN}, {BK}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
 WARPTILE = "sgemm_warptile<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
@@ -37,17 +37,17 @@ def packed(entry: str, p: GemmProblem) -> str:
 
 
 def piped(entry: str, p: GemmProblem, t: Tile) -> str:
-    """Return the entry of a pipeline with W and WHOLE: whether tiles and steps divide the product.
+    """Return the entry of a pipeline with W, and with WHOLE if tiles and steps divide the product and op(B) is T.
 
-    Where op(B) is stored along k most copies are of words, and starting them in thirds was worth 15 % on an H200; in NN
-    it cost 2 to 5 %.
+    WHOLE starts copies in thirds. If op(B) is stored along k, most copies are single words, and thirds gained 15 % on
+    an H200; in NN they lost 2 to 5 %.
     """
     whole = p.op_b == "T" and not (p.m % t.BM or p.n % t.BN or p.k % t.BK)
     return packed(entry, p).replace("{WHOLE}", str(whole).lower())
 
 
 def grid(p: GemmProblem, t: Tile, layers: int = 1) -> tuple[int, int, int]:
-    """Blocks of BM x BN over C, `layers` times for each product of the batch."""
+    """Return the grid of BM x BN tiles over C, with `layers` blocks per tile for each product of the batch."""
     return ceil_div(p.n, t.BN), ceil_div(p.m, t.BM), p.batch * layers
 
 
@@ -141,7 +141,7 @@ def useful(p: GemmProblem, t: Tile) -> float:
     return p.m * p.n * p.batch / float(tiles(p, t) * t.BM * t.BN)
 
 
-#: Rates relative to WIDE's, which follow from what the tiles read of shared memory for a multiply-add.
+#: Rates relative to WIDE's, which follow from the tiles' reads of shared memory per multiply-add.
 CHOICES = (
     Choice(WIDE, 1.0, 1),
     Choice(MIDDLE, 0.93, 2),
@@ -169,7 +169,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile as wide as WIDE is skipped: at most two span n, the last one half empty; else None."""
+    """Return why a tile as wide as WIDE is skipped, or None: at most two span n, and the last is half empty."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -184,7 +184,7 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
 
 
 def _sliced(choice: Choice) -> dict[str, Tunable]:
-    """How slices fill a device with blocks of a tile: once, and deep ones where the tile is large."""
+    """Return the tunables of slices for a tile: at most three blocks per multiprocessor, deep unless it is small."""
     return {
         "SMS": multiprocessors,
         "BLOCKS_PER_SM": min(choice.resident, 3),
@@ -224,7 +224,7 @@ def splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 class Dealt(NamedTuple):
-    """The schedule of stream-K: `whole` tiles go to blocks undivided, and the steps of the rest in equal shares."""
+    """The schedule of stream-K: `whole` tiles are not divided, and blocks share the steps of the others equally."""
 
     tiles: int
     whole: int
@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return shares of one to two tiles if the tiles suffice, else of at least DEPTH along k, or one tile."""
+    """Return a schedule with shares of one to two tiles if there are enough, else at least DEPTH along k, or one tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

@@ -31,12 +31,12 @@ from kernelmark.kernels.gemm._reference import Product, Reference, reference
 from kernelmark.kernels.gemm._sums import Changed, RowSums
 
 Pad = Any
-#: The largest special values: of sums that FP16 holds, and of FP8, whose sums have too few bits for products far apart.
+#: The largest special values: for FP16, which holds their sums; for FP8, whose sums lose products that are too small.
 F16_SPECIALS, FP8_SPECIALS = 16.0, 2.0
-#: Products of two 8-bit integers, each at most 2^14, of which any sum is less than 2^31.
+#: The most products of two 8-bit integers, each at most 2^14, whose sum is always less than 2^31.
 MOST_S8 = 2**17 - 1
-#: Strassen's algorithm halves sizes down to this one; each time, errors grow to up to 1.4 times, and in Winograd's
-#: variant to up to twice what they would be, in the least exact quarter to 1.25 times the rms of all.
+#: Strassen's algorithm halves sizes down to _LEAF. Each halving multiplies errors by up to 1.4, in Winograd's variant
+#: by up to _GROWTH; the rms error of the least exact quarter of C is up to _UNEVEN times the rms of all of C.
 _LEAF, _GROWTH, _UNEVEN = 32, 2.0, 1.25
 STRASSEN = ("strassen", "strassen64")
 
@@ -44,7 +44,7 @@ STRASSEN = ("strassen", "strassen64")
 class GemmOperands(Protocol):
     """The operands of a GEMM kernel's set-up: views of A, B and C as stored, thread count, stream and scratch.
 
-    bias, v: of the epilogues that have them. scale_a, scale_b: of products with scales.
+    bias, v: for epilogues that take them. scale_a, scale_b: for products with scales.
     """
 
     a: Any
@@ -66,18 +66,18 @@ class GemmOperands(Protocol):
 class GemmProblem(Problem, frozen=True, kw_only=True):
     """C (m x n) = alpha op_A(A) op_B(B) + beta C; `NT` means op_N(A) (m x k) times op_T(B), B stored n x k.
 
-    lda_pad, ldb_pad, ldc_pad: elements by which the leading dimensions exceed the rows. batch: strided batch.
+    lda_pad, ldb_pad, ldc_pad: elements by which the leading dimensions exceed the rows. batch: strided products.
     epilogue: the operation on x = alpha op_A(A) op_B(B) + beta C before it is stored:
-    bias-relu: C = max(0, x + bias), with a bias (n) for the columns. sigmoid: C = 1 / (1 + exp(-x)).
+    bias-relu: C = max(0, x + bias), with a bias per column (n). sigmoid: C = 1 / (1 + exp(-x)).
     update: the step of weights C by their gradient x, with momentum and weight decay; beta is 0. A velocity V
     (m x n, inout, with C's leading dimension) becomes momentum V - rate (x + decay C), then C (inout) becomes C + V, as
     in Caffe, with the numbers `momentum`, `rate` and `decay`.
-    s8.s32: sums of integers, which no rounding and no overflow changes; alpha is 1, beta 0, and no epilogue follows.
-    grouping: how the rows of op(A) and C are divided into `groups`, each of which is multiplied by an op(B) of its own:
+    s8.s32: exact sums of integers, without rounding or overflow; alpha is 1, beta 0, and no epilogue follows.
+    grouping: how the rows of op(A) and C are divided into `groups`, each of which is multiplied by its own op(B):
     `equal`, or `skewed` in proportion to 1, 1/2, 1/3 ... B then has a matrix for each group, one after another.
-    scale: `blocks` multiplies each 128 of k in a row of op_A(A) by a number of scale_a (k / 128 x m), and in 128
-    columns of op_B(B) by one of scale_b (n / 128 x k / 128). Both are FP32, blocks may end early, and rows of scales
-    are padded to 16 bytes.
+    scale: `blocks` multiplies each 128 elements of a row of op_A(A) by an element of scale_a (k / 128 x m), and each
+    128 x 128 block of op_B(B) by an element of scale_b (n / 128 x k / 128). Both are FP32, the last blocks may be
+    smaller, and rows of scales are padded to 16 bytes.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n", "k")
@@ -124,12 +124,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a finite number")
             _require_scale(name, getattr(self, name), self.dtype)
         if self.epilogue == "update" and self.beta:
-            raise ValueError(f"beta is {self.beta:g}, expected 0 with epi-update, which reads C by itself")
+            raise ValueError(f"beta is {self.beta:g}, expected 0 with epi-update, which reads C itself")
         if self.epilogue == "update" and (stored := split_dtype(self.dtype)[1]) not in ("f64", "f32"):
             raise ValueError(f"C is stored as {stored}, expected f64 or f32 for the weights of epi-update")
         if self.dtype == "s8.s32":
             self._check_integers()
-        if split_dtype(self.dtype)[0] in ("e4m3", "e5m2", "s8"):  # sums of FP8 have too few bits for normal operands
+        if split_dtype(self.dtype)[0] in ("e4m3", "e5m2", "s8"):  # sums of FP8 have too few bits for normally distributed operands
             self._expect(self.dtype, ("distribution", self.distribution, ("uniform", "zeros", "ints")))
         if self.grouping != "none":
             self._expect(
@@ -151,18 +151,18 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @staticmethod
     def _expect(word: str, *parts: tuple[str, str, tuple[str, ...]]) -> None:
-        """Raise ValueError where a part of the problem, (name, value, expected), cannot stand beside a word."""
+        """Raise ValueError if a part of the problem, (name, value, expected), cannot be combined with `word`."""
         for name, value, expected in parts:
             if value not in expected:
                 raise ValueError(f"{name} is {value}, expected {' or '.join(expected)} with {word}")
 
     def _check_integers(self) -> None:
-        """Raise ValueError where a result would not be a plain sum that 32 bits hold, whatever the operands are."""
+        """Raise ValueError unless each result is a plain sum that fits 32 bits, whatever the operands are."""
         for name, expected in (("alpha", 1), ("beta", 0), ("epilogue", "plain")):
             if (value := getattr(self, name)) != expected:
                 raise ValueError(f"{name} is {value}, expected {expected} with s8.s32")
         if self.k > MOST_S8:
-            raise ValueError(f"k is {self.k}, expected at most {MOST_S8} with s8.s32: sums of more pass 2^31 - 1")
+            raise ValueError(f"k is {self.k}, expected at most {MOST_S8} with s8.s32: longer sums may exceed 2^31 - 1")
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
@@ -287,7 +287,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return wrong
 
     def _all_elements(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Look at each element; rows and columns of changed elements of operands are computed anew."""
+        """Return a check of all elements, which recomputes only rows and columns with changed operands; None if too large."""
         if self.flop // 2 > _reference.WHOLE_REFERENCE_MACS:
             return None
         known = self._activation(inputs).reference(rng)
@@ -318,7 +318,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return _epilogue.steps(product, self._as_batch(inputs["c"]), self._as_batch(inputs["v"]))
 
     def _product(self, inputs: Arrays) -> Product:
-        """Return op_A(A) op_B(B), with the index of the batch first where B has no groups."""
+        """Return op_A(A) op_B(B), with the batch as leading axis; B's is the group if there are groups."""
         stored_b = inputs["b"] if self.grouping != "none" else self._as_batch(inputs["b"])
         a, b = (
             matrix.transpose(0, 2, 1) if op == "T" else matrix
@@ -327,7 +327,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return Product(a, b, self._as_batch(inputs["c"]) if self.beta else None, self.alpha, self.beta)
 
     def _in_product(self, name: str, now: Array, index: tuple[Array, ...], before: Array) -> Changed:
-        """Return a change of an operand as one of the product."""
+        """Return a change of a stored operand as a change of the product's matrix."""
         *batch, row, column = index
         which = batch[0] if batch else np.zeros_like(row)
         if {"a": self.op_a, "b": self.op_b}.get(name) == "T":
@@ -380,7 +380,7 @@ _SCALARS = (("alpha", 1.0), ("beta", 0.0))
 
 
 def _shortest(value: float) -> str:
-    """The fewest digits that read back as the same number."""
+    """Return the fewest digits that read back as the same number."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else repr(value)
 
 
@@ -391,7 +391,7 @@ def _whole(word: str, text: str) -> int:
 
 
 def _require_scale(name: str, value: float, dtype: str) -> None:
-    """Raise ValueError for a factor with which a right kernel might leave the range of its numbers."""
+    """Raise ValueError for a factor with which a correct kernel might overflow or underflow."""
     most, rest = (1e100, "") if dtype == "f64" else (1e30, ", or storage f64")
     if value and not 1 / most <= abs(value) <= most:
         raise ValueError(f"{name} is {value:g}, expected 0 or a size from {1 / most:g} to {most:g}{rest}")
@@ -404,7 +404,7 @@ def _decimal(word: str, text: str) -> float:
 
 
 def _unbatched(name: str, verdict: Verdict, batch: int) -> Verdict:
-    """Drop the leading index that `_as_batch` put before that of a single product's output."""
+    """Drop the leading index that `_as_batch` added to the output of a single product."""
     if batch > 1 or verdict.reason is None:
         return verdict
     return msgspec.structs.replace(verdict, reason=verdict.reason.replace(f"{name}[0, ", f"{name}[", 1))

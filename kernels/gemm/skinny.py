@@ -7,9 +7,9 @@ from kernelmark.kernels.gemm.handwritten import arguments, within_grid
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 MOST_ROWS = 16
-SUM_THREADS = 256  # of the launch that adds the slices
+SUM_THREADS = 256  # threads per block of the launch that adds the slices
 SKINNY = "gemm_skinny<{ctype}, {TC}, {ROWS}, {COLS}, {WARPS}, {UNROLL}, {W}, Op::{op_b}>"
-GROUPS, MEMBERS, VECTOR = 8, 4, 16  # of a warp, lanes of a group, bytes that a lane loads at once
+GROUPS, MEMBERS, VECTOR = 8, 4, 16  # groups of a warp, lanes of a group, bytes that a lane loads at once
 
 
 def few_rows(p: GemmProblem) -> str | None:
@@ -40,7 +40,7 @@ def least_columns(p: GemmProblem) -> int:
 
 
 def width(p: GemmProblem) -> int:
-    """Return the elements of a vector if all rows of A and B, as stored, begin and end at multiples of one, else 1."""
+    """Return the elements of a vector if all stored rows of A and B begin and end at vector boundaries, else 1."""
     vector = VECTOR // itemsize(p)
     whole = all(size % vector == 0 for o in p.operands()[:2] for size in (o.ld, o.shape[-1]))
     return vector if whole else 1
@@ -64,7 +64,7 @@ def _valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile is left to those after it, or None: the more rows A has, the wider the tiles that read it."""
+    """Return why a later tile is preferred to this one, or None: the more rows A has, the wider a tile may be."""
     if itemsize(p) == 4 and rows(p) * t.UNROLL > 32:
         return f"{t.UNROLL} vectors of each of {rows(p)} rows take nearly all registers, and spill on some devices"
     most = max(16, least_columns(p), 4 * p.m if itemsize(p) < 4 else min(4 * p.m, 512 // p.m))
@@ -81,7 +81,7 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
 
 
 _FILL: dict[str, Tunable] = {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 512}
-#: COLS and UNROLL with which a lane has at least eight vectors of B under way.
+#: COLS and UNROLL with which a lane has at least eight vectors of B in flight.
 _EIGHT_LOADS = ((64, 2), (32, 2), (16, 4))
 
 

@@ -64,6 +64,6 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def _multiply(problem: GemmProblem, x: GemmOperands, turned: Any) -> Launch:
-    """The product as NN, `turned` (k x n) in the place of B."""
+    """Return the launch of the product as NN, with `turned` (k x n) in place of B."""
     plain_product = msgspec.structs.replace(problem, layout="NN")
     return cublas.gemm(plain_product, SimpleNamespace(a=x.a, b=turned, c=x.c, stream=x.stream))

@@ -12,23 +12,23 @@ from kernelmark.kernels.gemm.ladder import grid
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 SIXTEEN: dict[str, Any] = HALF | {"min_arch": 80}
-#: ldmatrix turns 16-bit elements alone, so that bytes have to be stored along k.
+#: ldmatrix transposes only 16-bit elements, so 8-bit operands have to be stored along k.
 INT8: dict[str, Any] = {"dtypes": ("s8.s32",), "layouts": ("NT",), "numerics": "exact", "min_arch": 80}
 TF32: dict[str, Any] = F32 | {"min_arch": 80, "numerics": "tf32"}
 F64: dict[str, Any] = F32 | {"dtypes": ("f64",), "min_arch": 80, "numerics": "fp64"}
-#: WIDE is for products whose tiles fill a device, a block a multiprocessor; MIDDLE for those of half as many, such as
-#: the founding one; SMALL for the others.
+#: WIDE is for products whose tiles fill a device, with one block per multiprocessor; MIDDLE for those with half as many
+#: tiles, such as the founding one; SMALL for the others.
 WIDE = {"BM": 128, "BN": 256, "BK": 32, "WM": 64, "WN": 64, "STAGES": 4}
 MIDDLE = WIDE | {"BN": 128, "WN": 32}
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
-#: The same of FP32 elements, half as deep. Splitting them takes registers, so that a warp's tile is half as wide.
+#: The same for FP32 elements, half as deep. 3xTF32 begins with MIDDLE, since splitting elements takes registers.
 WIDE_F32, MIDDLE_F32, SMALL_F32 = (tile | {"BK": 16} for tile in (WIDE, MIDDLE, SMALL))
-#: The same of bytes, twice as deep.
+#: The same for 8-bit elements, twice as deep.
 WIDE_INT8, MIDDLE_INT8, SMALL_INT8 = (tile | {"BK": 64} for tile in (WIDE, MIDDLE, SMALL))
-#: The same of FP64, whose sums take twice as many registers.
+#: The same for FP64, whose sums take twice as many registers.
 WIDE_F64, SMALL_F64 = MIDDLE_F32, SMALL_F32
-ROW_BYTES = 128  # of a panel that is not along k, at the least: a key needs eight places
-#: Spaces of the kernels by mma.sync, of 16-bit and of FP32 elements.
+ROW_BYTES = 128  # least bytes of a row of a panel that is not along k: the swizzle's key needs eight places
+#: Tuning spaces of the kernels by mma.sync, first for 16-bit elements.
 SPACE = {
     "BM": (32, 64, 128, 256),
     "BN": (32, 64, 128, 256),
@@ -46,7 +46,7 @@ MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, O
 
 
 def by_size(*tiles: dict[str, int]) -> Prefer:
-    """Prefer the first of some tiles, the largest first, whose blocks occupy half of a device, or else the last."""
+    """Prefer the largest of `tiles`, given largest first, whose blocks occupy half of a device, or else the last."""
 
     def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         half, wanted = device.multiprocessors // 2, vars(t)
@@ -66,7 +66,7 @@ def fits_mma(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def unlike_mma(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None:
-    """Return why mma.cuh has no such panels, warps or sums, or None."""
+    """Return why mma.cuh does not support a tile's panels, warps or sums, or None."""
     if t.BK * itemsize % 64:
         return f"a step has {t.BK * itemsize} bytes along k, expected a multiple of 64"
     for name, width, along in zip(("BM", "BN"), (t.BM, t.BN), along_k, strict=True):
@@ -79,7 +79,7 @@ def unlike_mma(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None
 
 
 def _beyond_stripes(t: Tile, itemsize: int) -> str | None:
-    """Why the stripes that warps store through do not fit where the panels were, or None (mma_store.cuh)."""
+    """Return why the stripes that warps store through do not fit into the panels' memory, or None (mma_store.cuh)."""
     stripes = warps(t) // 32 * 16 * (t.WN + 8) * max(itemsize, 4)
     panels = t.STAGES * t.BK * (t.BM + t.BN) * itemsize
     return f"stripes take {stripes} bytes, expected at most the {panels} of the panels" if stripes > panels else None

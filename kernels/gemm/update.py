@@ -1,7 +1,7 @@
-"""W <- W - lr dY^T X without the BLAS's beta: a product in scratch, then an update of its own.
+"""W <- W - lr dY^T X without the BLAS's beta: a product into scratch, then a separate update.
 
-The other strategy, one GEMM with alpha = -lr and beta = 1, needs no kernel of its own: `gemm/scipy.sgemm` and every
-other kernel with a beta path do it. Both run on problems such as `gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1`.
+The other strategy, one GEMM with alpha = -lr and beta = 1, needs no additional kernel: `gemm/scipy.sgemm` and every
+other kernel with a beta path compute it. Both run on problems such as `gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1`.
 """
 
 from kernelmark import Launch, kernel
@@ -9,7 +9,7 @@ from kernelmark.kernels.gemm.cpu import plain
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 
-# TN alone: row-major, that is the layout of a weight gradient.
+# Only TN: in row-major order, that is the layout of a weight gradient.
 @kernel(
     "gemm",
     provider="scipy",
