@@ -1,6 +1,7 @@
 """cuBLASLt: its descriptors of a problem, the algorithms that its heuristic lists, and the settings of each.
 
-It is called through nvmath's bindings. Descriptors and lists live as long as the process: launches hold their addresses.
+It is called through nvmath's bindings. Descriptors and lists live as long as the process, since launches hold their
+addresses.
 """
 
 import importlib
@@ -114,7 +115,8 @@ def _layout(problem: GemmProblem, operand: Any) -> int:
 def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...] = ()) -> tuple[Algorithm, ...]:
     """Return at most `most` algorithms that the heuristic lists for a product, the one it expects to be fastest first.
 
-    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32. scales: as in `described`.
+    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32. scales: as in
+    `described`.
     """
     lt, product = api(), described(problem, compute, scales)
     found = np.zeros(most, lt.matmul_heuristic_result_dtype)

@@ -57,7 +57,7 @@ class Product(NamedTuple):
         return found
 
     def largest_unit(self) -> float:
-        """Return a unit for sums of products of any row of A and any column of B, with their elements paired in any order."""
+        """Return a unit for sums of products of any row of A and any column of B, with elements paired in any order."""
         a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
         found = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
         if self.c is not None:
@@ -236,7 +236,7 @@ def _weighted(a: Array, b: Array, over_row: Array, over_column: Array, squared: 
 def both_ways(
     matrix: Array, x: Array, y: Array, squared: bool = False, kind: type[np.floating[Any]] = np.float64
 ) -> tuple[Array, Array]:
-    """Return `matrix @ x` and `matrix.T @ y`, a block at a time in `kind`. squared: square the matrix's elements first."""
+    """Return `matrix @ x` and `matrix.T @ y`, a block at a time in `kind`. squared: square the elements first."""
     if matrix.strides[0] < matrix.strides[1]:  # go along rows as stored
         return both_ways(matrix.T, y, x, squared, kind)[::-1]
     rows = max(1, BLOCK_ELEMENTS // matrix.shape[1])

@@ -1,7 +1,7 @@
 """Scales of FP8 operands: one for each 128 elements of a row of op(A), one for each 128 x 128 block of op(B).
 
-They are those of DeepSeek-V3 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2), in the layouts of cuBLASLt's
-CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F and CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F.
+They are those of DeepSeek-V3 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2), in cuBLASLt's
+layouts CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F and CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F.
 """
 
 from typing import Literal

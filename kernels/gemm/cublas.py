@@ -62,7 +62,7 @@ def _arguments(problem: GemmProblem, x: GemmOperands, order: str, scalar: str, t
 
 
 class _Routine(NamedTuple):
-    """A routine: its names for one product and for a batch, the type of its scalars, and the last arguments of GemmEx."""
+    """A routine: its names for one product and for a batch, the type of its scalars, and GemmEx's last arguments."""
 
     name: str
     batched: str

@@ -2,8 +2,8 @@
 
 The algorithms depend on the problem, the GPU and the version; a row's `tunables` holds the settings of its algorithm,
 and `launched` its kernels. FP8 products are summed in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), products of 8-bit
-integers in 32 bits (CUBLAS_COMPUTE_32I); both are supported only in NT. FP8 may have block scales where the library has an
-algorithm for them, as on Hopper.
+integers in 32 bits (CUBLAS_COMPUTE_32I); both are supported only in NT. FP8 may have block scales where the library
+has an algorithm for them, as on Hopper.
 """
 
 from functools import partial

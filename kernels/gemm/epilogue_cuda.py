@@ -40,7 +40,7 @@ def in_layers(along_y: int) -> Callable[[GemmProblem], str | None]:
     def supports(p: GemmProblem) -> str | None:
         layouts = LAYOUTS[p.epilogue]
         if p.layout not in layouts:
-            return f"the layout is {p.layout}, expected {' or '.join(layouts)} with epi-{p.epilogue}, as in a network's layers"
+            return f"the layout is {p.layout}, expected {' or '.join(layouts)} with epi-{p.epilogue}, as in networks"
         return covered(p)
 
     return supports

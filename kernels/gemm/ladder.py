@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return a schedule with shares of one to two tiles if there are enough, else at least DEPTH along k, or one tile."""
+    """Return a schedule: shares are one to two tiles if there are enough, else at least DEPTH along k, or one tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

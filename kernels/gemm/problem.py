@@ -129,7 +129,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             raise ValueError(f"C is stored as {stored}, expected f64 or f32 for the weights of epi-update")
         if self.dtype == "s8.s32":
             self._check_integers()
-        if split_dtype(self.dtype)[0] in ("e4m3", "e5m2", "s8"):  # sums of FP8 have too few bits for normally distributed operands
+        if split_dtype(self.dtype)[0] in ("e4m3", "e5m2", "s8"):  # FP8 sums have too few bits for normal distributions
             self._expect(self.dtype, ("distribution", self.distribution, ("uniform", "zeros", "ints")))
         if self.grouping != "none":
             self._expect(
@@ -287,7 +287,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return wrong
 
     def _all_elements(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Return a check of all elements, which recomputes only rows and columns with changed operands; None if too large."""
+        """Return a check of all elements that recomputes rows and columns with changed operands; None if too large."""
         if self.flop // 2 > _reference.WHOLE_REFERENCE_MACS:
             return None
         known = self._activation(inputs).reference(rng)

@@ -1,4 +1,4 @@
-"""A V x V block transposed in vector registers, for Numba functions; LLVM lowers it to whatever the CPU has."""
+"""Transpose a V x V block in vector registers, for Numba functions; LLVM lowers it to the CPU's instructions."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 from kernelmark.kernels._host import LINE_BYTES, registers
 from kernelmark.kernels._numba import data, past_the_caches, prefetch
 
-#: Bytes of a row that are fetched together, while as many before them are transposed and go past the caches.
+#: Bytes of a row that are prefetched together, while as many before them are transposed and stored past the caches.
 AHEAD = 4 * LINE_BYTES
 
 
@@ -20,19 +20,19 @@ def width(itemsize: int) -> int:
 
 
 def square_side(itemsize: int) -> int:
-    """Return the elements a side of a square with rows of V at most, so that all of it is in registers at once."""
+    """Return the side, at most V elements, of a square that registers hold as a whole."""
     return min(width(itemsize), registers().nbytes // itemsize)
 
 
 def transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return a block's columns, from its V rows as vectors."""
+    """Return a block's columns as vectors, given its V rows as vectors."""
     for _ in range(len(rows).bit_length() - 1):
         rows = _interleave(builder, rows)
     return rows
 
 
 def _interleave(builder: Any, rows: list[Any]) -> list[Any]:
-    """One of log2(V) rounds: row i and row i + V/2, element by element; after the last the block is transposed."""
+    """Interleave the elements of row i and row i + V/2; log2(V) such rounds transpose the block."""
     side, i32 = len(rows), ir.IntType(32)
     half, shuffled = side // 2, []
     for low, high in zip(rows[:half], rows[half:], strict=True):
@@ -44,7 +44,7 @@ def _interleave(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 def _joined(builder: Any, parts: list[Any]) -> Any:
-    """One vector of as many, in order."""
+    """Return the vectors joined to one, in order."""
     while len(parts) > 1:
         mask = ir.Constant(ir.VectorType(ir.IntType(32), 2 * parts[0].type.count), [*range(2 * parts[0].type.count)])
         parts = [builder.shuffle_vector(*pair, mask) for pair in zip(parts[::2], parts[1::2], strict=True)]
@@ -87,8 +87,8 @@ def _block(sized: Callable[[int], int] = width, streamed: int = 0) -> Any:
 block = cast(Any, _block())
 #: The same for i, j < `square_side`.
 square = cast(Any, _block(square_side))
-#: `block` for as many i as one or two cache lines have elements, each line of the target stored past the caches as a
-#: whole, two next to each other at once; each has to be one in memory.
+#: `block` for i below the elements of one or two cache lines. Each line of the target is stored past the caches as a
+#: whole, two neighbours at once, and has to be aligned to a cache line.
 block_streaming, blocks_streaming = (cast(Any, _block(streamed=lines)) for lines in (1, 2))
 
 
@@ -108,8 +108,8 @@ def _fetch(_context: Any, source: Any, s: Any, lds: Any) -> Any:
     return signature, generate
 
 
-#: `fetch(source, s, lds)`: AHEAD bytes of each row from source[s] on, of as many rows as are one block's share where
-#: the blocks of AHEAD bytes next to each other fetch for all of their rows.
+#: `fetch(source, s, lds)`: prefetch AHEAD bytes of each of some rows from source[s] on. The neighbouring blocks within
+#: AHEAD bytes share all rows, and each call fetches one block's share of them.
 fetch = cast(Any, intrinsic(_fetch))
 
 

@@ -1,6 +1,6 @@
-"""Numba functions that move the elements of flat arrays of unsigned integers; serial, they release the GIL.
+"""Numba functions that move the elements of flat arrays of unsigned integers; each is serial and releases the GIL.
 
-`side` is the width of the block that is transposed in registers (`_blocks.width`), `start:stop` what one thread does.
+`side` is the width of the block that is transposed in registers (`_blocks.width`), `start:stop` a thread's share.
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ PIECE = 2048  # elements moved at a time through a buffer in the first-level cac
 def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
     """Write rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
-    A block has `down` rows of a and `run` elements of each. If streaming, lines of b are written past the caches in
-    pairs, which is faster than one by one, and a is fetched several lines of a row at a time, a few rows with each
-    block, which is faster than a line of each row.
+    Blocks are taken in parts of `down` rows of a with `run` elements each. If streaming, lines of b are written past
+    the caches in pairs, which is faster than one by one. Then a is prefetched several lines of a row at a time, a few
+    rows with each block, which is faster than one line of each row.
     """
     ahead = AHEAD // a.itemsize
     tall = LINE_BYTES // a.itemsize if streaming else side
@@ -58,7 +58,7 @@ def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  
 
 @jit
 def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
-    """Transpose the n x n matrix x in place, rows of blocks first, first + step, ...: pairs across the diagonal."""
+    """Transpose rows of blocks first, first + step, ... of the n x n matrix x in place: swap across the diagonal."""
     whole = n // side * side
     for i in range(first * side, whole, step * side):
         for j in range(i, whole, side):
@@ -85,9 +85,9 @@ def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
     """Transpose each of the consecutive m x n matrices start:stop in x, through the scratch s.
 
-    They are copied into s and not back from there, since a copy reads memory faster than blocks do. If blocks divide
-    all quarters, the lower right one waits until the left half is written, so that less lies in s: a matrix and all of
-    its copy fill the second-level cache.
+    A matrix is copied into s and transposed from there, since a copy reads memory faster than blocks do. If blocks
+    divide all quarters, the lower right quarter is copied only after the left half is written, so that s stays smaller:
+    a matrix and a whole copy of it fill the second-level cache.
     """
     h, w = m // 2, n // 2
     for o in range(start * m * n, stop * m * n, m * n):
@@ -108,9 +108,9 @@ def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
 def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
     """Return the permutation that transposes a grid of chunks, as segments of its cycles, at most `longest` moves each.
 
-    Place q of the result receives place q % rows * columns + q // rows. A segment starts at `starts`, makes `moves`
-    moves, and ends with the chunk saved under `ends`, or with the one it began with if that is -1: a whole cycle.
-    `saved` are the chunks to be saved before any segment starts.
+    Place q of the result receives the chunk at place q % rows * columns + q // rows. A segment starts at `starts`,
+    makes `moves` moves, and ends with the chunk saved under `ends`; if that is -1, the segment is a whole cycle, and
+    ends with the chunk that it began with. `saved` are the chunks to be saved before any segment starts.
     """
     seen = np.zeros(rows * columns, np.bool_)
     starts, moves, ends, saved = [0][:0], [0][:0], [0][:0], [0][:0]

@@ -1,4 +1,4 @@
-"""OpenBLAS's transposition extensions, called by ctypes in the library that NumPy has already loaded."""
+"""OpenBLAS's transposition extensions, called through ctypes in the library that NumPy has already loaded."""
 
 import ctypes
 from collections.abc import Callable
@@ -14,13 +14,13 @@ _NAMES = (("scipy_cblas_", "64_", ctypes.c_int64), ("cblas_", "64_", ctypes.c_in
 
 @lru_cache
 def _library() -> ctypes.CDLL:
-    """The OpenBLAS under NumPy. Raises Unsupported where NumPy stands on another BLAS."""
+    """Return the OpenBLAS that NumPy uses. Raises Unsupported if NumPy uses another BLAS."""
     import numpy as np  # noqa: F401  threadpoolctl sees loaded libraries only
     import threadpoolctl
 
     blas = [lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
     paths = [lib["filepath"] for lib in blas if lib["internal_api"] == "openblas"]
-    # SciPy brings an OpenBLAS of its own; NumPy's wheel keeps its library in numpy.libs (numpy/.dylibs on macOS).
+    # SciPy brings its own OpenBLAS; NumPy's wheel keeps its library in numpy.libs (numpy/.dylibs on macOS).
     ours = [path for path in paths if "numpy" in path] or paths
     if not ours:
         found = ", ".join(lib["internal_api"] for lib in blas) or "none"
@@ -54,19 +54,19 @@ def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
 
 
 def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
-    """Return the bytes that imatcopy allocates for m x n, 0 if it is square; it touches only a copy's worth."""
+    """Return the bytes that imatcopy allocates for m x n, 0 if it is square; it touches only m n elements of these."""
     return 0 if m == n else m * max(m, n) * DTYPES[dtype].itemsize
 
 
 def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
     """Return a launch that transposes the m x n matrix at `address` in place, though with internal scratch.
 
-    Raises MemoryError if the system does not give what imatcopy allocates, which would end the process.
+    Raises MemoryError if the system cannot give the memory that imatcopy allocates: its failure would end the process.
     """
     function, nbytes = _function("imatcopy", dtype), imatcopy_scratch(m, n, dtype)
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     if (found := libc.malloc(ctypes.c_size_t(nbytes))) is None and nbytes:
-        raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB by itself, which the system does not give")
+        raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB of scratch, which the system does not give")
     libc.free(ctypes.c_void_p(found))
     return lambda: function(ROW_MAJOR, TRANS, m, n, 1.0, address, n, m)

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-SHARE = 0.08  # of the matrix, for strips and what is left over; chunks saved from long cycles are below two per cent
+SHARE = 0.08  # of the matrix, for strips and the remainder; chunks saved from long cycles take less than 2 % more
 
 
 class Strips(NamedTuple):
-    """T, the number of threads that have a strip in scratch, and the rest of the longer dimension modulo T."""
+    """T (`size`), the number of threads that have a strip in scratch, and the longer dimension modulo T (`rest`)."""
 
     size: int
     workers: int
@@ -14,11 +14,11 @@ class Strips(NamedTuple):
 
 
 def strips(longer: int, line_bytes: int, threads: int, cache_bytes: int, wanted: int = 0) -> Strips:
-    """Return the largest T that leaves every thread a strip within SHARE, one of half the cache if T is above 64.
+    """Return the largest T with a strip for every thread within SHARE, and strips that fit the cache if T is above 32.
 
-    From 16 down long chunks matter more than threads, and one strip is enough; up to 64 they matter more than a cache
-    that has room for a strip's copy, and a strip may fill it. cache_bytes: of the second-level cache. wanted: the T to
-    take, with fewer threads if SHARE has no room for all.
+    If T is above 64, a strip takes at most half of the cache, so that its copy fits, too. For T of 16 or less, long
+    chunks matter more than threads, and one strip is enough. cache_bytes: size of the second-level cache. wanted: use
+    this T, with fewer threads if SHARE has no room for all.
     """
     for size in (128, 64, 32, 16, 8, 4, 2) if not wanted else ():
         if size > 32 and size * line_bytes * (2 if size > 64 else 1) > cache_bytes:

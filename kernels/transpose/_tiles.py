@@ -1,11 +1,11 @@
 """In-place transposition of a rectangle on the CPU, any m x n, in two passes over memory.
 
-The longer dimension is cut into strips of T. With m <= n the matrix is an m x n/T grid of chunks of T elements: the
-grid is transposed by following its cycles, and leaves n/T strips (m x T, contiguous) that are transposed one by one in
-cache. With m > n the same is done backwards. What T leaves over of the longer dimension waits in scratch, and the rows
-are moved together (or apart) for it. After the stages of Sung, Gomez-Luna et al., "In-place transposition of
-rectangular matrices on accelerators", PPoPP 2014; chunks instead of tiles spare the third one. Cycles are cut into
-segments, so that threads share even a grid that is one single cycle.
+The longer dimension is cut into strips of T. With m <= n the matrix is an m x n/T grid of chunks of T elements. The
+grid is transposed by following its cycles, which leaves n/T strips (m x T, contiguous) that are transposed one by one
+in cache. With m > n the same is done backwards. If T does not divide the longer dimension, the remainder waits in
+scratch, and rows are moved together (or apart) for it. The stages are those of Sung, Gomez-Luna et al., "In-place
+transposition of rectangular matrices on accelerators", PPoPP 2014; chunks instead of tiles make the third stage
+unnecessary. Cycles are cut into segments, so that threads share even a grid that is a single cycle.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from kernelmark.kernels.transpose._blocks import width
 from kernelmark.kernels.transpose._strips import strips
 from kernelmark.kernels.transpose.problem import TransposeOperands, TransposeProblem
 
-RUN_BYTES = 256  # of what is left over, moved at a time
+RUN_BYTES = 256  # bytes of the remainder that are moved at a time
 
 
 def on_workers(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
@@ -42,7 +42,7 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
 
 
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
-    """Return the stages, each a launch on all threads except the moving of rows, which is serial."""
+    """Return the launches of the stages; all use every thread, except that rows are moved serially."""
     m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
     line_bytes, cache_bytes = shorter * flat.itemsize, second_level_bytes()
     size, workers, rest = strips(max(m, n), line_bytes, x.threads, cache_bytes, x.tile.STRIP)
@@ -81,7 +81,7 @@ def _append(flat: Any, border: Any) -> list[Launch]:
 
 
 def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:
-    """The last `rest` rows, transposed: they become the last columns."""
+    """Return the launch that transposes the last `rest` rows into `border`: they become the last columns."""
     tail = flat[(m - rest) * n :]
     run = RUN_BYTES // flat.itemsize
     return [bind(moves.transpose, border, tail, rest, n, side, 0, False, run, rest, 0, n)] if rest else []

@@ -5,16 +5,16 @@ from kernelmark.kernels._cuda import INT_LIMIT, beyond_static, ceil_div
 from kernelmark.kernels.transpose.handwritten import BITS
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
-VECTOR, LINE, WORD = 16, 128, 4  # bytes that a lane moves at once, of all banks, of one
+VECTOR, LINE, WORD = 16, 128, 4  # bytes that a lane moves at once, of all banks, of one bank
 
 
 def tiles(p: TransposeProblem, t: Tile) -> int:
-    """Return the blocks, one for each tile of each matrix."""
+    """Return the number of blocks, one for each tile of each matrix."""
     return p.batch * ceil_div(p.m, t.TILE) * ceil_div(p.n, t.TILE)
 
 
 def widths(p: TransposeProblem) -> tuple[int, int]:
-    """Return the elements that are moved at once in A and in B: vectors if all rows begin at one."""
+    """Return the elements that are moved at once in A and in B: a vector's if all rows begin at a vector boundary."""
     vector = VECTOR // DTYPES[p.dtype].itemsize
     a, b = (vector if length % vector == 0 else 1 for length in (p.n, p.m))
     return a, b
@@ -25,14 +25,14 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     if t.TILE * size % LINE:
         return f"a row of a tile has {t.TILE * size} bytes, expected a multiple of {LINE}"
     if t.TILE % (down := t.THREADS // (4 if size < WORD else 8)):
-        return f"{t.THREADS} threads stand on {down} lines, expected a divisor of TILE = {t.TILE}"
+        return f"{t.THREADS} threads cover {down} lines at a time, expected a divisor of TILE = {t.TILE}"
     if (found := tiles(p, t)) > INT_LIMIT:
         return f"{found} tiles, expected at most {INT_LIMIT}: a grid has no more blocks along x"
     return beyond_static(t.TILE * (t.TILE * size + max(size, WORD)))
 
 
 def _empty(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile is left to those after it, or None: most of it lies past the matrices."""
+    """Return why a later tile is preferred to this one, or None: at least half of it lies past the matrices."""
     if 2 * min(p.m, p.n) <= t.TILE and t.TILE * DTYPES[p.dtype].itemsize > LINE:
         return f"at least half of {t.TILE} rows or columns lie past matrices of {p.m} x {p.n}"
     return None
@@ -49,7 +49,7 @@ def _empty(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     **{name: value for name, value in BITS.items() if name != "batchs"},
 )
 def batched(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """A batch of matrices, vectors on each side whose rows are aligned, through a padded tile."""
+    """A batch of matrices through a padded tile, with vector accesses to the matrix whose rows are aligned."""
     a, b = widths(p)
     entry = f"transpose_batched<bits::{p.dtype}, {t.TILE}, {t.THREADS}, {a}, {b}>"
     return [KernelCall(tiles(p, t), t.THREADS, ("a", "b", p.m, p.n), entry=entry)]

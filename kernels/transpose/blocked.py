@@ -23,12 +23,12 @@ _NUMBA: dict[str, Any] = {
 
 
 def _bits(array: Any) -> Any:
-    """The elements as unsigned integers in one row: what moves is bits, and Numba has no bfloat16."""
+    """Return the elements as a flat array of unsigned integers: only bits move, and Numba has no bfloat16."""
     return array.reshape(-1).view(f"u{array.itemsize}")
 
 
 def _shape(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile does nothing that a smaller one does not, or None."""
+    """Return why a tile is equivalent to a smaller one, or None."""
     if p.m <= t.DOWN:
         return f"{t.DOWN} rows are all of m = {p.m}, as 0 is"
     if t.RUN > RUN and t.RUN // DTYPES[p.dtype].itemsize >= 2 * p.n:
@@ -37,7 +37,7 @@ def _shape(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _suits(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile is not the default: what is written through the caches is to be written along its rows."""
+    """Return why a tile is not the default, or None: ALONG is for rows that do not divide into cache lines."""
     line = LINE_BYTES // DTYPES[p.dtype].itemsize
     if (p.m % line != 0) == (vars(t) == ALONG):
         return None
@@ -45,7 +45,7 @@ def _suits(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a rectangle cannot be cut so, or None. Squares and vectors are not cut."""
+    """Return why a rectangle cannot be cut into such strips, or None. Squares and vectors are not cut."""
     shorter, longer = sorted((p.m, p.n))
     if shorter in (1, longer):
         return f"{p.m} x {p.n} is not cut into strips" if vars(t) != WHOLE else None
@@ -54,9 +54,9 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     return None
 
 
-#: RUN: bytes read from one row of the source, or 0 for all that a thread transposes of it, before going on to the next;
-#: DOWN: rows of it, or 0 for all, before going on along them; STREAM: written past the caches. ALONG was the fastest of
-#: 25 for 3000 x 3000, 2039 x 4099 and 1021 x 26751.
+#: RUN: bytes read from a row of the source before going on to the next row, or 0 for the thread's whole part of it;
+#: DOWN: rows read before going on along them, or 0 for all; STREAM: write past the caches. ALONG was the fastest of 25
+#: tiles for 3000 x 3000, 2039 x 4099 and 1021 x 26751.
 @kernel(
     "transpose",
     places=("out",),
@@ -79,7 +79,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     a, b, m, n = _bits(x.a), _bits(x.b), problem.m, problem.n
     side, size = width(a.itemsize), a.itemsize
     line = LINE_BYTES // size
-    # Rows whose length is a multiple of the line's all reach the alignment after the same number of elements.
+    # If the row length is a multiple of a cache line, all rows reach a line's border after the same number of elements.
     streaming = bool(x.tile.STREAM) and m % line == 0 and m > line and b.ctypes.data % size == 0
     run, down = x.tile.RUN // size or n, x.tile.DOWN or m
     skip = -b.ctypes.data % LINE_BYTES // size if streaming else 0
@@ -90,8 +90,8 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     return in_bands(problem.batch * n, x.threads, band)
 
 
-#: STRIP: elements of the longer side in a chunk, or 0 for as many as the cache and the scratch have room for; SEGMENT:
-#: moves of a cycle that one thread does in turn.
+#: STRIP: elements of the longer side in a chunk, or 0 for as many as fit the cache and the scratch; SEGMENT: moves of a
+#: cycle that one thread makes in turn.
 @kernel(
     "transpose",
     places=("in",),

@@ -49,7 +49,7 @@ def omatcopy_threaded(problem: TransposeProblem, x: TransposeOperands) -> Launch
     **_OPENBLAS,
 )
 def imatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
-    """OpenBLAS imatcopy on one thread; on a rectangle it copies out and back."""
+    """OpenBLAS imatcopy on one thread; a rectangle is copied out and back."""
     return _imatcopy(x.a.ctypes.data, problem.m, problem.n, problem.dtype)
 
 

@@ -18,7 +18,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 
 def stash_bytes(v: View) -> int:
-    """Return the bytes of scratch for the first rows, including half of the c - 1 that the last rows consist of."""
+    """Return the bytes of scratch for stashed rows, which are half as many as the sides' greatest common divisor."""
     return v.common // 2 * v.cols * v.itemsize
 
 
@@ -31,7 +31,7 @@ def _supports(p: TransposeProblem) -> str | None:
 
 
 def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a row or a stripe cannot be staged, or None."""
+    """Return why a row or a stripe cannot be staged, or None."""
     v, limit = view(p), device.block_shared_bytes
     stripes = ((f"a stripe of {width} columns", v.stripe_bytes(width)) for width in (NARROWEST, t.W))
     for what, nbytes in ((f"a row of {v.cols} elements", v.row_bytes), *stripes):
@@ -41,7 +41,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Wide stripes are coalesced better; they are worth it while a multiprocessor holds several."""
+    """Return why a narrower stripe is preferred, or None: wide ones are coalesced better, but several should fit."""
     stripe = view(p).stripe_bytes(t.W)
     if t.W == NARROWEST or stripe <= SHARED_EVERYWHERE:
         return None
@@ -80,14 +80,14 @@ def c2r_fused(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[Kernel
 def _call(
     p: TransposeProblem, name: str, parts: int, threads: int, sizes: tuple[int, ...], most: int, shared: int
 ) -> KernelCall:
-    """A launch of at most `most` blocks for `parts` parts; name: the entry without its last type."""
+    """Return the launch of at most `most` blocks for `parts` parts. name: the entry without its last argument."""
     v = view(p)
     args = ("a", Scratch("stash", ceil_div(v.rows, 4) * 16 + stash_bytes(v)), v.rows, v.cols, *sizes)
     return KernelCall(min(parts, most), threads, args, shared, f"{name}, {flag(v.back)}>")
 
 
 def _resident(t: Tile, device: DeviceLimits, threads: int, shared: int, registers: int = 2) -> int:
-    """Blocks that are resident at once, as all have to be; registers: how many those allow."""
+    """Return the most blocks that are resident at once, as all have to be. registers: the most that registers allow."""
     on_each = min(registers, device.sm_threads // threads, device.blocks_by_shared(shared))
     return int(t.SMS * max(1, on_each))
 

@@ -14,7 +14,7 @@ _GROUPS = (1, 4, 2, 8)  # tiles along the side of a group of pairs.cuh
 
 
 def _rows_within_grid(width: int) -> Callable[[TransposeProblem], str | None]:
-    """The predicate for kernels whose blocks cover `width` rows along the grid's y."""
+    """Return the predicate for kernels whose blocks cover `width` rows along the grid's y."""
 
     def supports(p: TransposeProblem) -> str | None:
         if p.m <= GRID_LIMIT * width:
@@ -31,7 +31,7 @@ def _square(p: TransposeProblem, width: int = 32) -> str | None:
 
 
 def _vector_tile(p: TransposeProblem) -> int:
-    """Width of a tile of vectors.cuh: 16 vectors of 16 bytes."""
+    """Return the width of a tile of vectors.cuh: 16 vectors of 16 bytes."""
     return 16 * (16 // DTYPES[p.dtype].itemsize)
 
 
@@ -49,7 +49,7 @@ def _vectors_square(p: TransposeProblem) -> str | None:
 
 
 def _out_of_place(p: TransposeProblem, tile: tuple[int, int], block: tuple[int, int]) -> list[KernelCall]:
-    """Cover A by tiles of `tile` columns and rows."""
+    """Return the launch that covers A by tiles of `tile` columns and rows."""
     return [KernelCall((ceil_div(p.n, tile[0]), ceil_div(p.m, tile[1])), block, ("a", "b", p.m, p.n))]
 
 
@@ -139,6 +139,6 @@ def vectorised_inplace(p: TransposeProblem, t: Tile, device: DeviceLimits) -> li
 
 
 def _pairs(p: TransposeProblem, width: int, group: int) -> tuple[int, int]:
-    """The folded grid of pairs.cuh."""
+    """Return the folded grid of pairs.cuh."""
     groups = ceil_div(p.n, width * group)
     return group**2 * (groups | 1), ceil_div(groups, 2)

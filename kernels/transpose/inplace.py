@@ -1,4 +1,4 @@
-"""Our own transpositions of rectangles in place: pure plans of launches over a bounded stage."""
+"""Our own transpositions of rectangles in place: pure plans of launches with bounded scratch."""
 
 import math
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SHARED_EVERYWHERE = 64 * 1024  # bytes, on every compute capability; three such blocks share a multiprocessor of Hopper
 SCRATCH_SHARE = 10  # scratch is at most this part of the matrix
-BLOCKS_PER_SM = 2  # that have a part of the scratch each, at most
-NARROWEST = 8  # columns of a stripe: a sector of 32 bytes, in f32
-LONG_RUN = 128  # columns, half of what a warp moves of a run at once
-CP_ASYNC_BYTES, CP_ASYNC_CAPABILITY = 4, 80  # what it moves at least, and where
+BLOCKS_PER_SM = 2  # most blocks per multiprocessor that have a part of the scratch
+NARROWEST = 8  # least columns of a stripe: in f32, a sector of 32 bytes
+LONG_RUN = 128  # columns, half of the part of a run that a warp moves at once
+CP_ASYNC_BYTES, CP_ASYNC_CAPABILITY = 4, 80  # the fewest bytes that cp.async moves, and the capability that it needs
 _THREADS, _WARP = 512, 32
 _EACH = 16  # elements a thread moves before a block gets more threads
 
 
 class View(NamedTuple):
-    """The buffer in the order of c2r.cu, the longer side along the rows; back: m > n, the steps are inverted."""
+    """The buffer as c2r.cu sees it, with rows along the longer side. back: m > n, so the steps are inverted."""
 
     rows: int
     cols: int
@@ -38,7 +38,7 @@ class View(NamedTuple):
 
     @property
     def has_long_runs(self) -> bool:
-        """Whether a warp moves parts of the runs of step 2, and not elements along the row."""
+        """Return whether a warp moves parts of the runs of step 2, rather than elements along the row."""
         return self.cols // self.common >= LONG_RUN
 
     def stripe_bytes(self, width: int, stages: int = 1) -> int:
@@ -69,12 +69,12 @@ class Stages(NamedTuple):
 
     @property
     def row_blocks(self) -> int:
-        """The blocks that get a row each from scratch of a tenth of the matrix, 0 if that holds no row."""
+        """Return how many blocks get a row each in scratch of a tenth of the matrix, 0 if it holds no row."""
         return min(self.most_blocks, self.view.rows // SCRATCH_SHARE)
 
     @property
     def stripe_blocks(self) -> int:
-        """The blocks that get a stripe each from scratch of a tenth of the matrix, 0 if that holds no stripe."""
+        """Return how many blocks get a stripe each in scratch of a tenth of the matrix, 0 if it holds no stripe."""
         return min(self.most_blocks, self.view.cols // SCRATCH_SHARE // int(self.tile.W))
 
     @property
@@ -90,7 +90,7 @@ class Stages(NamedTuple):
 
     @property
     def scratch(self) -> Scratch:
-        """The one buffer that both kinds of passes stage through."""
+        """Return the buffer that both kinds of passes stage through."""
         v = self.view
         rows = 0 if self.row_is_shared else self.row_blocks * v.cols * v.itemsize
         stripes = 0 if self.stripe_is_shared else self.stripe_blocks * v.stripe_bytes(self.tile.W)
@@ -116,7 +116,7 @@ def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def resident(v: View, t: Tile, device: DeviceLimits) -> int:
-    """Return the blocks with a ring that fit on a multiprocessor, with registers for BLOCK_THREADS threads each."""
+    """Return how many blocks with a ring fit on a multiprocessor that has registers for BLOCK_THREADS threads."""
     threads = v.stripe_threads(t.W, t.STAGES)
     return max(1, min(BLOCK_THREADS // threads, device.blocks_by_shared(v.stripe_bytes(t.W, t.STAGES))))
 
@@ -139,7 +139,7 @@ def _stripe_fits(stages: Stages) -> str | None:
 
 
 def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Wide stripes are coalesced better; they are worth it while enough blocks can have one."""
+    """Return why a narrower stripe is preferred, or None: wide ones are coalesced better, but leave fewer blocks."""
     stages, v = Stages(view(p), t, device), view(p)
     if stages.stripe_is_shared:
         enough = v.stripe_bytes(t.W) <= SHARED_EVERYWHERE
@@ -158,7 +158,7 @@ def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     prefer=Prefer(
         (
             *({"SCRATCH": scratch, "W": width, "STAGES": 1} for scratch in (0, 1) for width in (32, 16, 8)),
-            {"SCRATCH": 0, "W": 8, "STAGES": 2},  # for the tests, which run every tile here: others fit, too
+            {"SCRATCH": 0, "W": 8, "STAGES": 2},  # for the tests, which run every tile listed here; others fit, too
         ),
         _wide,
     ),
@@ -200,7 +200,7 @@ def _columns(p: TransposeProblem, stages: Stages, step: str) -> KernelCall:
 
 
 def flag(value: bool) -> str:
-    """Return the C++ name of a truth value."""
+    """Return the C++ spelling of a boolean."""
     return str(value).lower()
 
 

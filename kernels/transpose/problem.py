@@ -87,9 +87,9 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes; in place, also vectors, common divisors and coprimes, which determine the permutations.
+        """Return sizes; in place, also vectors and sides with or without common divisors, which permute differently.
 
-        The last two have runs of columns of which a warp moves one part and then another (transpose/c2r_runs.cuh).
+        In the last two, a warp moves a run of columns in two parts (transpose/c2r_runs.cuh).
         """
         sizes = (
             *((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6)),

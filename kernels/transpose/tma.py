@@ -5,15 +5,15 @@ from kernelmark.kernels._cuda import blocks_on_each, ceil_div, rows_of_16_bytes
 from kernelmark.kernels.transpose.handwritten import BANDS, BITS
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
-SPAN = 1024  # bytes to which tiles are aligned, and what that may cost
-BOX_BYTES = 128  # of a row of a tile, which the TMA swizzles: what one copy moves of it
-BLOCKS_PER_SM = 2  # that an H100's shared memory has room for
-BOX_ROWS = 256  # that one copy moves, at most
-VECTOR = 16  # bytes, and the multiple that the TMA wants rows to begin at
+SPAN = 1024  # alignment of tiles in bytes, and the most bytes that it may cost
+BOX_BYTES = 128  # bytes of a tile's row that one copy moves, swizzled by the TMA
+BLOCKS_PER_SM = 2  # that fit into an H100's shared memory
+BOX_ROWS = 256  # most rows that one copy moves
+VECTOR = 16  # bytes; the TMA needs rows that begin at multiples of them
 
 
 def tile_width(p: TransposeProblem, squares: int) -> int:
-    """Elements along the side of a tile of `squares` squares, each as wide as a vector."""
+    """Return the elements along the side of a tile of `squares` x `squares` squares, each as wide as a vector."""
     return squares * VECTOR // DTYPES[p.dtype].itemsize
 
 
@@ -24,7 +24,7 @@ def stages(p: TransposeProblem, t: Tile) -> int:
 
 def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     if (width := tile_width(p, t.SQUARES)) > BOX_ROWS:
-        return f"a tile has {width} rows, expected at most {BOX_ROWS}, for the TMA"
+        return f"a tile has {width} rows, expected at most {BOX_ROWS}, which the TMA copies at once"
     found = stages(p, t)
     return None if found > 1 else f"a ring of {t.RING} KiB holds {found} tiles, expected at least 2"
 
@@ -36,7 +36,7 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     places=("out",),
     min_arch=90,
     tunables={
-        "SQUARES": (32, 8, 16, 24),  # the widest are tried first with other rings: the default one has no room for two
+        "SQUARES": (32, 8, 16, 24),  # the widest is first, with other rings: the default ring has no room for two
         "RING": (16, 48, 64, 96, 128, 192),
         "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 4)), 1),
         "GROUP": BANDS,
@@ -54,7 +54,7 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     **BITS,
 )
 def tma(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Tiles loaded and stored by the TMA, turned over in a swizzled ring in shared memory."""
+    """Tiles loaded and stored by the TMA, transposed in a swizzled ring in shared memory."""
     width = tile_width(p, t.SQUARES)
     grid = min(ceil_div(p.m, width) * ceil_div(p.n, width), t.BLOCKS)
     box = (width, BOX_BYTES // DTYPES[p.dtype].itemsize)
