@@ -1,6 +1,6 @@
-"""Measure a function of a program or of a notebook's cell, in a worker: `kernelmark.measure`.
+"""Measure a function from a program or a notebook cell in a worker: `kernelmark.measure`.
 
-The function goes to the worker as a plug-in: a file that imports it, or that holds its source.
+The worker gets the function as a plug-in, a file that imports it or contains its source.
 """
 
 import ast
@@ -23,7 +23,7 @@ from kernelmark.bench.plan.options import OPTIONS
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.runs import RunDocument
 
-#: What chooses the kernels is given otherwise.
+#: Options of `kernelmark run` that `measure` takes; it chooses kernels and plug-ins itself.
 _OPTIONS = {option.name.replace("-", "_"): option for option in OPTIONS if option.name not in ("kernels", "plugin")}
 _PROVIDER = "mine"
 
@@ -36,10 +36,10 @@ def measure(
     declared: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
-    """Verify and time `fn` on a problem in a worker, beside the baseline, and return its row, which is stored.
+    """Verify and time `fn` and the baseline on a problem in a worker; store the rows and return that of `fn`.
 
-    fn: takes the problem and its operands and returns the closure to be timed, as under `@kernel`. A worker must be
-    able to import it, or its source must be readable. beside: other kernels to measure in turn with it, by id or glob.
+    fn: takes the problem and its operands and returns the closure to be timed, as with `@kernel`. A worker must be able
+    to import it, or its source must be readable. beside: other kernels to measure in turn with it, by id or glob.
     declared: further arguments of `@kernel`, such as `numerics="tf32"`. options: those of `kernelmark run`, such as
     `max_time=0.5`, `ceilings=False`; of several thread counts, only the first one's row is returned. Raises UsageError.
     """
@@ -63,7 +63,7 @@ def measure(
 
 
 def _words(key: str, value: Any) -> list[str]:
-    """Return an option as the command takes it. Raises UsageError."""
+    """Return an option as arguments of the command. Raises UsageError."""
     if key not in _OPTIONS:
         raise UsageError(f"measure: {key} {unknown(key, _OPTIONS)}")
     option = _OPTIONS[key]
@@ -75,7 +75,7 @@ def _words(key: str, value: Any) -> list[str]:
 
 
 def _source(fn: Any) -> str:
-    """Return a module that has the function under its name. Raises UsageError for what cannot be taken elsewhere."""
+    """Return the source of a module that defines the function. Raises UsageError if another process cannot define it."""
     if not isinstance(fn, FunctionType):
         raise UsageError(f"measure: fn is a {type(fn).__name__}, expected a function; write it with def")
     if fn.__name__ == "<lambda>":
@@ -88,7 +88,7 @@ def _source(fn: Any) -> str:
 
 
 def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set[str]) -> Iterator[str]:
-    """Yield lines that define a global name as it is here, after what it needs. Raises UsageError."""
+    """Yield lines that define a global name as in this process, after the names that it needs. Raises UsageError."""
     if name in seen:
         return
     seen.add(name)
@@ -104,9 +104,9 @@ def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set
     elif _is_plain(value):
         yield f"{name} = {value!r}"
     else:
-        expected = "modules, functions by their own names, numbers and texts"
+        expected = "modules, functions under the names they were defined with, numbers and strings"
         raise UsageError(
-            f"measure: {fn} uses {name}, a {type(value).__name__}, expected {expected}; make it within {fn}"
+            f"measure: {fn} uses {name}, a {type(value).__name__}, expected {expected}; create it in {fn}"
         )
 
 
@@ -114,11 +114,11 @@ def _defined_by_source(fn: FunctionType, folders: dict[str, None], seen: set[str
     if free := fn.__code__.co_freevars:
         found = f"measure: {fn.__name__} is a closure over {', '.join(free)}"
         expected = "expected a function without free variables"
-        raise UsageError(f"{found}, {expected}; set {free[0]} within it, or at the top of the program")
+        raise UsageError(f"{found}, {expected}; set {free[0]} in it, or at the top level of the program")
     try:
         text = textwrap.dedent(inspect.getsource(fn))
     except (OSError, TypeError):
-        raise UsageError(f"measure: {fn.__name__}: has no source that can be read; write it to a file") from None
+        raise UsageError(f"measure: {fn.__name__}: its source cannot be read; write it to a file") from None
     for name in _globals_of(fn.__code__, text):
         if name in fn.__globals__:
             yield from _defined(name, fn.__globals__[name], fn.__name__, folders, seen)
@@ -126,7 +126,7 @@ def _defined_by_source(fn: FunctionType, folders: dict[str, None], seen: set[str
 
 
 def _globals_of(code: CodeType, text: str) -> Iterator[str]:
-    """Yield the global names that a function uses when it is called, and when its source is read."""
+    """Yield the global names that a function uses when it is called, and when its definition is executed."""
     for each in dis.get_instructions(code):
         if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield each.argval
@@ -140,7 +140,7 @@ def _globals_of(code: CodeType, text: str) -> Iterator[str]:
 
 
 def _importable(value: Any) -> str:
-    """Return the module from which a value can be imported under its name, or nothing."""
+    """Return the module from which a value can be imported under its own name, or ""."""
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__":
         return ""
@@ -148,7 +148,7 @@ def _importable(value: Any) -> str:
 
 
 def _folder(module: str) -> dict[str, None]:
-    """Return the folder from which a module of the user is imported, as a key."""
+    """Return the folder from which a user's module is imported, as a dict with one key; an empty dict if there is none."""
     file = getattr(sys.modules[module.partition(".")[0]], "__file__", None)
     if not file:
         return {}

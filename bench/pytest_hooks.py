@@ -1,4 +1,4 @@
-"""pytest-benchmark's side of kernelmark: a case is an item, the device's time drives a virtual clock.
+"""The hooks for pytest-benchmark: each case is a test item, and measured times advance a virtual clock.
 
 Nothing is measured unless `bench/test_bench.py` is collected under `--benchmark-only`.
 """
@@ -14,12 +14,12 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import OPTIONS, Option
 from kernelmark.bench.plan.status import AGAINST, Status
 
-if TYPE_CHECKING:  # what a session measures with is wanted only where one measures
+if TYPE_CHECKING:  # loaded only by sessions that measure
     from kernelmark.bench.pytest_session import BenchmarkItem, Bridge
 
 
 class VirtualClock:
-    """A timer for pytest-benchmark that advances by the samples which kernelmark has measured."""
+    """A timer for pytest-benchmark that advances by the samples that kernelmark measured."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -36,7 +36,7 @@ class VirtualClock:
 
 
 VIRTUAL_CLOCK = VirtualClock()
-#: The values of the options where none is given.
+#: The options' values if none is given.
 DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("km_suite", "km_db", "km_csv")),
     **{f"km_{option.field}": [] if option.many else option.default for option in OPTIONS},
@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, each with the prefix `--km-`, since other projects own the short names."""
+    """Add the options with the prefix `--km-`, since other plug-ins use the short names."""
     group = parser.getgroup("kernelmark")
     suite_help = "Suite, TOML file or problem id; may be repeated. [default: smoke and founding]"
     group.addoption("--km-suite", action="append", metavar="SUITE", help=suite_help)
@@ -88,7 +88,7 @@ def _add(group: pytest.OptionGroup, option: Option) -> None:
     group.addoption(f"--km-{option.name}", type=read, default=DEFAULTS[dest], metavar=option.metavar, **kept)
 
 
-#: Options of pytest-benchmark that shape its table or need it, and their defaults: another value asks for the table.
+#: Options of pytest-benchmark that shape or need its table, with their defaults; any other value requests the table.
 _ASKING: dict[str, Any] = {
     "benchmark_columns": None,
     "benchmark_sort": "min",
@@ -114,7 +114,7 @@ def _bridge(config: pytest.Config) -> "Bridge":
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one item a case, for every test that takes `km_case`."""
+    """Make one item per case, for every test that takes `km_case`."""
     if "km_case" in metafunc.fixturenames:
         cases: list[Any] = []
         try:
@@ -125,7 +125,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Drop deselected contenders; bad options end the session in one line."""
+    """Drop deselected contenders; end the session with one line if options are bad."""
     if _REFUSED in session.config.stash:
         raise pytest.UsageError(f"kernelmark: {session.config.stash[_REFUSED]}")
     if _BRIDGE in session.config.stash:
@@ -139,7 +139,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _require_stored(config: pytest.Config) -> None:
-    """Refuse a comparison with nothing before anything is measured; pytest-benchmark would refuse it afterwards."""
+    """Refuse --benchmark-compare-fail without an earlier session; pytest-benchmark would refuse it after measuring."""
     benchmarks: Any = getattr(config, "_benchmarksession", None)
     if benchmarks is None or not config.getoption("benchmark_compare_fail"):
         return
@@ -155,7 +155,7 @@ _NOTE = pytest.StashKey[str]()
 
 
 def _leave_histograms_out(config: pytest.Config) -> None:
-    """Draw no histograms where the package for them is missing: pytest-benchmark would end in a traceback."""
+    """Draw no histograms if their package is missing: pytest-benchmark would end with a traceback."""
     from kernelmark.bench.measure.present import module_missing
 
     if config.getoption("benchmark_histogram") and (reason := module_missing("pygal")):
@@ -167,7 +167,7 @@ def _leave_histograms_out(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_group_stats(config: pytest.Config) -> Any:
-    """Remove kernelmark's cases from pytest-benchmark's table, unless an option asks for it: the summary has them."""
+    """Remove kernelmark's cases from pytest-benchmark's table unless an option asks for it: the summary shows them."""
     groups = yield
     if any(config.getoption(name) != default for name, default in _ASKING.items()):
         return groups
@@ -194,7 +194,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
         samples = iter(found)
         benchmark.group = f"{result.problem} {result.mode}"
         benchmark.extra_info.update(msgspec.to_builtins(result))
-        benchmark.params = case.params  # pytest-benchmark would write the case itself into its JSON, as Python shows it
+        benchmark.params = case.params  # otherwise pytest-benchmark writes repr(case) into its JSON
         benchmark.pedantic(lambda: VIRTUAL_CLOCK.advance(next(samples)), rounds=len(found))
 
     return measure
@@ -202,7 +202,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the tables with GFLOP/s and speedup, which pytest-benchmark's own table has no columns for."""
+    """Print the tables with GFLOP/s and speedup, which pytest-benchmark's table lacks."""
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is None or bridge.opened is None:
         return

@@ -1,7 +1,7 @@
-"""The module that pytest loads in every project: it loads the hooks of `pytest_hooks` when they are asked for.
+"""The module that pytest loads in every project: it loads the hooks of `pytest_hooks` only when they are needed.
 
-They are asked for by an option `--km-...`, by --help, and by `bench/test_bench.py` under --benchmark-only. Otherwise
-this module is all that is imported, and nothing is set.
+They are needed with an option `--km-...`, with --help, and for `bench/test_bench.py` under --benchmark-only. Otherwise
+only this module is imported, and no option is added.
 """
 
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 HOOKS = "kernelmark-hooks"
-#: What collects kernelmark's cases; a link leads to it in a checkout.
+#: The test file that collects kernelmark's cases; in a checkout, paths to it may contain a link.
 _CASES = Path(__file__).with_name("test_bench.py")
 
 
 def pytest_addoption(parser: Any, pluginmanager: Any) -> None:
-    """Load the hooks, whose options are added with them, if the command line or the configuration asks for them."""
+    """Load the hooks, which add their options, if the command line or the configuration asks for them."""
     if _is_asked_for(pluginmanager.get_plugin("pytestconfig")):
         _load(pluginmanager)
 

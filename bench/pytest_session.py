@@ -25,14 +25,14 @@ from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_passes
 
 DEFAULT_SUITES = ("smoke", "founding")
-#: Lines of tables at the end of a session and the columns of a line; `kernelmark show` has the rest.
+#: The most lines of tables at the end of a session, and the columns of a line; `kernelmark show` prints the rest.
 LINES, COLUMNS = 60, 120
 #: Problems, thread count and instruction set: what contenders share.
 Group = tuple[tuple[str, ...], int, str]
 
 
 class BenchmarkItem(msgspec.Struct, frozen=True):
-    """One item: a kernel in a job that it shares with the other contenders."""
+    """One test item: a kernel in a job that it shares with the other contenders."""
 
     planned: PlannedJob
     problem: str
@@ -44,28 +44,28 @@ class BenchmarkItem(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, the id in the item's name; with `|avx2` if requested."""
+        """Return the id in the item's name: `gemm/numpy.matmul|m64n64k64/f32/NT|t2`, with `|avx2` if requested."""
         job = self.planned.job
         problem = self.problem.partition("/")[2]
         return f"{self.kernel}|{problem}|t{job.threads}" + (f"|{job.isa}" if job.isa else "")
 
     @property
     def params(self) -> dict[str, str | int]:
-        """The `params` of pytest-benchmark's JSON, by which `--benchmark-group-by=param:kernel` groups."""
+        """Return `params` for pytest-benchmark's JSON, by which `--benchmark-group-by=param:kernel` groups."""
         job = self.planned.job
         suite, problem, kernel = self.planned.suite, self.problem, self.kernel
         return {"suite": suite, "problem": problem, "kernel": kernel, "threads": job.threads, "isa": job.isa}
 
 
 class Opened(NamedTuple):
-    """The session of a run that has begun, and its store."""
+    """The store and the session of a run that has begun."""
 
     store: Store
     session: Session
 
 
 class Bridge:
-    """The run of a pytest session: plans at collection, measures at the first item of a group."""
+    """The run of a pytest session: it is planned at collection; the first item of a group measures the group."""
 
     def __init__(self, config: pytest.Config) -> None:
         names = config.getoption("km_suite") or DEFAULT_SUITES
@@ -108,9 +108,9 @@ class Bridge:
             self._planned[group] = msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
     def row(self, case: BenchmarkItem) -> tuple[Result, list[float]]:
-        """Return result and samples of a case; its group is measured when the first one is asked for.
+        """Return result and samples of a case; its group is measured when the first of its cases is requested.
 
-        With several processes all groups are measured then, since each process is a pass over all of them.
+        With several processes, all groups are measured at the first request, since each process is a pass over all.
         """
         key = case_of(case.planned.job, case.problem, self.registry.kernels[case.kernel])
         store, session = self._open()

@@ -13,13 +13,13 @@ from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.format import factor, row_time, seconds, spread
 from kernelmark.bench.report.layout import TableColumn, table
 
-#: Rows that a notebook shows.
+#: The most rows that a notebook shows.
 SHOWN = 100
 _COLUMNS = tuple(map(TableColumn, ("problem", "kernel", "mode", "threads", "time", "95 %", "speedup", "status")))
 
 
 class RowRatio(NamedTuple):
-    """How many times faster a row is than another that was measured in turn with it; low, high: 95 %.
+    """How many times as fast a row is as another that was measured in turn with it; low, high: its 95 % interval.
 
     against: the baseline of its problem, or a variant of the problem (the column `against`).
     """
@@ -33,7 +33,7 @@ class RowRatio(NamedTuple):
 
 
 class Samples(Mapping[str, Sequence[float]]):
-    """The samples of each case, in seconds per call, in the order taken; read from the store on first use."""
+    """The samples of each case, in seconds per call, in the order in which they were taken; read from the store."""
 
     def __init__(self, db: Path, run_id: str, rows: Sequence[Result]) -> None:
         self._db, self._run_id, self._rows = db, run_id, rows
@@ -52,7 +52,7 @@ class Samples(Mapping[str, Sequence[float]]):
 
 
 class Results:
-    """A run: its rows, with the columns of docs/columns.md as attributes, their samples by case, and ratios."""
+    """A run: its rows, whose attributes are the columns of docs/columns.md, its samples by case, and its ratios."""
 
     def __init__(self, db: Path, run_id: str, found: Table) -> None:
         self.run_id, self._table = run_id, found
@@ -61,7 +61,7 @@ class Results:
 
     @property
     def ratios(self) -> list[RowRatio]:
-        """The speedup of each row over its baseline, and its ratio to a variant of its problem: NT over NN."""
+        """Return each row's speedup over its baseline, and its ratio to a variant of its problem, such as NT over NN."""
         columns, found = self._table.columns, []
         for against, ratio in (("baseline", "speedup"), ("against", "ratio")):
             names = ("problem", "kernel", against, ratio, f"{ratio}_ci95_low", f"{ratio}_ci95_high")
@@ -78,7 +78,7 @@ class Results:
         import numpy as np
 
         def column(values: Sequence[Any], codes: Any) -> Any:
-            if any(isinstance(value, str) for value in values):  # of which pandas' own type would keep each cell apart
+            if any(isinstance(value, str) for value in values):  # pandas' string type would store each cell separately
                 return pd.Series(np.array(values, object)[np.asarray(codes)], dtype=object, copy=False)
             return pd.Series(pd.array(values).take(np.asarray(codes)), copy=False)
 
@@ -111,7 +111,7 @@ def _cells(row: Result) -> list[str]:
 
 
 def load(run: str | None = None, db: str | Path | None = None) -> Results:
-    """Return a run, by its id, its name or a beginning of one; by default the latest. Raises UsageError."""
+    """Return a run, given its id, its name or a prefix of either; by default the latest. Raises UsageError."""
     path = Path(db) if db is not None else default_store()
     with closing(Store(path, create=False)) as store, store.snapshot():
         run_id = store.find_run(run)["run_id"]

@@ -1,24 +1,23 @@
 """kernelmark: microbenchmarks of GEMM, transposition, FFT and convolution kernels.
 
-The names that a file with kernels or operations imports are those of `kernelmark.public`; `load` and `measure` are for
-programs and notebooks. They are loaded when the first of them is asked for: the pytest plug-in and `--help` need none.
-`bench`, `kernels` and `cuda` beside this file lead to the folders of those names at the top of the repository; in a
-wheel they are folders.
+Files with kernels or operations import the names of `kernelmark.public`; `load` and `measure` are for programs and
+notebooks. All are loaded on first use, since the pytest plug-in and `--help` need none. `bench`, `kernels` and `cuda`
+beside this file are links to the folders of these names at the top of the repository; in a wheel they are folders.
 """
 
-TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+TYPE_CHECKING = False  # instead of that of `typing`, which takes long to load
 if TYPE_CHECKING:
     from typing import Any
 
     from kernelmark.public import *  # noqa: F403
 
 __version__ = "0.1.0"
-#: The modules of names that no kernel needs; what measures a job must not import them with this package.
+#: Names that no kernel needs, with their modules: workers import this package, and must not load these.
 _MODULES = {"load": "results", "measure": "notebook"}
 
 
 def __getattr__(name: str) -> "Any":
-    """Return a name of the public face. Raises AttributeError."""
+    """Return a public name. Raises AttributeError."""
     if name in _MODULES:
         from importlib import import_module
 

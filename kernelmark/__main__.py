@@ -1,6 +1,6 @@
-"""`python -m kernelmark` is the command, and so is the script `kernelmark`.
+"""The command: `python -m kernelmark`, and the script `kernelmark`.
 
-From the first moment on, an interrupt ends it without a traceback; `_signal` is there already, `signal` loads others.
+An interrupt ends it without a traceback from the start; `_signal` is loaded already, while `signal` imports more.
 """
 
 import _signal  # type: ignore[import-not-found]

@@ -1,4 +1,4 @@
-"""The public face of kernelmark: what a file with kernels or operations imports."""
+"""The public names of kernelmark, for files with kernels or operations."""
 
 from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
 from kernelmark.bench.plan.errors import Unsupported

@@ -241,7 +241,7 @@ def _smallest(comparison: Comparison) -> str:
     alone, among = map(percent, smallest)
     among = f", {among} among {comparison.tested} (Holm)" if comparison.tested > 1 else ""
     found_in = f"{100 * POWER:.0f} % of comparisons like this one"
-    return f"smallest difference that {found_in} would find, in the median case: {alone} by itself{among}"
+    return f"smallest difference detected in {found_in}, for the median case: {alone} alone{among}"
 
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:

@@ -383,7 +383,7 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
         ("schema", "2", "schema is 2, expected 1"),
         ("provider", None, "has no column provider"),
         ("threads", "99999999999999999999", "threads is '99999999999999999999', expected an integer"),
-        ("a,b", "1", "column 'a,b' is not a unique name without commas"),
+        ("a,b", "1", "column 'a,b': expected a unique name without commas"),
     ],
 )
 def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, refused, column, value, found):

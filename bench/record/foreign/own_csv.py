@@ -104,13 +104,13 @@ def read(lines: IO[str], file: str) -> list[ForeignRun]:
 
 
 def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Sequence[Any]]]:
-    """Return a function that converts records under this header to columns for the table."""
+    """Return a function that converts records with this header to columns of the table."""
     if missing := [name for name in REQUIRED if name not in header]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise UsageError(f"{file}: has no column {', '.join(missing[:3])}{more}; every row of kernelmark has it")
     for name in header:
         if not name or "," in name or header.count(name) > 1:
-            raise UsageError(f"{file}: column {name!r} is not a unique name without commas; rename it")
+            raise UsageError(f"{file}: column {name!r}: expected a unique name without commas; rename it")
     others, width = tuple(name for name in header if name not in COLUMNS), len(header)
 
     def parse(chunk: list[CsvRecord]) -> list[Sequence[Any]]:
